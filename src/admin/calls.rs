@@ -13,7 +13,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{Api, Problem, milliseconds, seconds};
-use crate::observe::{Decided, Failure, Past, Tally};
+use crate::telemetry::{Decided, Failure, Past, Tally};
 
 /// How many slots of the history make one point of a route's sparkline.
 const SLOTS_PER_POINT: usize = 6;

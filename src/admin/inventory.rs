@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Api, milliseconds};
 use crate::{
-    gateway::Snapshot,
+    pipeline::Snapshot,
     policy::{BreakerView, UpstreamPolicies},
     route::{Route, UpstreamName},
     upstream::http::{AddressView, State as AddressState},

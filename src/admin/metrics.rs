@@ -8,11 +8,11 @@ use http::{HeaderMap, header};
 
 use super::{Api, Process};
 use crate::{
-    face::accept::{MediaRange, media_ranges},
-    gateway::Gateway,
-    observe::{MeterSource, Reading, TextFormat},
+    inbound::accept::{MediaRange, media_ranges},
+    pipeline::Gateway,
     policy,
     shared_state::SharedStore,
+    telemetry::{MeterSource, Reading, TextFormat},
     upstream::UpstreamBuffer,
 };
 

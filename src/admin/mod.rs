@@ -51,12 +51,12 @@ use self::{metrics::ProcessMetrics, playground::Workers};
 use crate::{
     config::AdminSettings,
     crypto::Secret,
-    face::{
+    inbound::{
         Arrival,
         door::{BodyError, Door, DoorSettings, PagesHere, Refused},
     },
-    gateway::{Face, Gateway},
-    observe::{History, Meters},
+    pipeline::{Face, Gateway},
+    telemetry::{History, Meters},
 };
 
 pub use playground::{PLAYGROUND_TIMEOUT, Playground};
@@ -141,7 +141,7 @@ impl Admin {
     }
 
     /// Records what is counted, for the history; to be called every
-    /// [`SAMPLE_INTERVAL`](crate::observe::SAMPLE_INTERVAL).
+    /// [`SAMPLE_INTERVAL`](crate::telemetry::SAMPLE_INTERVAL).
     pub fn sample(&self) {
         self.api.history.sample(&self.api.meters, SystemTime::now());
     }

@@ -19,10 +19,10 @@ use super::{Api, Problem, require_json};
 use crate::{
     authoring::playground::{example_arguments, explained},
     config::{self, Draft, Example, Importer, Loaded, RouteFile},
-    gateway::{WorkError, run_blocking},
+    pipeline::{WorkError, run_blocking},
     reply::{End, Exit, Reply},
     route::{RequestTemplate, Route},
-    rule::{Stop, extract::MCP_MEDIA_TYPE},
+    translate::{Stop, extract::MCP_MEDIA_TYPE},
 };
 
 /// Maximum length of a request's body, in bytes.

@@ -23,8 +23,8 @@ use super::{
     jws::{Jws, KeyList},
 };
 use crate::{
-    observe::{Chain, Span, Ticket},
     route::{HttpRequest, Under},
+    telemetry::{Chain, Span, Ticket},
     upstream::{
         Ask, Coming, Due,
         http::{HttpSettings, HttpUpstream},
@@ -229,7 +229,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{auth::jws::Algorithm, observe::RequestId};
+    use crate::{auth::jws::Algorithm, telemetry::RequestId};
 
     fn keys(id: &str) -> KeyList {
         let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";

@@ -18,8 +18,8 @@ mod oauth_metadata;
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use crate::{
-    observe::RequestId,
     route::Scopes,
+    telemetry::RequestId,
     tls::{ClientCertificate, ServerTls},
     upstream::Client,
 };

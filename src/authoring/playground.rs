@@ -9,8 +9,8 @@ use crate::{
     config::RouteFile,
     reply::Reply,
     route::Route,
-    rule::{Facts, Note, Step, Stop, Trace, Translation, translate},
     tool::{Arguments, Shapes, ToolResult, result_to_json},
+    translate::{Facts, Note, Step, Stop, Trace, Translation, translate},
 };
 
 /// What came of a reply, step by step.

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     config::{self, Environment, Origin, Sources},
-    face::cgi,
-    observe::Chain,
-    serve::{self, CgiError},
+    inbound::cgi,
+    server::{self, CgiError},
+    telemetry::Chain,
 };
 
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
         }
     };
     let told = |error: &dyn std::error::Error| Failure::runtime(Chain(error).to_string());
-    let assembled = serve::assemble(&loaded).map_err(|error| told(&error))?;
+    let assembled = server::assemble(&loaded).map_err(|error| told(&error))?;
     // One request has no use for more threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -69,7 +69,7 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
     let answered = runtime.block_on(async move {
         swap.join_others().await;
         swap.discover_first(DISCOVERY_PATIENCE).await;
-        let answered = serve::answer_cgi(&answerer, request, &mut io::stdout().lock()).await;
+        let answered = server::answer_cgi(&answerer, request, &mut io::stdout().lock()).await;
         swap.close().await;
         answered
     });

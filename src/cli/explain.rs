@@ -18,8 +18,8 @@ use crate::{
     config::{Loaded, RouteFile},
     reply::{Choice, End, Exit, Recording, Reply},
     route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest},
-    rule::extract::MCP_MEDIA_TYPE,
     tool::{Arguments, Fault, ToolResult},
+    translate::extract::MCP_MEDIA_TYPE,
 };
 
 #[derive(Debug, Args)]

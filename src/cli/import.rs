@@ -10,8 +10,8 @@ use super::{
     output::{Screen, read_input},
 };
 use crate::{
+    authoring::import::{self, Wishes},
     config::yaml,
-    import::{self, Wishes},
 };
 
 /// The longest description that is read, in bytes.

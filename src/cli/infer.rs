@@ -10,8 +10,8 @@ use super::{
     output::{Screen, read_recording},
 };
 use crate::{
+    authoring::infer::{Naming, Proposal, SAMPLE_LIMIT, Sample, Sure, propose},
     config::{self, Sources},
-    infer::{Naming, Proposal, SAMPLE_LIMIT, Sample, Sure, propose},
     reply::{Choice, Exchange, Recording, RecordingError},
 };
 

@@ -24,7 +24,7 @@ use serde_json::json;
 
 use crate::{
     config::{Environment, Flag, Loaded, Origin, Problems, Sources},
-    observe::log,
+    telemetry::log,
 };
 use output::Screen;
 

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use super::Failure;
 use crate::{
     config::{Problem, Severity},
-    observe::log::LogFormat,
     reply::Recording,
+    telemetry::log::LogFormat,
 };
 
 /// Where a command writes: results to standard output, complaints to standard error. Colour only where a

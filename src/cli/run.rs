@@ -11,13 +11,13 @@ use crate::{
     admin::{Admin, Playground, Process, ProcessControl},
     config::{self, Flag, ListenerSettings, Loaded, Sources},
     descriptors,
-    observe::{
-        Chain,
-        log::{self, LogFormat},
-    },
-    serve::{
+    server::{
         self, Answerer, Assembled, Drained, Hangups, Keeping, Listener, OperatorsPort, Reloader, Swap,
         Telemetry, Watched,
+    },
+    telemetry::{
+        Chain,
+        log::{self, LogFormat},
     },
 };
 
@@ -172,7 +172,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
-        let assembled = serve::assemble(loaded).map_err(|error| Failure::runtime(error.to_string()))?;
+        let assembled = server::assemble(loaded).map_err(|error| Failure::runtime(error.to_string()))?;
         let Assembled {
             settings,
             answerer,
@@ -184,10 +184,10 @@ impl Server {
             swap,
             ..
         } = assembled;
-        let inherited = serve::inherited().map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
+        let inherited = server::inherited().map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
         let listener = match inherited {
             Some(listener) => listener,
-            None => serve::bind(settings.listen).await.map_err(|error| {
+            None => server::bind(settings.listen).await.map_err(|error| {
                 Failure::runtime(format!("{}; another address is given with `--listen`", Chain(&error)))
             })?,
         };
@@ -225,11 +225,11 @@ impl Server {
         let Self { listener, settings, answerer, mut swap, telemetry, operators, process, reload } = self;
         let patience = settings.shutdown_delay
             + settings.drain
-            + 2 * serve::CUT_TIMEOUT
-            + serve::FLUSH_TIMEOUT
+            + 2 * server::CUT_TIMEOUT
+            + server::FLUSH_TIMEOUT
             + 2 * SHUTDOWN_TIMEOUT;
         let stop =
-            serve::stop_signal(patience).map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
+            server::stop_signal(patience).map_err(|error| Failure::runtime(Chain(&error).to_string()))?;
         let stop = {
             let status = process.status.clone();
             async move {
@@ -252,7 +252,7 @@ impl Server {
         };
         let sending = telemetry.send();
         tell_supervisor(Supervised::Ready);
-        let drained = serve::serve(listener, settings, answerer, stop).await;
+        let drained = server::serve(listener, settings, answerer, stop).await;
         keeping.end().await;
         sending.end().await;
         drop(operators);

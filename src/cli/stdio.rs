@@ -12,8 +12,8 @@ use super::{
 use crate::{
     admin::{Playground, Process},
     config,
-    observe::Chain,
-    serve::{self, Drained, Hangups, Keeping, Pipes, Reloader, Watched},
+    server::{self, Drained, Hangups, Keeping, Pipes, Reloader, Watched},
+    telemetry::Chain,
 };
 
 #[derive(Debug, Args)]
@@ -34,10 +34,10 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
     screen.problems(&loaded.warnings);
     let told = |error: &dyn std::error::Error| Failure::runtime(Chain(error).to_string());
     run_to_end(prepare(&loaded)?, async {
-        let mut assembled = serve::assemble(&loaded).map_err(|error| told(&error))?;
+        let mut assembled = server::assemble(&loaded).map_err(|error| told(&error))?;
         let drain = loaded.listener.drain;
-        let patience = serve::CUT_TIMEOUT + serve::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
-        let stop = serve::stop_signal(patience).map_err(|error| told(&error))?;
+        let patience = server::CUT_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
+        let stop = server::stop_signal(patience).map_err(|error| told(&error))?;
         let pipes = Pipes {
             input: io::stdin(),
             output: io::stdout(),
@@ -51,7 +51,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
         let reloader = Reloader::new(sources, watched, assembled.swap, control);
         let keeping = Keeping::reloading(reloader, hangups);
         let sending = assembled.telemetry.send();
-        let drained = serve::serve_stdio(&assembled.mcp, pipes, stop).await;
+        let drained = server::serve_stdio(&assembled.mcp, pipes, stop).await;
         keeping.end().await;
         sending.end().await;
         match drained.map_err(|error| told(&error))? {

@@ -14,8 +14,8 @@ use crate::{
     authoring::playground::example_arguments,
     config::{Acceptance, Example, Expectation, ExpectedContent, Loaded, Position, accept},
     route::Route,
-    rule::{Facts, Trace, translate},
     tool::{Arguments, Shapes, result_to_json},
+    translate::{Facts, Trace, translate},
 };
 
 #[derive(Debug, Args)]

@@ -93,7 +93,12 @@ pub(super) fn refuse_unknown(
 }
 
 /// Notes the arguments and answers of a template.
-pub(super) fn note(report: &Report<'_>, template: &crate::rule::Template, span: Span, asked: &mut Asked) {
+pub(super) fn note(
+    report: &Report<'_>,
+    template: &crate::translate::Template,
+    span: Span,
+    asked: &mut Asked,
+) {
     asked.add_answers(report, template, span);
     match language::arguments_of(template) {
         None => asked.all = true,

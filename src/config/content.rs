@@ -12,12 +12,12 @@ use super::{
     source::Span,
 };
 use crate::{
-    rule::{
+    tool::Annotations,
+    translate::{
         BlockTemplate, BodyTemplate, ContentTemplate, Payload, Template,
         extract::{Binary, BinaryKind},
         is_moment,
     },
-    tool::Annotations,
 };
 
 /// What the templates and filters of a rule's content may use.

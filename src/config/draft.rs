@@ -15,7 +15,7 @@ use super::{
     source::{Files, Span},
     yaml,
 };
-use crate::{route::UpstreamName, rule::Stop};
+use crate::{route::UpstreamName, translate::Stop};
 
 /// What a draft is called in problems.
 const NAME: &str = "draft";

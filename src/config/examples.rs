@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     reply::{End, Exit, Reply},
-    rule::extract::MCP_MEDIA_TYPE,
+    translate::extract::MCP_MEDIA_TYPE,
 };
 
 /// One example: a reply, and what clients get of it.

@@ -19,7 +19,7 @@ use crate::{
     route::{
         CancelRule, HttpTemplate, JobPlaceRule, JobRule, RequestTemplate, TaskOffer, TaskRule, UpstreamName,
     },
-    rule::{Jq, Matcher},
+    translate::{Jq, Matcher},
 };
 
 /// What a job is read with.

@@ -11,7 +11,7 @@ use super::{
     source::Span,
     suggest,
 };
-use crate::rule::{Jq, JqError, Pattern, PatternError, Template};
+use crate::translate::{Jq, JqError, Pattern, PatternError, Template};
 
 /// What was compiled in one run, by what was written: a rule that many routes use is compiled once. Patterns and filters
 /// take a millisecond and more each, and a program that answers one request and ends has no time for it.

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     route::InputSchema,
-    rule::{Limit, ListPath, More},
     tool::own_types,
+    translate::{Limit, ListPath, More},
 };
 
 /// Reads `limit`. `None` when something is wrong with it; that has been reported then.

@@ -73,13 +73,13 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use crate::{
     auth::AccessSettings,
-    face::{door::DoorSettings, mcp::McpSettings},
-    observe::log::LogSettings,
+    inbound::{door::DoorSettings, mcp::McpSettings},
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
-    rule::on_a_deep_stack,
     shared_state::StoreSettings,
+    telemetry::log::LogSettings,
     tls::ServerTls,
+    translate::on_a_deep_stack,
     upstream::UpstreamSettings,
 };
 

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{node::Node, reply::Compiled, report::Report, section::Section, source::Span, suggest};
 use crate::{
-    rule::{Action, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives},
     tool::own_types,
+    translate::{Action, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives},
 };
 
 type Schema = Map<String, Value>;

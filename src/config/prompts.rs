@@ -22,8 +22,8 @@ use super::{
 use crate::{
     prompt::{Part, PartTemplate, Prompt, PromptArgument, PromptName, Role},
     route::{Completion, InputSchema, JsonTemplate, Scopes},
-    rule::{Template, template_names},
     tool::Arguments,
+    translate::{Template, template_names},
 };
 
 /// One prompt as it was written.

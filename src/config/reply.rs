@@ -13,7 +13,7 @@ use super::{
     source::Span,
     suggest, when,
 };
-use crate::rule::{
+use crate::translate::{
     Action, CodeTemplate, ContentTemplate, ErrorRule, Jq, Matcher, Rule, SuccessRule, TEMPLATE_NAMES,
     Template,
     extract::{Extract, Gives},

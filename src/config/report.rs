@@ -12,7 +12,7 @@ use super::{
     problem::{Problem, Severity},
     source::{Files, Span},
 };
-use crate::rule::Stop;
+use crate::translate::Stop;
 
 /// Where every part of the room reports what it finds.
 pub(super) struct Report<'f> {

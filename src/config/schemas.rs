@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     route::InputSchema,
-    rule::{OutputSchema, OutputSchemaError, Template, Wrap},
     tool::{CHECK_STEP_LIMIT, SchemaError},
+    translate::{OutputSchema, OutputSchemaError, Template, Wrap},
 };
 
 /// What the parts of a request ask of the arguments, in order.

@@ -8,7 +8,7 @@ use super::{
     upstreams::tls::pem,
 };
 use crate::{
-    face::mcp::PeerAddress,
+    inbound::mcp::PeerAddress,
     tls::{ClientRoots, ClientTls, ClientTlsOptions, Identity, ServerTls, ServerTlsOptions, TlsError},
 };
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     crypto::Secret,
-    face::{mcp::PeerAddress, parse_network},
+    inbound::{mcp::PeerAddress, parse_network},
 };
 
 /// A value that comes as text, from a variable or a flag.

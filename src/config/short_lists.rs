@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{node::Node, reply::Compiled, report::Report};
-use crate::rule::{Action, Limit, ListPath, OutputSchema};
+use crate::translate::{Action, Limit, ListPath, OutputSchema};
 
 /// Warns of such rules: every longer list is a tool error.
 pub(super) fn warn(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[Compiled]) {

@@ -10,7 +10,7 @@ use super::{
     section::{self, Section},
     upstreams::scalar,
 };
-use crate::rule::{ExitPattern, Matcher, MediaPattern, Pattern, StatusPattern, TEMPLATE_NAMES};
+use crate::translate::{ExitPattern, Matcher, MediaPattern, Pattern, StatusPattern, TEMPLATE_NAMES};
 
 /// Reads `when`. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Option<Matcher> {

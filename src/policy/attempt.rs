@@ -3,9 +3,9 @@
 use http::{StatusCode, Uri, uri::PathAndQuery};
 
 use crate::{
-    observe::{Span, SpanKind, Words, method_word},
     reply::{End, Reply},
     route::{HttpRequest, McpMethod, UpstreamRequest},
+    telemetry::{Span, SpanKind, Words, method_word},
     upstream::{
         Ask, Upstream, UpstreamError,
         http::{Address, HttpUpstream},

@@ -17,9 +17,9 @@ use tracing::{info, warn};
 use super::{BreakerView, Count};
 use crate::tool::ToolName;
 use crate::{
-    observe::Ticket,
     reply::Reply,
     route::UpstreamName,
+    telemetry::Ticket,
     upstream::{Ask, Stage, UpstreamError},
 };
 

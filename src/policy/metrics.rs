@@ -11,8 +11,8 @@ use std::{
 
 use super::{Policies, UpstreamPolicies};
 use crate::{
-    observe::{Family, Reading, Words},
     route::UpstreamName,
+    telemetry::{Family, Reading, Words},
     upstream::{
         Upstream,
         http::{AddressView, State},

@@ -12,9 +12,9 @@ use tracing::warn;
 
 use super::Count;
 use crate::{
-    observe::Chain,
     reply::Reply,
     route::UpstreamName,
+    telemetry::Chain,
     upstream::{Ask, Happened, Repeat, Stage, UpstreamError},
 };
 

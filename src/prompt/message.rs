@@ -2,8 +2,8 @@
 
 use crate::{
     route::RouteCall,
-    rule::{Stop, Template, TemplateError, is_moment},
     tool::{Annotations, Block, Content, ResourceBody, Structured, Text, ToolResult},
+    translate::{Stop, Template, TemplateError, is_moment},
 };
 
 /// Who says a message.

@@ -22,7 +22,7 @@ pub use self::{
 /// One reply of an upstream, whole.
 ///
 /// The body is as it came over the wire, transfer framing removed; charset and meaning are the business of
-/// [`rule`](crate::rule).
+/// [`rule`](crate::translate).
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// The status line's code.

@@ -4,8 +4,8 @@ use std::{collections::HashSet, sync::Arc};
 
 use super::RouteCall;
 use crate::{
-    rule::Jq,
     tool::{Structured, ToolResult},
+    translate::Jq,
 };
 
 /// Where the values of an argument come from.

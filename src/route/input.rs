@@ -7,11 +7,11 @@
 use serde_json::{Map, Number, Value};
 
 use crate::{
-    rule::without_exponent,
     tool::{
         Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError, check_number, combined,
         listed_values, own_types,
     },
+    translate::without_exponent,
 };
 
 /// The checked input schema of a route. Its root is an object.

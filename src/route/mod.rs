@@ -51,8 +51,8 @@ pub use table::{Conflict, EndpointMatch, RouteTable};
 pub use trace::TraceContext;
 
 use crate::{
-    rule::{Stop, Template, Translator},
     tool::{Arguments, ErrorFormat, ToolDefinition, ToolName},
+    translate::{Stop, Template, Translator},
 };
 
 /// One tool, or one thing to read, bound to an endpoint of an upstream.
@@ -318,7 +318,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::rule::Template;
+    use crate::translate::Template;
 
     #[test]
     fn texts_become_what_the_route_asks_for_and_empty_ones_are_left_out() {

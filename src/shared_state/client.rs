@@ -40,7 +40,7 @@ use super::{
     StoreCounts, Unreachable,
     address::{Host, Place, StoreAddress, StoreLogin, StoreSettings, StoreTls},
 };
-use crate::observe::Chain;
+use crate::telemetry::Chain;
 
 /// How long connecting may take, up to the first response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);

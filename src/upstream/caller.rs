@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{observe::Foreign, route::Scopes};
+use crate::{route::Scopes, telemetry::Foreign};
 
 /// Who asks, as far as limits tell callers apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -30,9 +30,9 @@ use self::{
     mcp::{McpSettings, McpTransport, McpUpstream},
 };
 use crate::{
-    observe::Ticket,
     reply::Reply,
     route::{UpstreamName, UpstreamRequest},
+    telemetry::Ticket,
 };
 
 pub use buffer::{BodyCharge, UpstreamBuffer};

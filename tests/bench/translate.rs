@@ -8,7 +8,8 @@ use bytes::Bytes;
 use divan::{Bencher, black_box, counter::BytesCount};
 use glossator::{
     reply::Reply,
-    rule::{
+    tool::{Shapes, ToolName, write_result},
+    translate::{
         Action, ContentTemplate, Facts, Field, FieldKind, Fields, Jq, Matcher, Missing, NumberForm,
         Otherwise, OutputSchema, Path, Pattern, Rule, SuccessRule, Trace, TranslationLimits, Translator,
         Wrap,
@@ -17,7 +18,6 @@ use glossator::{
         },
         translate,
     },
-    tool::{Shapes, ToolName, write_result},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Map, Value, json};

@@ -12,15 +12,15 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use glossator::{
+    authoring::import::{self, Wishes},
+    authoring::infer::{self, Naming, Sample},
     config::{self, Sources},
-    face::cgi,
-    import::{self, Wishes},
-    infer::{self, Naming, Sample},
+    inbound::cgi,
     reply::{Recording, Reply},
     route::Route,
-    rule::{Facts, Trace, translate as translated},
-    serve,
+    server,
     tool::{Schema, Shapes, write_result},
+    translate::{Facts, Trace, translate as translated},
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, StatusCode,
@@ -142,7 +142,7 @@ pub(crate) fn openapi(data: &[u8]) {
 }
 
 thread_local! {
-    static SERVED: RefCell<Option<(tokio::runtime::Runtime, serve::Answerer)>> = const { RefCell::new(None) };
+    static SERVED: RefCell<Option<(tokio::runtime::Runtime, server::Answerer)>> = const { RefCell::new(None) };
 }
 
 /// Any request of a client, on the REST and the MCP face: an answer, which is what it says it is.
@@ -173,7 +173,7 @@ pub(crate) fn http_request(data: &[u8]) {
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let quick = format!("defaults: {{ retry: off, breaker: off, deadline: 1s }}\n{ROUTES}");
             let loaded = config::load(&Sources::of_text("routes.yaml", &quick)).expect("the file is good");
-            let assembled = runtime.block_on(async { serve::assemble(&loaded).expect("no conflicts") });
+            let assembled = runtime.block_on(async { server::assemble(&loaded).expect("no conflicts") });
             (runtime, assembled.answerer)
         });
         runtime.block_on(async {

@@ -141,32 +141,32 @@ fn a_room_uses_only_rooms_below_it() {
 fn outside_words_stay_in_their_rooms() {
     /// Words, and the beginnings of the paths where they may be.
     const HOMES: [(&[&str], &[&str]); 26] = [
-        (&["rmcp::", "use rmcp"], &["face/mcp/", "upstream/mcp"]),
+        (&["rmcp::", "use rmcp"], &["inbound/mcp/", "upstream/mcp"]),
         (&["hyper_util::client", "hyper::client", "HttpConnector"], &["upstream/"]),
         (&["client::legacy"], &["upstream/"]),
         (&["granit_parser"], &["config/"]),
         (&["rustls", "tokio_rustls", "rustls_native_certs", "x509_cert"], &["tls/"]),
         (&["ring"], &["crypto", "tls/", "auth/jws"]),
-        (&["jaq_"], &["rule/"]),
+        (&["jaq_"], &["translate/"]),
         (&["jsonschema"], &["tool/"]),
         // The crate's name is that of the extractor's module, too.
-        (&["ReaderBuilder", "StringRecord", "ByteRecord"], &["rule/extract/", "infer/"]),
-        (&["roxmltree"], &["rule/extract/", "infer/"]),
-        (&["scraper", "html5ever", "ego_tree"], &["rule/extract/"]),
+        (&["ReaderBuilder", "StringRecord", "ByteRecord"], &["translate/extract/", "authoring/infer/"]),
+        (&["roxmltree"], &["translate/extract/", "authoring/infer/"]),
+        (&["scraper", "html5ever", "ego_tree"], &["translate/extract/"]),
         (
             &["jiff"],
             &[
-                "rule/content",
-                "rule/fields/",
-                "face/mcp/tasks",
+                "translate/content",
+                "translate/fields/",
+                "inbound/mcp/tasks",
                 "config/certificates",
                 "config/clients",
                 "tls/shown",
             ],
         ),
-        (&["flate2"], &["rule/content_encoding"]),
-        (&["brotli_decompressor"], &["rule/content_encoding"]),
-        (&["ruzstd"], &["rule/content_encoding"]),
+        (&["flate2"], &["translate/content_encoding"]),
+        (&["brotli_decompressor"], &["translate/content_encoding"]),
+        (&["ruzstd"], &["translate/content_encoding"]),
         (&["redis::", "use redis"], &["shared_state/"]),
         (&["similar::", "use similar"], &["cli/"]),
         (&["fastrand"], &["policy/", "upstream/http/targets"]),
@@ -177,7 +177,7 @@ fn outside_words_stay_in_their_rooms() {
         (&["tower_http"], &["admin/"]),
         (&["form_urlencoded"], &["admin/"]),
         (&["wide::", "use wide"], &["tool/json/"]),
-        (&["opentelemetry", "opentelemetry_sdk", "opentelemetry_proto", "prost"], &["observe/telemetry/"]),
+        (&["opentelemetry", "opentelemetry_sdk", "opentelemetry_proto", "prost"], &["telemetry/otel/"]),
     ];
     let mut wrong = Vec::new();
     for source in sources() {

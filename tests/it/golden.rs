@@ -10,8 +10,8 @@ use bytes::Bytes;
 use glossator::{
     config::{self, Sources},
     reply::Reply,
-    rule::{Facts, Trace, translate},
     tool::{Arguments, Schema, Shapes, write_result},
+    translate::{Facts, Trace, translate},
 };
 use serde_json::{Map, Value};
 

@@ -8,8 +8,8 @@ use std::{fs, path::Path};
 
 use bytes::Bytes;
 use glossator::{
+    authoring::infer::{Naming, Sample, propose},
     config::{self, Sources},
-    infer::{Naming, Sample, propose},
     reply::{Recording, Reply},
 };
 use proptest::prelude::*;

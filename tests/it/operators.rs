@@ -6,7 +6,7 @@ use axum::body::Body;
 use glossator::{
     admin::{Admin, Playground, Process, ProcessControl},
     config::{self, Sources},
-    serve,
+    server,
 };
 use http::Request;
 use http_body_util::BodyExt;
@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 use crate::support::{Client, Program, Scripted, reply, soon};
 
 /// The admin API of a configuration that nobody serves, and that nobody reloads.
-pub(crate) fn admin(text: &str) -> (Admin, serve::Assembled) {
+pub(crate) fn admin(text: &str) -> (Admin, server::Assembled) {
     let (admin, assembled, _) = admin_of_process(text);
     (admin, assembled)
 }
 
-fn admin_of_process(text: &str) -> (Admin, serve::Assembled, ProcessControl) {
+fn admin_of_process(text: &str) -> (Admin, server::Assembled, ProcessControl) {
     let loaded =
         config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
-    let assembled = serve::assemble(&loaded).unwrap();
+    let assembled = server::assemble(&loaded).unwrap();
     let (process, control) = Process::new(Playground::new(&loaded));
     let (gateway, meters) = (assembled.gateway.clone(), assembled.meters.clone());
     (Admin::new(gateway, meters, process, &loaded.admin), assembled, control)
@@ -535,7 +535,7 @@ async fn a_port_that_somebody_else_has_is_done_without_unless_it_is_named() {
         token: None,
     };
     let (admin, _) = admin(ROUTES);
-    assert!(serve::OperatorsPort::open(&settings, admin.clone()).await.unwrap().is_none());
+    assert!(server::OperatorsPort::open(&settings, admin.clone()).await.unwrap().is_none());
     let named = config::AdminSettings { is_named: true, ..settings };
-    assert!(serve::OperatorsPort::open(&named, admin).await.is_err());
+    assert!(server::OperatorsPort::open(&named, admin).await.is_err());
 }

@@ -16,7 +16,7 @@ async fn told(admin: &glossator::admin::Admin, path: &str) -> Value {
 }
 
 /// Calls a tool by the REST face, under a request id.
-async fn call(assembled: &glossator::serve::Assembled, tool: &str, request_id: &str) {
+async fn call(assembled: &glossator::server::Assembled, tool: &str, request_id: &str) {
     let request = Request::post(format!("/tools/{tool}"))
         .header("host", "localhost")
         .header("x-request-id", request_id)
@@ -377,7 +377,7 @@ async fn a_result_that_is_too_long_is_not_told_and_a_rule_that_takes_too_long_is
     let long = json!({ "rule": "reply: { extract: json }", "given": { "body": format!("[{}1]", "1,".repeat(300_000)) } });
     let tried = try_out(&admin, &long).await;
     assert!(tried["result_bytes"].as_u64().unwrap() > 1 << 20 && tried.get("result").is_none());
-    let stop = glossator::rule::Stop::default();
+    let stop = glossator::translate::Stop::default();
     stop.now();
     let loaded = glossator::config::load(&glossator::config::Sources::of_text("a.yaml", BENCH)).unwrap();
     let draft = loaded.importer.draft("a", "reply: { extract: { regex: 'a' } }", &stop);

@@ -72,7 +72,7 @@ async fn served(gate: &Gate) -> (Scripted, Loaded) {
 
 /// A replica that others reach.
 async fn replica(upstream: &Scripted) -> Loaded {
-    let listener = glossator::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let peer = format!(", peer: 'http://{}'", listener.local_addr().unwrap());
     Loaded::start_on(listener, &load(upstream, &peer))
 }

@@ -16,8 +16,8 @@ use bytes::Bytes;
 use glossator::{
     config::{self, Problem, Sources},
     reply::Reply,
-    rule::{self, Facts, Trace, translate},
     tool::{Fault, Shapes, write_result},
+    translate::{self, Facts, Trace, translate},
 };
 use serde_json::{Map, Value};
 
@@ -54,10 +54,10 @@ fn the_page_says_how_much_a_jq_filter_may_do() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/README.md");
     let page = fs::read_to_string(page).unwrap();
     for said in [
-        format!("| may take | {} steps |", rule::JQ_WORK_LIMIT),
-        format!("`until` or `while` | {} steps |", rule::JQ_ROUND_STEPS),
-        format!("`reduce` or `foreach` | {} steps |", rule::JQ_FOLD_STEPS),
-        format!("| may make | {} MiB |", rule::JQ_MEMORY_LIMIT_BYTES >> 20),
+        format!("| may take | {} steps |", translate::JQ_WORK_LIMIT),
+        format!("`until` or `while` | {} steps |", translate::JQ_ROUND_STEPS),
+        format!("`reduce` or `foreach` | {} steps |", translate::JQ_FOLD_STEPS),
+        format!("| may make | {} MiB |", translate::JQ_MEMORY_LIMIT_BYTES >> 20),
     ] {
         assert!(page.contains(&said), "{said}");
     }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use glossator::{
-    face::door::DoorSettings,
+    inbound::door::DoorSettings,
     route::{BodyTemplate, Envelope, ErrorStatus, JsonTemplate},
-    rule::{Pattern, Redaction, SecretPattern},
     tool::ErrorFormat,
+    translate::{Pattern, Redaction, SecretPattern},
 };
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use glossator::serve::Drained;
+use glossator::server::Drained;
 use serde_json::json;
 
 #[cfg(unix)]

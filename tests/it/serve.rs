@@ -4,7 +4,7 @@ use std::{sync::mpsc, time::Duration};
 
 use glossator::{
     config::ListenerSettings,
-    serve::{self, Answerer, Drained},
+    server::{self, Answerer, Drained},
 };
 use tokio::sync::oneshot;
 
@@ -44,10 +44,10 @@ async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
             http::Response::default()
         }
     });
-    let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let settings = ListenerSettings { drain: Duration::from_millis(20), ..ListenerSettings::default() };
-    let serving = serve::serve(listener, settings, answerer, async { has_begun.await.unwrap() });
+    let serving = server::serve(listener, settings, answerer, async { has_begun.await.unwrap() });
     let mut client = Client::connect(address).await;
     client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!(soon("the end of the server", serving).await, Drained::CutOff { connections: 1 });

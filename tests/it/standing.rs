@@ -180,6 +180,6 @@ async fn what_a_token_has_opened_ends_with_it() {
         }
     };
     short.have_ended().await;
-    served.gateway.changes().tell(glossator::gateway::Change::Tools);
+    served.gateway.changes().tell(glossator::pipeline::Change::Tools);
     long.hear_of_tools(1).await;
 }

@@ -7,8 +7,8 @@ use std::sync::{
 
 use glossator::{
     config::{self, Sources},
-    gateway::{Change, Gateway, Heard, Listener, WATCHED_LIMIT, WatchError},
-    serve,
+    pipeline::{Change, Gateway, Heard, Listener, WATCHED_LIMIT, WatchError},
+    server,
 };
 
 use crate::support::{Asked, Scripted, Step, soon};
@@ -60,7 +60,7 @@ routes:
     );
     let loaded =
         config::load(&Sources::of_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"));
-    serve::assemble(&loaded).unwrap().gateway
+    server::assemble(&loaded).unwrap().gateway
 }
 
 fn ok(headers: &str, body: &str) -> String {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     route::{Asking, Form, InputSchema, InquiryTemplate, QuestionTemplate, Round},
-    rule::Template,
+    translate::Template,
 };
 
 use question::one;

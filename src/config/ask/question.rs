@@ -18,7 +18,7 @@ use crate::{
         source::Span,
     },
     route::{Form, InquiryTemplate, QuestionTemplate},
-    rule::{self, Template},
+    translate::{self, Template},
 };
 
 /// One question, and the arguments that it asks for.
@@ -38,7 +38,7 @@ pub(super) fn one(
             "write ASCII letters, digits and `_`: templates have it as `answers.NAME`",
         );
     }
-    if name == rule::SAMPLE {
+    if name == translate::SAMPLE {
         let help = "choose another, such as `summary`";
         report.error(place, "`sample` is the name of what a rule asks the client's model", help);
     }
@@ -98,7 +98,7 @@ pub(super) fn one(
     Some((question, arguments.unwrap_or_default()))
 }
 
-fn condition(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Option<rule::Jq> {
+fn condition(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Option<translate::Jq> {
     let text = section::text_of(report, node, "`when`")?;
     if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
         let message = format!("`{name}` is not known yet: nothing has been sent");

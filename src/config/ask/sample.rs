@@ -11,7 +11,7 @@ use crate::{
         schemas::Asked,
         section::Section,
     },
-    rule::{SampleTemplate, Speaker},
+    translate::{SampleTemplate, Speaker},
 };
 
 /// Reads `sample`: a template, or a map.

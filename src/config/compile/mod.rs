@@ -33,7 +33,7 @@ use super::{
     version,
 };
 use crate::{
-    face::{door::DoorSettings, mcp::McpSettings},
+    inbound::{door::DoorSettings, mcp::McpSettings},
     policy::{PassthroughSettings, PolicySettings},
     route::UpstreamName,
 };

@@ -3,7 +3,7 @@
 use super::{Alone, Form};
 use crate::{
     config::{keys::BINARY, section::Section},
-    rule::extract::{Binary, BinaryKind, ExtractorKind},
+    translate::extract::{Binary, BinaryKind, ExtractorKind},
 };
 
 pub(super) const FORM: Form = Form {

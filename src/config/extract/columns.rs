@@ -11,7 +11,7 @@ use crate::{
         node::{Kind, Node},
         section::Section,
     },
-    rule::extract::{ColumnLayout, Columns, ExtractorKind},
+    translate::extract::{ColumnLayout, Columns, ExtractorKind},
 };
 
 pub(super) const FORM: Form = Form {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::{Alone, Form};
 use crate::{
     config::{keys::CSV, section::Section},
-    rule::extract::{Csv, CsvNames, ExtractorKind, Quote, Uneven},
+    translate::extract::{Csv, CsvNames, ExtractorKind, Quote, Uneven},
 };
 
 pub(super) const FORM: Form = Form {

@@ -10,11 +10,11 @@ use crate::{
         source::Span,
         suggest,
     },
-    rule::{
+    tool::Schema,
+    translate::{
         Count, Field, FieldKind, FieldType, Fields, Missing, Path,
         extract::{ExtractorKind, Finds, Gives, Typing},
     },
-    tool::Schema,
 };
 
 /// What is written beside an extractor: `fields`, or `type`, or an object's type with its fields.

@@ -3,7 +3,7 @@
 use super::Alone;
 use crate::{
     config::keys::FORM as KEYS,
-    rule::extract::{ExtractorKind, Form},
+    translate::extract::{ExtractorKind, Form},
 };
 
 pub(super) const FORM: super::Form = super::Form {

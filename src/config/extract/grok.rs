@@ -10,7 +10,7 @@ use crate::{
         section::{self, Section},
         suggest,
     },
-    rule::extract::{CapturePattern, Each, ExtractorKind, GrokError, GrokPatterns, Regex},
+    translate::extract::{CapturePattern, Each, ExtractorKind, GrokError, GrokPatterns, Regex},
 };
 
 pub(super) const FORM: Form = Form {

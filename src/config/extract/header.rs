@@ -9,7 +9,7 @@ use crate::{
         section,
         source::Span,
     },
-    rule::extract::{ExtractorKind, Header, HeaderShape},
+    translate::extract::{ExtractorKind, Header, HeaderShape},
 };
 
 pub(super) const FORM: Form = Form {

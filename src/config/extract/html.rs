@@ -9,7 +9,7 @@ use crate::{
         report::Report,
         section::{self, Section},
     },
-    rule::extract::{
+    translate::extract::{
         Count, CssSelector, EachElement, ExtractorKind, Html, Selected, Table, TableShape, Take,
     },
 };

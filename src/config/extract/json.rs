@@ -3,7 +3,7 @@
 use super::{Alone, Form};
 use crate::{
     config::keys::JSON,
-    rule::extract::{ExtractorKind, Json},
+    translate::extract::{ExtractorKind, Json},
 };
 
 pub(super) const FORM: Form = Form {

@@ -3,7 +3,7 @@
 use super::{Alone, Form};
 use crate::{
     config::keys::MCP,
-    rule::extract::{ExtractorKind, Mcp},
+    translate::extract::{ExtractorKind, Mcp},
 };
 
 pub(super) const FORM: Form = Form {

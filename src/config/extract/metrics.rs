@@ -3,7 +3,7 @@
 use super::{Alone, Form};
 use crate::{
     config::{keys::METRICS, node::Kind},
-    rule::extract::{ExtractorKind, Metrics, MetricsShape, NamePattern},
+    translate::extract::{ExtractorKind, Metrics, MetricsShape, NamePattern},
 };
 
 pub(super) const FORM: Form = Form {

@@ -1,5 +1,5 @@
 //! `extract`: what pulls a value out of a reply. One file an extractor, with its form in the file; what the
-//! extractors do is in [`crate::rule::extract`].
+//! extractors do is in [`crate::translate::extract`].
 
 mod binary;
 mod columns;
@@ -31,7 +31,7 @@ use super::{
     source::Span,
     suggest,
 };
-use crate::rule::extract::{Extract, Extractor, ExtractorKind};
+use crate::translate::extract::{Extract, Extractor, ExtractorKind};
 
 /// How an extractor is written in the file.
 struct Form {

@@ -3,7 +3,7 @@
 use super::{Alone, Form};
 use crate::{
     config::keys::NDJSON,
-    rule::extract::{ExtractorKind, NdJson},
+    translate::extract::{ExtractorKind, NdJson},
 };
 
 pub(super) const FORM: Form = Form {

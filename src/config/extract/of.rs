@@ -3,7 +3,7 @@
 use super::{One, one};
 use crate::{
     config::{node::Entry, report::Report},
-    rule::extract::{Extractor, ExtractorKind, Finds, Gives, Typing},
+    translate::extract::{Extractor, ExtractorKind, Finds, Gives, Typing},
 };
 
 /// Reads `of`. `None` when something is wrong; that has been reported then.

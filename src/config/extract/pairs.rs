@@ -8,7 +8,7 @@ use crate::{
         node::Kind,
         section::{self, Section},
     },
-    rule::{
+    translate::{
         Pattern,
         extract::{ExtractorKind, Indented, Pairs},
     },

@@ -8,7 +8,7 @@ use crate::{
         report::Report,
         suggest,
     },
-    rule::extract::{Extract, ExtractorKind, Gives, Part},
+    translate::extract::{Extract, ExtractorKind, Gives, Part},
 };
 
 /// Whether it is such a map: some key of it is no word of `extract`, and what stands under that looks like an

@@ -7,7 +7,7 @@ use crate::{
         node::{Kind, Node},
         section::Section,
     },
-    rule::extract::Blocks,
+    translate::extract::Blocks,
 };
 
 /// What the keys of records say.

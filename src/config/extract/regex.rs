@@ -9,7 +9,7 @@ use crate::{
         report::Report,
         section::Section,
     },
-    rule::{
+    translate::{
         Pattern,
         extract::{CapturePattern, Each, ExtractorKind, Regex},
     },

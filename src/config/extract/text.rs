@@ -3,7 +3,7 @@
 use super::{Alone, Form};
 use crate::{
     config::keys::TEXT,
-    rule::extract::{ExtractorKind, Text},
+    translate::extract::{ExtractorKind, Text},
 };
 
 pub(super) const FORM: Form = Form {

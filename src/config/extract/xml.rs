@@ -9,7 +9,7 @@ use crate::{
         language,
         section::{self, Section},
     },
-    rule::extract::{Attributes, ExtractorKind, Path, Pick, Prefixes, Xml},
+    translate::extract::{Attributes, ExtractorKind, Path, Pick, Prefixes, Xml},
 };
 
 pub(super) const FORM: Form = Form {

@@ -11,7 +11,7 @@ use crate::{
         node::{Entry, Kind, Node},
         routes::Surroundings,
     },
-    gateway::{Proxied, UriPattern},
+    pipeline::{Proxied, UriPattern},
     prompt::PromptName,
     route::{Route, UpstreamName},
     upstream::mcp::{ListKind, McpLists},

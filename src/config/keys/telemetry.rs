@@ -1,7 +1,7 @@
 //! Where traces and metrics are sent.
 
 use super::*;
-use crate::observe::Sampling;
+use crate::telemetry::Sampling;
 
 pub(in crate::config) static TELEMETRY: Keys = Keys {
     of: "`telemetry`",

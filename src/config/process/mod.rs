@@ -21,13 +21,13 @@ use super::{
 };
 use crate::{
     crypto::Secret,
-    face::{
+    inbound::{
         door::DoorSettings,
         mcp::{McpSettings, PeerAddress, ResumeSettings},
         parse_network,
     },
-    observe::log::{LogFormat, LogSettings},
     policy::Store,
+    telemetry::log::{LogFormat, LogSettings},
     upstream::UpstreamBuffer,
 };
 

@@ -14,7 +14,7 @@ use crate::{
         suggest,
     },
     route::{BodyTemplate, CommandTemplate, RequestTemplate, UpstreamName, WordTemplate},
-    rule::Template,
+    translate::Template,
 };
 
 /// The word that stands where a method does, for commands.

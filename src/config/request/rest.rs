@@ -5,7 +5,7 @@ use http::Method;
 use super::method_of;
 use crate::{
     config::{language, node::Node, report::Report, schemas::Asked, section},
-    face::rest::RESERVED,
+    inbound::rest::RESERVED,
     route::{PathTemplate, RestEndpoint},
 };
 

@@ -11,7 +11,7 @@ use crate::{
         upstreams::{header_name, scalar},
     },
     route::{BodyTemplate, JsonTemplate, PathError, PathTemplate, QueryTemplate, ValueTemplate},
-    rule::Template,
+    translate::Template,
 };
 
 impl Reader<'_, '_> {

@@ -6,8 +6,8 @@ use http::HeaderName;
 
 use crate::{
     route::{Envelope, ErrorStatus, Scopes},
-    rule::{Redaction, TranslationLimits},
     tool::ErrorFormat,
+    translate::{Redaction, TranslationLimits},
 };
 
 /// What routes take where they and their upstream say nothing.

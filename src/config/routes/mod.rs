@@ -38,11 +38,11 @@ use crate::{
         Asking, Completion, Effect, InputSchema, JobRule, Offer, RequestTemplate, Route, TaskOffer, Traces,
         UpstreamName,
     },
-    rule::{
+    tool::{ToolDefinition, ToolName, ToolNameError},
+    translate::{
         Action, Otherwise, Pattern, Redaction, SAMPLE, SecretPattern, SuccessRule, TranslationLimits,
         Translator, Wrap,
     },
-    tool::{ToolDefinition, ToolName, ToolNameError},
 };
 
 pub(super) use defaults::RouteDefaults;
@@ -287,8 +287,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             description: description.map(|text| text.trim_end().to_owned()),
             annotations,
             input_schema: input.document().clone(),
-            output_schema: output.as_ref().map(crate::rule::OutputSchema::advertised),
-            bare_output_schema: output.as_ref().and_then(crate::rule::OutputSchema::advertised_bare),
+            output_schema: output.as_ref().map(crate::translate::OutputSchema::advertised),
+            bare_output_schema: output.as_ref().and_then(crate::translate::OutputSchema::advertised_bare),
             meta: None,
         },
         input,

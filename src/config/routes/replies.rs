@@ -12,7 +12,7 @@ use crate::{
         short_lists,
     },
     route::Sampled,
-    rule::{Action, Otherwise, OutputSchema, Rule, Wrap},
+    translate::{Action, Otherwise, OutputSchema, Rule, Wrap},
 };
 
 /// The rules of a route.

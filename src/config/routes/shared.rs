@@ -6,8 +6,8 @@ use super::RouteDefaults;
 use crate::{
     config::{language, section::Section, upstreams::header_name},
     route::{Envelope, ErrorStatus},
-    rule::{Redaction, SecretPattern, SecretPatternError},
     tool::ErrorFormat,
+    translate::{Redaction, SecretPattern, SecretPatternError},
 };
 
 /// `envelope` of a route or of `defaults`.

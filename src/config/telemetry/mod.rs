@@ -19,7 +19,7 @@ use super::{
     upstreams::{self, scalar},
 };
 use crate::{
-    observe::{Sampling, Service},
+    telemetry::{Sampling, Service},
     tls::{ClientTls, ClientTlsOptions, Trust},
     upstream::http::{Address, HttpSettings},
 };

@@ -2,7 +2,7 @@
 
 use crate::{
     config::{Environment, Loaded, Problems, Sources, load},
-    observe::Sampling,
+    telemetry::Sampling,
 };
 
 fn loaded(telemetry: &str, variables: &[(&str, &str)]) -> Result<Loaded, Problems> {

@@ -14,7 +14,7 @@ use super::{
     },
     Written,
 };
-use crate::observe::{Sampling, Service};
+use crate::telemetry::{Sampling, Service};
 
 /// The variables that OpenTelemetry has names for.
 pub(super) struct Variables<'a, 'r> {

@@ -9,8 +9,8 @@ use crate::{
         node::{Entry, Kind},
         section::{self, Section},
     },
-    gateway::Awaited,
-    rule::extract::NamePattern,
+    pipeline::Awaited,
+    translate::extract::NamePattern,
 };
 
 /// Which entries of one list of an MCP server are listed here, by the server's names or URIs.

@@ -21,9 +21,9 @@ use tokio::time::{Instant, timeout_at};
 use self::entry::Entry;
 use super::{Response, RouteCounts};
 use crate::{
-    observe::Ticket,
     reply::Reply,
     route::UpstreamName,
+    telemetry::Ticket,
     upstream::{Ask, Coming, UpstreamError},
 };
 

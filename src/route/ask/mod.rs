@@ -15,8 +15,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::{
-    rule::{Stop, template_names},
     tool::Arguments,
+    translate::{Stop, template_names},
 };
 
 pub use form::{Form, FormError};
@@ -148,7 +148,7 @@ impl Asking {
             .filter_map(lacking)
             .collect();
         if self.sampled == Some(Sampled::Needed) && !abilities.sample {
-            missing.push(Missing { name: crate::rule::SAMPLE.to_owned(), ability: Ability::Sample });
+            missing.push(Missing { name: crate::translate::SAMPLE.to_owned(), ability: Ability::Sample });
         }
         if !missing.is_empty() {
             return Ok(Next::Unable(missing));
@@ -170,8 +170,8 @@ impl Asking {
         let (given, mut answers) = (answers, known);
         if self.sampled.is_some() && abilities.sample {
             // What is not there is asked when the reply is.
-            if !given.contains_key(crate::rule::SAMPLE) {
-                answers.remove(crate::rule::SAMPLE);
+            if !given.contains_key(crate::translate::SAMPLE) {
+                answers.remove(crate::translate::SAMPLE);
             }
         }
         Ok(Next::Done(arguments.with_answers(answers)))
@@ -179,7 +179,7 @@ impl Asking {
 
     /// Answers with a null for every question that has none.
     pub fn complete(&self, answers: &Map<String, Value>) -> Map<String, Value> {
-        let sampled = self.sampled.map(|_| crate::rule::SAMPLE);
+        let sampled = self.sampled.map(|_| crate::translate::SAMPLE);
         let names = self.questions().map(|question| question.name.as_str()).chain(sampled);
         names.map(|name| (name.to_owned(), answers.get(name).cloned().unwrap_or(Value::Null))).collect()
     }

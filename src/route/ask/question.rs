@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Ability, Asking, Form};
 use crate::{
-    rule::{Jq, Sample, SampleTemplate, Stop, Template},
     tool::{Arguments, cut_characters},
+    translate::{Jq, Sample, SampleTemplate, Stop, Template},
 };
 
 /// A question as it was written.
@@ -246,7 +246,7 @@ impl Question {
     /// What a rule asks of the client's model.
     pub fn of_rule(sample: Sample) -> Self {
         let optional = sample.optional;
-        Self { name: crate::rule::SAMPLE.to_owned(), optional, inquiry: Inquiry::Sample(sample) }
+        Self { name: crate::translate::SAMPLE.to_owned(), optional, inquiry: Inquiry::Sample(sample) }
     }
 
     /// The answer as templates and filters see it: an object of the fields of a form, `true` for a form without any

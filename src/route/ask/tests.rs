@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::rule::{Jq, Template};
+use crate::translate::{Jq, Template};
 
 const ALL: Abilities = Abilities { form: FormAbility::All, link: true, sample: true, roots: true };
 

@@ -18,8 +18,8 @@ use serde_json::Value;
 use super::{HttpRequest, HttpTemplate, RequestError, Under, location};
 use crate::{
     reply::Reply,
-    rule::{Facts, Jq, Look, Matcher, Redaction, Stop, TranslationLimits, extract::Extract, look},
     tool::Arguments,
+    translate::{Facts, Jq, Look, Matcher, Redaction, Stop, TranslationLimits, extract::Extract, look},
 };
 
 /// How a route's jobs are followed.

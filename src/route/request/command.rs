@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::{Filling, RequestError, http::BodyTemplate};
 use crate::{
     route::path::scalar,
-    rule::{Stop, Template},
     tool::Arguments,
+    translate::{Stop, Template},
 };
 
 /// How the words of a command are made of a call's arguments.

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::{Filling, RequestError};
 use crate::{
     route::{path::PathTemplate, query::QueryTemplate},
-    rule::{Stop, Template},
     tool::Arguments,
+    translate::{Stop, Template},
 };
 
 /// How an HTTP request is made of a call's arguments.

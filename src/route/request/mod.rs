@@ -22,8 +22,8 @@ use crate::{
         TraceContext,
         path::{ESCAPED, scalar},
     },
-    rule::{Stop, Template, TemplateBudget, TemplateError, template_names},
     tool::Arguments,
+    translate::{Stop, Template, TemplateBudget, TemplateError, template_names},
 };
 
 /// How what the upstream is asked is made of a call's arguments.

@@ -19,9 +19,9 @@ use super::{
     veil::Veil,
 };
 use crate::{
-    observe::{Chain, Ticket},
     reply::Reply,
     route::{HttpRequest, Under, UpstreamName, UpstreamRequest},
+    telemetry::{Chain, Ticket},
     upstream::buffer::BodyAccount,
 };
 

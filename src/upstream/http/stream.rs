@@ -19,7 +19,7 @@ use super::{
     targets::{Load, Outcome, Target},
 };
 use crate::{
-    observe::Ticket,
+    telemetry::Ticket,
     upstream::{Stage, Tried},
 };
 

@@ -37,7 +37,7 @@ use super::{
 use crate::{
     reply::Reply,
     route::{McpMethod, ToolRequest, UpstreamName, UpstreamRequest},
-    rule::extract::MCP_MEDIA_TYPE,
+    translate::extract::MCP_MEDIA_TYPE,
 };
 
 /// One MCP server. Clones share the session with it, or the child.

@@ -18,8 +18,8 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    observe::Quoted,
     route::UpstreamName,
+    telemetry::Quoted,
     upstream::http::{EVERYTHING, MARK},
 };
 

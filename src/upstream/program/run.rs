@@ -19,8 +19,8 @@ use super::{
     group::Group,
 };
 use crate::{
-    observe::{Quoted, Ticket},
     reply::{End, Exit},
+    telemetry::{Quoted, Ticket},
 };
 
 /// How much of standard error is kept, in bytes: the end of it, where programs say why.

@@ -1,6 +1,6 @@
 //! Clients that open with `initialize`: revisions 2024-11-05 to 2025-11-25.
 
-use glossator::face::{door::DoorSettings, mcp::McpSettings};
+use glossator::inbound::{door::DoorSettings, mcp::McpSettings};
 use http::StatusCode;
 use serde_json::{Value, json};
 

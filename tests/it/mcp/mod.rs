@@ -23,18 +23,18 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use axum::body::Body;
 use bytes::Bytes;
 use glossator::{
-    face::{
+    inbound::{
         door::{Door, DoorSettings},
         mcp::{Mcp, McpSettings},
     },
-    gateway::{Gateway, Snapshot},
+    pipeline::{Gateway, Snapshot},
     policy::{PolicySettings, UpstreamPolicies},
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, Route, RouteTable, Traces,
         UpstreamName,
     },
-    rule::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
     tool::{ErrorFormat, ToolDefinition},
+    translate::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
     upstream::{
         Upstream, UpstreamSettings,
         http::{Address, HttpSettings},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use glossator::face::{door::DoorSettings, mcp::McpSettings};
+use glossator::inbound::{door::DoorSettings, mcp::McpSettings};
 use http::StatusCode;
 use serde_json::{Value, json};
 

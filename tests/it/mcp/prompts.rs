@@ -327,7 +327,7 @@ async fn the_header_must_repeat_the_name_of_the_prompt() {
     let table = glossator::route::RouteTable::new(Vec::new()).unwrap();
     let prompts = glossator::prompt::PromptTable::new(prompts);
     let policies = Default::default();
-    endpoint.gateway.replace(glossator::gateway::Snapshot::with_prompts(table, prompts, policies, None));
+    endpoint.gateway.replace(glossator::pipeline::Snapshot::with_prompts(table, prompts, policies, None));
     assert_eq!(endpoint.send(post.clone()).await.error(), (400, -32020));
     assert_eq!(endpoint.send(post.clone().without("mcp-name")).await.error(), (400, -32020));
     let encoded = post.header("mcp-name", "=?base64?cGxhaW4=?=");

@@ -10,7 +10,7 @@ use std::{
 
 use glossator::{
     config::{self, Sources},
-    serve::Drained,
+    server::Drained,
 };
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinSet};

@@ -25,7 +25,7 @@ fn load(upstream: &Scripted, server: &str) -> config::Loaded {
 }
 
 async fn as_peer(upstream: &Scripted) -> Loaded {
-    let listener = glossator::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let peer = format!("peer: 'http://{}'", listener.local_addr().unwrap());
     Loaded::start_on(listener, &load(upstream, &peer))
 }

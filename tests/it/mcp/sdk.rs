@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use glossator::{
-    gateway::{Call, Face, Gateway},
-    observe::RequestId,
+    pipeline::{Call, Face, Gateway},
+    telemetry::RequestId,
     tool::{Shapes, write_result},
     upstream::Caller,
 };

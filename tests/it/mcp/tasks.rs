@@ -32,7 +32,7 @@ async fn start(upstream: &Scripted, keys: &str, secret: &str) -> Loaded {
 
 /// The same, where other replicas reach it.
 async fn start_as_peer(upstream: &Scripted, keys: &str) -> Loaded {
-    let listener = glossator::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let loaded = load(upstream, keys, &format!("secret: '{SECRET}', peer: 'http://{address}'"));
     Loaded::start_on(listener, &loaded)

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use glossator::{
     config::ListenerSettings,
-    face::{
+    inbound::{
         door::{Door, DoorSettings},
         mcp::McpSettings,
         rest::Rest,
     },
-    serve,
+    server,
 };
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use serde_json::json;
@@ -24,17 +24,17 @@ use super::{Endpoint, NEWEST, Post, Response, Silent};
 /// The endpoint on a port of its own, behind the whole server.
 async fn listen(endpoint: &Endpoint) -> SocketAddr {
     let settings = ListenerSettings { listen: "127.0.0.1:0".parse().unwrap(), ..ListenerSettings::default() };
-    let listener = serve::bind(settings.listen).await.unwrap();
+    let listener = server::bind(settings.listen).await.unwrap();
     let address = listener.local_addr().unwrap();
     let rest = Rest::new(endpoint.gateway.clone(), Door::new(&DoorSettings::default()));
-    let answerer = serve::Answerer::of_faces(
+    let answerer = server::Answerer::of_faces(
         rest,
         endpoint.mcp.clone(),
-        &glossator::observe::Meters::default(),
-        &glossator::observe::Tracing::off(),
+        &glossator::telemetry::Meters::default(),
+        &glossator::telemetry::Tracing::off(),
     );
     tokio::spawn(async move {
-        let _ = serve::serve(listener, settings, answerer, std::future::pending()).await;
+        let _ = server::serve(listener, settings, answerer, std::future::pending()).await;
     });
     address
 }

@@ -9,7 +9,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use glossator::{
     config::{self, Sources},
-    serve::{self, Keeping},
+    server::{self, Keeping},
 };
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, time::Duration};
@@ -32,13 +32,13 @@ impl Served {
     async fn start_after(patience: Duration, text: &str) -> Self {
         let loaded = config::load(&Sources::of_text("a.yaml", text));
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
-        let mut assembled = serve::assemble(&loaded).unwrap();
+        let mut assembled = server::assemble(&loaded).unwrap();
         assembled.swap.discover_first(patience).await;
         let keeping = Keeping::of(assembled.swap);
-        let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        tokio::spawn(serve::serve(listener, assembled.settings, assembled.answerer, async {
+        tokio::spawn(server::serve(listener, assembled.settings, assembled.answerer, async {
             let _ = stopped.await;
         }));
         Self { address, keeping, _stop: stop }

@@ -8,7 +8,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/attacks.rs::a_request_that_ends_in_two_places_is_refused",
             "tests/it/attacks.rs::a_body_that_was_coded_on_its_way_is_refused",
             "tests/it/attacks.rs::a_probe_names_one_host_whichever_it_is",
-            "src/serve/line_ends.rs::a_line_that_ends_in_a_line_feed_alone_is_seen",
+            "src/server/line_ends.rs::a_line_that_ends_in_a_line_feed_alone_is_seen",
             "tests/it/attacks.rs::a_length_beside_chunks_counts_for_nothing_and_is_the_last_over_its_connection",
         ],
     ),
@@ -21,7 +21,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/rest.rs::a_body_that_never_ends_is_not_waited_for",
             "tests/it/mcp/wire.rs::a_body_of_another_type_or_too_long_is_not_read",
             "tests/it/tls.rs::who_speaks_no_tls_or_says_nothing_is_left",
-            "src/face/door/tests.rs::a_body_that_takes_too_long_is_not_waited_for",
+            "src/inbound/door/tests.rs::a_body_that_takes_too_long_is_not_waited_for",
         ],
     ),
     ("C4", &["tests/it/attacks.rs::a_head_that_comes_drop_by_drop_has_an_end"]),
@@ -37,7 +37,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/attacks.rs::who_sits_there_makes_room_for_who_asks",
             "tests/it/attacks.rs::nobody_who_waits_for_an_answer_makes_room",
-            "src/serve/crowd.rs::who_has_asked_nothing_for_the_longest_makes_room",
+            "src/server/crowd.rs::who_has_asked_nothing_for_the_longest_makes_room",
         ],
     ),
     (
@@ -100,7 +100,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/attacks.rs::bodies_that_do_not_end_keep_nobody_out",
             "tests/it/attacks.rs::bodies_count_until_their_calls_are_answered",
             "tests/it/attacks.rs::arguments_of_many_tiny_values_are_refused",
-            "src/face/door/body.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
+            "src/inbound/door/body.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
         ],
     ),
     (
@@ -109,8 +109,8 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/untaken.rs::what_the_system_could_keep_for_them_counts_too",
             "tests/it/untaken.rs::who_takes_nothing_of_long_answers_makes_room",
             "tests/it/untaken.rs::over_http_2_they_make_room_too",
-            "src/serve/crowd.rs::who_takes_nothing_of_long_answers_for_the_longest_makes_room",
-            "src/serve/untaken.rs::a_long_answer_counts_until_it_is_written",
+            "src/server/crowd.rs::who_takes_nothing_of_long_answers_for_the_longest_makes_room",
+            "src/server/untaken.rs::a_long_answer_counts_until_it_is_written",
         ],
     ),
     (
@@ -118,7 +118,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/policies.rs::one_caller_does_not_take_every_place",
             "src/policy/concurrency.rs::one_caller_has_its_part_and_leaves_the_rest_to_others",
-            "src/face/mcp/streams.rs::one_caller_has_its_part_of_them",
+            "src/inbound/mcp/streams.rs::one_caller_has_its_part_of_them",
         ],
     ),
     (
@@ -156,7 +156,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "A3",
         &[
-            "src/face/mcp/sessions.rs::who_ends_many_sessions_brings_back_nobody_elses",
+            "src/inbound/mcp/sessions.rs::who_ends_many_sessions_brings_back_nobody_elses",
             "tests/it/clients.rs::a_session_is_nobodys_but_its_clients",
             "tests/it/owners.rs::a_task_is_there_for_nobody_but_its_client",
             "tests/it/owners.rs::a_question_is_answered_by_whom_it_was_asked",
@@ -207,7 +207,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/tokens.rs::a_good_token_is_taken_and_goes_no_further",
             "tests/it/clients.rs::what_is_handed_through_has_scopes_of_its_own",
             "tests/it/log.rs::a_call_names_its_client_and_nothing_that_it_has_shown",
-            "src/face/authenticate.rs::what_was_shown_to_us_goes_no_further",
+            "src/inbound/authenticate.rs::what_was_shown_to_us_goes_no_further",
         ],
     ),
     (
@@ -230,7 +230,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "A12",
         &[
             "tests/it/owners.rs::what_a_replica_says_of_a_caller_holds_for_one_request",
-            "src/face/mcp/replicas.rs::who_is_vouched_for_is_so_for_one_request_and_a_short_while",
+            "src/inbound/mcp/replicas.rs::who_is_vouched_for_is_so_for_one_request_and_a_short_while",
         ],
     ),
     (
@@ -238,15 +238,15 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/rest.rs::strangers_are_refused_and_probes_are_not",
             "tests/it/mcp/wire.rs::strangers_are_turned_away_before_anything_is_read",
-            "src/face/door/tests.rs::a_host_given_twice_or_not_at_all_is_refused",
+            "src/inbound/door/tests.rs::a_host_given_twice_or_not_at_all_is_refused",
             "tests/it/attacks.rs::a_request_names_one_host",
-            "src/face/door/tests.rs::this_machine_comes_in_by_default_and_nobody_else",
+            "src/inbound/door/tests.rs::this_machine_comes_in_by_default_and_nobody_else",
         ],
     ),
     (
         "W2",
         &[
-            "src/face/door/tests.rs::hosts_and_origins_can_be_allowed_by_name_or_altogether",
+            "src/inbound/door/tests.rs::hosts_and_origins_can_be_allowed_by_name_or_altogether",
             "tests/it/attacks.rs::a_page_elsewhere_calls_nothing_by_what_it_shows",
             "tests/it/mcp/wire.rs::a_page_that_is_named_may_read_the_answer_and_no_other",
         ],
@@ -269,24 +269,27 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "U2",
         &[
             "tests/it/upstream.rs::an_endless_body_is_read_to_the_limit_and_no_further",
-            "src/rule/content_encoding/tests.rs::a_gigabyte_in_a_small_file_is_refused_where_the_limit_is",
-            "src/rule/content_encoding/tests.rs::nothing_expands_beyond_the_limit",
+            "src/translate/content_encoding/tests.rs::a_gigabyte_in_a_small_file_is_refused_where_the_limit_is",
+            "src/translate/content_encoding/tests.rs::nothing_expands_beyond_the_limit",
             "tests/golden/compressed_bomb_br",
         ],
     ),
-    ("U3", &["src/rule/extract/xml/tests.rs::entities_are_never_expanded", "tests/golden/xml_entity_bomb"]),
+    (
+        "U3",
+        &["src/translate/extract/xml/tests.rs::entities_are_never_expanded", "tests/golden/xml_entity_bomb"],
+    ),
     (
         "U4",
         &[
-            "src/rule/tests/properties.rs::every_reply_has_a_translation",
+            "src/translate/tests/properties.rs::every_reply_has_a_translation",
             "tests/it/fuzz.rs::every_reply_is_translated",
-            "src/rule/extract/html/tests.rs::hostile_pages_end_soon",
-            "src/rule/extract/grok/tests.rs::hostile_replies_take_linear_time",
-            "src/rule/extract/xml/tests.rs::deep_wide_and_long_documents_end_soon",
-            "src/rule/extract/metrics/tests.rs::hostile_replies_take_linear_time_and_bounded_memory",
-            "src/rule/extract/pairs/tests.rs::hostile_replies_take_linear_time_and_bounded_memory",
-            "src/rule/extract/regex.rs::hostile_replies_take_linear_time_and_bounded_memory",
-            "src/rule/extract/columns/tests/mod.rs::hostile_tables_come_to_an_end",
+            "src/translate/extract/html/tests.rs::hostile_pages_end_soon",
+            "src/translate/extract/grok/tests.rs::hostile_replies_take_linear_time",
+            "src/translate/extract/xml/tests.rs::deep_wide_and_long_documents_end_soon",
+            "src/translate/extract/metrics/tests.rs::hostile_replies_take_linear_time_and_bounded_memory",
+            "src/translate/extract/pairs/tests.rs::hostile_replies_take_linear_time_and_bounded_memory",
+            "src/translate/extract/regex.rs::hostile_replies_take_linear_time_and_bounded_memory",
+            "src/translate/extract/columns/tests/mod.rs::hostile_tables_come_to_an_end",
         ],
     ),
     ("U5", &["tests/it/upstream.rs::redirects_are_followed_on_their_own_origin_and_only_when_allowed"]),
@@ -300,7 +303,10 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     ),
     (
         "U7",
-        &["src/rule/tests/properties.rs::every_reply_has_a_translation", "tests/golden/json_breaks_schema"],
+        &[
+            "src/translate/tests/properties.rs::every_reply_has_a_translation",
+            "tests/golden/json_breaks_schema",
+        ],
     ),
     ("U8", &["tests/it/upstream.rs::an_upstream_is_sent_what_its_settings_say_and_nothing_of_ours"]),
     (
@@ -351,11 +357,11 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "F4",
         &[
-            "src/rule/template/tests.rs::a_template_that_does_too_much_is_stopped",
-            "src/rule/template/tests.rs::a_template_that_nests_without_end_is_refused",
-            "src/rule/jq/tests.rs::lists_are_gone_through_freely_and_crossed_within_bounds",
-            "src/rule/jq/tests.rs::what_a_run_makes_is_counted",
-            "src/rule/tests/steps.rs::a_short_reply_that_makes_much_work_is_told_from_one_that_does_not",
+            "src/translate/template/tests.rs::a_template_that_does_too_much_is_stopped",
+            "src/translate/template/tests.rs::a_template_that_nests_without_end_is_refused",
+            "src/translate/jq/tests.rs::lists_are_gone_through_freely_and_crossed_within_bounds",
+            "src/translate/jq/tests.rs::what_a_run_makes_is_counted",
+            "src/translate/tests/steps.rs::a_short_reply_that_makes_much_work_is_told_from_one_that_does_not",
         ],
     ),
     (

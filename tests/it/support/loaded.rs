@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use glossator::{config, gateway::Gateway, serve};
+use glossator::{config, pipeline::Gateway, server};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 use super::{Client, soon};
@@ -12,25 +12,25 @@ use super::{Client, soon};
 pub(crate) struct Loaded {
     pub(crate) address: SocketAddr,
     pub(crate) gateway: Gateway,
-    pub(crate) swap: serve::Swap,
+    pub(crate) swap: server::Swap,
     stop: Option<oneshot::Sender<()>>,
-    serving: JoinHandle<serve::Drained>,
+    serving: JoinHandle<server::Drained>,
 }
 
 impl Loaded {
     /// Serves a configuration on a free port, whatever it says itself.
     pub(crate) async fn start(loaded: &config::Loaded) -> Self {
-        Self::start_on(serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap(), loaded)
+        Self::start_on(server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap(), loaded)
     }
 
     /// Serves a configuration that knows where.
     pub(crate) fn start_on(listener: TcpListener, loaded: &config::Loaded) -> Self {
-        let assembled = serve::assemble(loaded).unwrap();
+        let assembled = server::assemble(loaded).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let listener = serve::Listener::from(listener).with(assembled.certificate);
+        let listener = server::Listener::from(listener).with(assembled.certificate);
         let listener = listener.charging(assembled.upstream_buffer);
-        let serving = tokio::spawn(serve::serve(listener, assembled.settings, assembled.answerer, async {
+        let serving = tokio::spawn(server::serve(listener, assembled.settings, assembled.answerer, async {
             let _ = stopped.await;
         }));
         Self { address, gateway: assembled.gateway, swap: assembled.swap, stop: Some(stop), serving }
@@ -42,7 +42,7 @@ impl Loaded {
     }
 
     /// How it ended.
-    pub(crate) async fn ended(self) -> serve::Drained {
+    pub(crate) async fn ended(self) -> server::Drained {
         soon("the end of serving", self.serving).await.unwrap()
     }
 

@@ -4,13 +4,12 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use glossator::{
     config::ListenerSettings,
-    face::{
+    inbound::{
         door::{Door, DoorSettings},
         mcp::{Mcp, McpSettings},
         rest::Rest,
     },
-    gateway::{Gateway, Snapshot},
-    observe::{Meters, Tracing},
+    pipeline::{Gateway, Snapshot},
     policy::{
         PassthroughSettings, Policies, PolicySettings, RoutePolicies, RoutePolicySettings, Store,
         UpstreamPolicies,
@@ -19,9 +18,10 @@ use glossator::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, RequestTemplate, RestEndpoint,
         Route, RouteTable, Traces,
     },
-    rule::{Otherwise, TranslationLimits, Translator, Wrap},
-    serve::{self, Drained},
+    server::{self, Drained},
+    telemetry::{Meters, Tracing},
     tool::{ErrorFormat, ToolDefinition},
+    translate::{Otherwise, TranslationLimits, Translator, Wrap},
     upstream::{
         Upstream,
         http::{HttpSettings, HttpUpstream},
@@ -176,13 +176,13 @@ impl Proxy {
         let rest = Rest::new(gateway.clone(), door.clone());
         let mcp = Mcp::new(gateway, McpSettings::default(), door);
 
-        let listener = serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let ended = tokio::spawn(serve::serve(
+        let ended = tokio::spawn(server::serve(
             listener,
             setup.server,
-            serve::Answerer::of_faces(rest, mcp, &Meters::default(), &Tracing::off()),
+            server::Answerer::of_faces(rest, mcp, &Meters::default(), &Tracing::off()),
             async {
                 // A test that is over drops its end, which stops the server as well.
                 let _ = stopped.await;

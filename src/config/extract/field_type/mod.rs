@@ -13,7 +13,7 @@ use self::{
 use super::fields;
 use crate::{
     config::{keys::FIELD_TYPES, node::Node, report::Report, section::Section, suggest},
-    rule::{
+    translate::{
         Booleans, Count, DurationForm, FieldKind, FieldType, Kilo, NumberForm, ShortClock, SizeForm,
         SizeUnit, TimeForm, TimeUnit, Values,
     },

@@ -7,7 +7,7 @@ use crate::{
         report::Report,
         section::{self, Section},
     },
-    rule::{TimeForm, TimeFormat},
+    translate::{TimeForm, TimeFormat},
 };
 
 pub(super) fn time(section: &Section<'_, '_>, wants_time: bool) -> Option<TimeForm> {

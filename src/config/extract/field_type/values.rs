@@ -8,7 +8,7 @@ use crate::{
         report::Report,
         section::{self, Section},
     },
-    rule::Booleans,
+    translate::Booleans,
 };
 
 pub(super) fn booleans(

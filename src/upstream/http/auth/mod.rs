@@ -17,7 +17,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, header::InvalidHeaderValue};
 
 use super::{Address, AddressError, Ask, HttpSettings, HttpUpstream, UpstreamError, veil::Veil};
-use crate::observe::Ticket;
+use crate::telemetry::Ticket;
 use file::TokenFile;
 use tokens::Tokens;
 

@@ -13,8 +13,8 @@ use tracing::{debug, warn};
 
 use super::{BearerToken, Credential, CredentialError};
 use crate::{
-    observe::{Chain, Ticket},
     route::UpstreamName,
+    telemetry::{Chain, Ticket},
     upstream::Coming,
 };
 

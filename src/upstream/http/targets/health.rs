@@ -17,7 +17,7 @@ use tracing::debug;
 
 use super::{Target, Targets};
 use crate::{
-    observe::Chain,
+    telemetry::Chain,
     upstream::http::{
         client::{USER_AGENT, version_of},
         outgoing::{BoxError, Outgoing},

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::{ADDRESS_LIMIT, Entry, Target, Targets, not_found, set_alone};
-use crate::{observe::Chain, upstream::UpstreamError};
+use crate::{telemetry::Chain, upstream::UpstreamError};
 
 /// How long a failed look-up is believed when nothing is known yet: whoever asks meanwhile is told the same.
 const FAILURE_LIFE: Duration = Duration::from_secs(1);

@@ -17,8 +17,8 @@ use super::{
     condition::{Change, Condition},
 };
 use crate::{
-    observe::Ticket,
     reply::Reply,
+    telemetry::Ticket,
     upstream::{
         Stage, UpstreamError,
         http::{Address, HttpSettings, connector::Connector, pool::Pool},

@@ -17,8 +17,8 @@ use tokio::{
 
 use super::*;
 use crate::{
-    observe::Ticket,
     route::{HttpRequest, Under},
+    telemetry::Ticket,
     upstream::{Ask, Due, http::HttpUpstream},
 };
 

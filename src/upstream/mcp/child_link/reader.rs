@@ -19,8 +19,8 @@ use tracing::{debug, warn};
 
 use super::{MESSAGE_LIMIT_BYTES, calls::Waiting};
 use crate::{
-    observe::Quoted,
     route::UpstreamName,
+    telemetry::Quoted,
     upstream::mcp::{
         Changed,
         listening::{self, Heard},

@@ -1,0 +1,264 @@
+//! Regular expressions for texts of fixed words: a short report with numbers among them, or lines of the same words,
+//! of which some differ.
+
+use serde_json::json;
+
+use super::{Candidate, full_lines};
+use crate::authoring::infer::types::slug;
+
+/// Words that name nothing.
+const SMALL_WORDS: [&str; 16] =
+    ["is", "are", "was", "were", "with", "and", "of", "at", "in", "on", "to", "the", "for", "by", "a", "="];
+/// Marks round a number, such as `50%`, `[10` or `5,`.
+const MARKS: [char; 14] = ['%', '[', ']', '(', ')', ',', ';', ':', '"', '\'', '°', '$', '€', '!'];
+
+/// Whether a word may name what stands beside it.
+fn tells(word: &str) -> bool {
+    word.contains(char::is_alphanumeric) && !SMALL_WORDS.contains(&word.to_lowercase().as_str())
+}
+
+/// Names of captures are letters, digits and `_`.
+fn is_capture_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// The group of this name for words that stand in the same place: numbers where all are, with the marks round them
+/// outside of it where they are the same, else whatever is no white space.
+fn capture<'t>(name: &str, words: impl Iterator<Item = &'t str> + Clone) -> String {
+    let Some(first) = words.clone().next() else { return String::new() };
+    let marks = marks_of(first);
+    let same_marks = words.clone().all(|other| marks_of(other) == marks);
+    if words.clone().all(is_number) && same_marks {
+        format!("{}(?<{name}>[-+]?[0-9.]+){}", regex::escape(marks.0), regex::escape(marks.1))
+    } else {
+        format!(r"(?<{name}>\S+)")
+    }
+}
+
+/// Whether a word is a number, marks round it aside.
+fn is_number(word: &str) -> bool {
+    word.trim_matches(MARKS).parse::<f64>().is_ok_and(f64::is_finite)
+        && word.contains(|c: char| c.is_ascii_digit())
+}
+
+fn marks_of(word: &str) -> (&str, &str) {
+    let start = word.len() - word.trim_start_matches(MARKS).len();
+    let end = word.trim_end_matches(MARKS).len().max(start);
+    (&word[..start], &word[end..])
+}
+
+/// More lines are no short report.
+const MOST_LINES: usize = 12;
+/// More words than that make no pattern of a report that somebody reads.
+const MOST_REPORT_WORDS: usize = 60;
+
+/// The lines of a text, as words.
+type Lines<'t> = Vec<Vec<&'t str>>;
+
+/// A short report of fixed words with numbers among them: behind the words that name them, or in a line below a line
+/// of such words, as nginx' `stub_status` and `vmstat` have it.
+pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
+    let samples: Vec<Lines<'_>> = texts
+        .iter()
+        .map(|text| {
+            full_lines(text).take(MOST_LINES + 1).map(|line| line.split_whitespace().collect()).collect()
+        })
+        .collect();
+    let first = samples.first()?;
+    let widths = |lines: &Lines<'_>| lines.iter().map(Vec::len).collect::<Vec<_>>();
+    let fits =
+        (2..=MOST_LINES).contains(&first.len()) && widths(first).iter().sum::<usize>() <= MOST_REPORT_WORDS;
+    if !fits || samples.iter().any(|lines| widths(lines) != widths(first)) {
+        return None;
+    }
+    let shape = Shape { samples: &samples };
+    // Without a line of values below words, keys and values are read better by what looks for them.
+    (1..first.len()).find(|line| shape.is_below_names(*line))?;
+    let mut names: Vec<String> = Vec::new();
+    let mut parts = Vec::new();
+    for (line, words) in first.iter().enumerate() {
+        for (index, word) in words.iter().enumerate() {
+            if shape.is_constant(line, index) {
+                parts.push(regex::escape(word));
+                continue;
+            }
+            // What is neither a number nor always the same would make a pattern of this sample alone.
+            if !shape.words(line, index).all(is_number) {
+                return None;
+            }
+            let name =
+                shape.name(line, index).filter(|name| is_capture_name(name) && !names.contains(name))?;
+            parts.push(capture(&name, shape.words(line, index)));
+            names.push(name);
+        }
+    }
+    let pattern = format!(r"^\s*{}\s*$", parts.join(r"\s+"));
+    let why = format!(
+        "{} numbers in {} lines of words that are always the same, some in a line below their names",
+        names.len(),
+        first.len()
+    );
+    let extract = json!({ "regex": { "pattern": pattern } });
+    Some(Candidate { reads_all: true, ..Candidate::likely(extract, why) })
+}
+
+/// Samples that have as many lines, of as many words.
+struct Shape<'s, 't> {
+    samples: &'s [Lines<'t>],
+}
+
+impl<'t> Shape<'_, 't> {
+    fn words(&self, line: usize, index: usize) -> impl Iterator<Item = &'t str> + Clone {
+        self.samples.iter().map(move |lines| lines[line][index])
+    }
+
+    /// Whether a word is the same in all samples, and no number.
+    fn is_constant(&self, line: usize, index: usize) -> bool {
+        let word = self.samples[0][line][index];
+        self.words(line, index).all(|other| other == word) && !word.contains(|c: char| c.is_ascii_digit())
+    }
+
+    fn width(&self, line: usize) -> usize {
+        self.samples[0][line].len()
+    }
+
+    /// Whether a line has numbers only, and the line above it a word for each.
+    fn is_below_names(&self, line: usize) -> bool {
+        line > 0
+            && (0..self.width(line)).all(|index| self.words(line, index).all(is_number))
+            && self.width(line - 1) >= self.width(line)
+            && (0..self.width(line - 1)).all(|index| self.is_constant(line - 1, index))
+    }
+
+    /// What names a number: the word above it, counted from the end of the line, else the words before it, else the
+    /// word behind it.
+    fn name(&self, line: usize, index: usize) -> Option<String> {
+        let first = &self.samples[0];
+        if self.is_below_names(line) {
+            let above = self.width(line - 1) - self.width(line) + index;
+            return Some(slug(first[line - 1][above]));
+        }
+        let from = (0..index).rev().take_while(|other| self.is_constant(line, *other)).last();
+        if let Some(from) = from {
+            let label: Vec<&str> =
+                first[line][from..index].iter().copied().filter(|word| tells(word)).collect();
+            if !label.is_empty() {
+                return Some(slug(&label.join(" ")));
+            }
+        }
+        let behind = index + 1;
+        (behind < self.width(line) && self.is_constant(line, behind) && tells(first[line][behind]))
+            .then(|| slug(first[line][behind]))
+    }
+}
+
+/// More words than that make no pattern of a line that somebody reads.
+const MOST_LINE_WORDS: usize = 20;
+
+/// Lines of the same words, of which some differ.
+pub(super) fn repeated_lines(texts: &[&str]) -> Vec<Candidate> {
+    let lines: Vec<Vec<&str>> = texts
+        .iter()
+        .flat_map(|text| full_lines(text))
+        .take(10_000)
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let Some(first) = lines.first() else { return Vec::new() };
+    let width = first.len();
+    if width > MOST_LINE_WORDS || lines.iter().any(|line| line.len() != width) {
+        return Vec::new();
+    }
+    let is_single = texts.iter().all(|text| full_lines(text).count() == 1);
+    let Some(pattern) = pattern(&lines, is_single) else { return Vec::new() };
+    let extract = match is_single {
+        true => json!({ "regex": { "pattern": pattern } }),
+        false => json!({ "regex": { "pattern": pattern, "each": "line" } }),
+    };
+    let why = match is_single {
+        true => format!("every sample is one line of {width} word{}", if width == 1 { "" } else { "s" }),
+        false => format!("all {} lines have {width} words", lines.len()),
+    };
+    vec![Candidate { is_weak: true, ..Candidate::likely(extract, why) }]
+}
+
+/// Words that are the same in every line stay; the others are captured, and named by the word before them.
+fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
+    let first = lines.first()?;
+    let mut names: Vec<String> = Vec::new();
+    let mut parts = Vec::new();
+    let is_constant = |index: usize| {
+        let word = first[index];
+        let same = lines.iter().all(|line| line[index] == word);
+        same && !word.contains(|c: char| c.is_ascii_digit()) && first.len() > 1
+    };
+    // What names a value: the word before it, else the word after it, else one further before.
+    let telling = |index: usize| is_constant(index) && tells(first[index]);
+    let label = |index: usize| {
+        let before = (0..index).rev().take_while(|other| is_constant(*other));
+        let near = index.checked_sub(1).filter(|other| telling(*other));
+        let after = Some(index + 1).filter(|other| *other < first.len() && telling(*other));
+        near.or(after)
+            .or_else(|| before.into_iter().find(|other| telling(*other)))
+            .map(|other| slug(first[other]))
+    };
+    for (index, word) in first.iter().enumerate() {
+        if is_constant(index) {
+            parts.push(regex::escape(word));
+            continue;
+        }
+        let name = match label(index).filter(|name| !names.contains(name) && is_capture_name(name)) {
+            Some(name) => name,
+            None if first.len() == 1 => "value".to_owned(),
+            None => format!("value{}", index + 1),
+        };
+        let captured = capture(&name, lines.iter().map(|line| line[index]));
+        names.push(name);
+        parts.push(captured);
+    }
+    if names.is_empty()
+        || (is_single
+            && lines.len() == 1
+            && !first.iter().any(|word| word.contains(|c: char| c.is_ascii_digit())))
+    {
+        return None;
+    }
+    Some(format!(r"^\s*{}\s*$", parts.join(r"\s+")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(texts: &[&str], expected: Option<&str>) {
+        let found = report(texts).map(|candidate| candidate.extract["regex"]["pattern"].clone());
+        assert_eq!(found.as_ref().and_then(|pattern| pattern.as_str()), expected);
+    }
+
+    #[test]
+    fn numbers_below_words_are_named_by_them() {
+        check(
+            &["server accepts handled requests\n 16 16 31 \nReading: 0 Writing: 1 \n"],
+            Some(
+                r"^\s*server\s+accepts\s+handled\s+requests\s+(?<accepts>[-+]?[0-9.]+)\s+(?<handled>[-+]?[0-9.]+)\s+(?<requests>[-+]?[0-9.]+)\s+Reading:\s+(?<reading>[-+]?[0-9.]+)\s+Writing:\s+(?<writing>[-+]?[0-9.]+)\s*$",
+            ),
+        );
+    }
+
+    #[test]
+    fn other_texts_are_for_others() {
+        for texts in [
+            &["a: 1\nb: 2\n"][..],
+            &["name count\nx 5\n"],
+            &["a b\n1 2\n", "a c\n1 2\n"],
+            &["a b\n1 2\n", "a b\n1 2\n3 4\n"],
+            &["1 2\n3 4\n"],
+            &["a\n"],
+            &[""],
+            &[],
+        ] {
+            check(texts, None);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Successes and failures among the samples, and the rules for failures that come with a success status.
+
+use super::{Finding, Sample, Sure, trial};
+use crate::translate::Charset;
+use serde_json::{Value, json};
+
+/// The samples, told apart.
+#[derive(Debug)]
+pub(super) struct Sorted<'a> {
+    /// Those that are data.
+    pub(super) successes: Vec<&'a Sample>,
+    /// The texts of the successes, decompressed and decoded; `None` when one of them is no text.
+    pub(super) texts: Option<Vec<String>>,
+    /// The charset that rules name, where what the samples say of theirs gives no text.
+    pub(super) charset: Option<Fallback>,
+    /// Those that are errors by their status.
+    pub(super) failed: Vec<&'a Sample>,
+    /// Those that are errors though their status is a success, with what tells it.
+    pub(super) hidden: Vec<(&'a Sample, Sign)>,
+}
+
+/// A charset for samples that name none, or a wrong one.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    /// Its label.
+    pub(super) label: &'static str,
+    /// Why it is needed.
+    pub(super) finding: Finding,
+}
+
+/// What tells an error in a reply with a success status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// The text begins with this word.
+    Word(&'static str),
+    /// A member of the JSON object is false: `success`.
+    False(&'static str),
+    /// `status` is one of these words.
+    Status(String),
+    /// A member `error` is there, and is not empty.
+    Error,
+}
+
+/// Words that an error begins with.
+const ERROR_WORDS: [&str; 8] = ["ERR", "ERROR", "FAIL", "FAILED", "FAILURE", "FATAL", "EXCEPTION", "DENIED"];
+
+/// Tells the samples apart.
+pub(super) fn sort(samples: &[Sample]) -> Sorted<'_> {
+    let (good, failed): (Vec<_>, Vec<_>) =
+        samples.iter().partition(|sample| sample.reply.status.is_success());
+    let (charset, decoded) = decode(&good);
+    let mut sorted = Sorted { successes: Vec::new(), texts: None, charset, failed, hidden: Vec::new() };
+    let mut texts = Some(Vec::new());
+    for (sample, text) in good.into_iter().zip(decoded) {
+        match text.as_deref().and_then(sign) {
+            Some(sign) => sorted.hidden.push((sample, sign)),
+            None => {
+                sorted.successes.push(sample);
+                match (&mut texts, text) {
+                    (Some(texts), Some(text)) => texts.push(text),
+                    _ => texts = None,
+                }
+            }
+        }
+    }
+    sorted.texts = texts.filter(|texts| !texts.is_empty());
+    sorted
+}
+
+/// The texts of samples, and the charset that they need a rule to name.
+fn decode(samples: &[&Sample]) -> (Option<Fallback>, Vec<Option<String>>) {
+    let read = |charset| samples.iter().map(|sample| trial::text(sample, charset)).collect::<Vec<_>>();
+    let own = read(None);
+    let Some(unread) = own.iter().position(Option::is_none) else { return (None, own) };
+    let mut fallbacks = ["utf-8", "windows-1252"].into_iter().map(|label| (label, read(Some(label))));
+    match fallbacks.find(|(_, texts)| texts.iter().all(Option::is_some)) {
+        Some((label, texts)) => (Some(Fallback::new(label, samples[unread])), texts),
+        None => (None, own),
+    }
+}
+
+impl Fallback {
+    fn new(label: &'static str, sample: &Sample) -> Self {
+        let named = sample.reply.charset();
+        let wrong = match named {
+            Some(name) if name.parse::<Charset>().is_err() => {
+                format!("`Content-Type` names `{name}`, which is not a charset")
+            }
+            Some(name) => format!("the text is not in `{name}`, which `Content-Type` names"),
+            None if label == "utf-8" => "the document names a charset that does not exist".to_owned(),
+            None => "the text is not in UTF-8, and `Content-Type` names no charset".to_owned(),
+        };
+        let (sure, right) = match label {
+            "utf-8" => (Sure::Likely, "every sample is in UTF-8"),
+            _ => (Sure::Guess, "this one reads any bytes: change it where letters are wrong"),
+        };
+        let why = format!("{wrong}; {right}");
+        Self { label, finding: Finding { part: "charset".into(), value: label.into(), sure, why } }
+    }
+}
+
+fn sign(text: &str) -> Option<Sign> {
+    if let Ok(Value::Object(object)) = serde_json::from_str(text) {
+        for name in ["success", "ok", "succeeded"] {
+            if object.get(name) == Some(&Value::Bool(false)) {
+                return Some(Sign::False(name));
+            }
+        }
+        if let Some(word) = object.get("status").and_then(Value::as_str)
+            && ["error", "fail", "failed", "failure"].iter().any(|known| known.eq_ignore_ascii_case(word))
+        {
+            return Some(Sign::Status(word.to_owned()));
+        }
+        return object.get("error").filter(|error| is_there(error)).map(|_| Sign::Error);
+    }
+    let text = text.trim_start();
+    let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    // `Errors: 0` is a report; `ERR 17`, `Error: …` and `ERROR` are not. A report has lines.
+    let is_short = text.trim_end().lines().count() <= 3;
+    let goes_on =
+        rest.trim().is_empty() || rest.starts_with([' ', ':', '!', '-', '[', '(', '\t', '\r', '\n']);
+    let is_number = rest.trim_start_matches([':', ' ']).trim().parse::<f64>().is_ok() && rest.contains(':');
+    (is_short && goes_on && !is_number)
+        .then(|| ERROR_WORDS.iter().find(|known| known.eq_ignore_ascii_case(word)).copied())
+        .flatten()
+        .map(Sign::Word)
+}
+
+/// Whether an `error` member says something.
+fn is_there(error: &Value) -> bool {
+    match error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        Value::Bool(true) => true,
+    }
+}
+
+/// A rule that makes a tool error.
+#[derive(Debug, Clone)]
+pub(super) struct ErrorRule {
+    /// When it holds.
+    pub(super) when: Value,
+    /// The template of its text.
+    pub(super) error: String,
+    /// What speaks for it.
+    pub(super) finding: Finding,
+}
+
+/// The rules for the errors that were seen, and for one that the successes speak of.
+pub(super) fn error_rules(sorted: &Sorted<'_>) -> Option<Vec<ErrorRule>> {
+    let mut rules: Vec<ErrorRule> = Vec::new();
+    let mut known: Vec<Sign> = Vec::new();
+    let charset = sorted.charset.as_ref().map(|charset| charset.label);
+    for (_, sign) in &sorted.hidden {
+        // One rule has all words.
+        let sign = if matches!(sign, Sign::Word(_)) { Sign::Word(ERROR_WORDS[0]) } else { sign.clone() };
+        if known.contains(&sign) {
+            continue;
+        }
+        let same = |other: &Sign| *other == sign || matches!((other, &sign), (Sign::Word(_), Sign::Word(_)));
+        let texts: Vec<String> = sorted
+            .hidden
+            .iter()
+            .filter(|(_, other)| same(other))
+            .filter_map(|(sample, _)| trial::text(sample, charset))
+            .collect();
+        let sure = if texts.len() >= 2 && !sorted.successes.is_empty() { Sure::Sure } else { Sure::Likely };
+        rules.push(of_sign(
+            &sign,
+            &texts,
+            sure,
+            format!("{} of the samples say so with a success status", texts.len()),
+        ));
+        known.push(sign);
+    }
+    if let Some(name) = promised(sorted)
+        && !known.contains(&Sign::False(name))
+    {
+        let why = format!("every success says `{name}: true`; no sample shows the other");
+        rules.push(of_sign(&Sign::False(name), &[], Sure::Guess, why));
+    }
+    (!rules.is_empty()).then_some(rules)
+}
+
+/// The member that says `true` in every success, and would say `false` of an error.
+fn promised(sorted: &Sorted<'_>) -> Option<&'static str> {
+    let texts = sorted.texts.as_ref()?;
+    let says = |name: &str| {
+        texts.iter().all(|text| {
+            serde_json::from_str::<Value>(text).is_ok_and(|value| value.get(name) == Some(&Value::Bool(true)))
+        })
+    };
+    ["success", "ok", "succeeded"].into_iter().find(|name| says(name))
+}
+
+fn of_sign(sign: &Sign, texts: &[String], sure: Sure, why: String) -> ErrorRule {
+    let (when, error) = match sign {
+        Sign::Word(_) => {
+            let words = ERROR_WORDS.join("|");
+            let pattern = format!(r"(?i)^\s*(?:{words})\b[\s:!-]*(?<why>[^\r\n]*)");
+            (json!({ "status": "2xx", "text": pattern }), "{{ why }}".to_owned())
+        }
+        Sign::False(name) => {
+            (json!({ "status": "2xx", "json": format!(".{name} == false") }), message(texts))
+        }
+        Sign::Status(word) => {
+            let condition = format!(".status == {}", Value::from(word.as_str()));
+            (json!({ "status": "2xx", "json": condition }), message(texts))
+        }
+        Sign::Error => {
+            let condition = r#"(.error // "") != "" and .error != 0 and .error != [] and .error != {}"#;
+            (json!({ "status": "2xx", "json": condition }), message(texts))
+        }
+    };
+    let value = "an error in a reply with a success status".to_owned();
+    ErrorRule { when, error, finding: Finding { part: "when".into(), value, sure, why } }
+}
+
+/// The template for where these texts have their message.
+fn message(texts: &[String]) -> String {
+    const PLACES: [&str; 9] = [
+        "error.message",
+        "error.detail",
+        "message",
+        "error",
+        "detail",
+        "reason",
+        "msg",
+        "error_message",
+        "description",
+    ];
+    const OTHERWISE: &str = "The upstream reported an error without a message.";
+    let values: Vec<Value> = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+    let at = |value: &Value, place: &str| {
+        value
+            .pointer(&format!("/{}", place.replace('.', "/")))
+            .is_some_and(|found| found.as_str().is_some_and(|text| !text.is_empty()))
+    };
+    let place =
+        PLACES.into_iter().filter(|place| values.iter().any(|value| at(value, place))).max_by_key(|place| {
+            let order = PLACES.len() - PLACES.iter().position(|other| other == place).unwrap_or_default();
+            (values.iter().filter(|value| at(value, place)).count(), order)
+        });
+    match place {
+        Some(place) => format!("{{{{ json.{place} | default(\"{OTHERWISE}\") }}}}"),
+        None if values.is_empty() => format!("{{{{ json.message | default(\"{OTHERWISE}\") }}}}"),
+        None => OTHERWISE.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_from_reports() {
+        assert_eq!(sign("ERR 17 NO SUCH STATION\n"), Some(Sign::Word("ERR")));
+        assert_eq!(sign("Error: no city"), Some(Sign::Word("ERROR")));
+        assert_eq!(sign("{\"success\": false, \"message\": \"no\"}"), Some(Sign::False("success")));
+        assert_eq!(sign("{\"status\": \"Error\"}"), Some(Sign::Status("Error".into())));
+        assert_eq!(sign("{\"error\": {\"code\": 1}}"), Some(Sign::Error));
+        for report in
+            ["Errors: 0\n", "Error: 0", "{\"error\": null}", "{\"ok\": true}", "Failover: no\n", "1,2\n", ""]
+        {
+            assert_eq!(sign(report), None, "{report}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Candidates run on the samples, by the same way that a route goes, and ranked by how much of every sample they read.
+
+use super::{Reader, Sample, candidates::Candidate, samples::Sorted};
+use crate::{
+    config::{self, Loaded, Sources, yaml},
+    reply::Reply,
+    route::Route,
+    tool::{Shapes, ToolResult, result_to_json},
+    translate::{Facts, Trace, translate},
+};
+use regex::Regex;
+use serde_json::{Map, Value, json};
+use std::{collections::HashSet, sync::LazyLock};
+
+/// What a route may have as `reply_limit` at most: how long a sample is does not say how to read it.
+const HIGHEST_REPLY_LIMIT: &str = "1GiB";
+
+/// What a candidate finds in each success.
+///
+/// # Errors
+///
+/// Why it can't read the first that it can't read; no words when it does not exist.
+pub(super) fn values(candidate: &Candidate, sorted: &Sorted<'_>) -> Result<Vec<Value>, String> {
+    if candidate.is_block {
+        return Ok(Vec::new());
+    }
+    let charset = sorted.charset.as_ref().map(|charset| charset.label);
+    run(&candidate.extract, charset, sorted.successes.iter().map(|sample| &sample.reply))
+}
+
+/// The text of a sample, decompressed and decoded, in a charset that a rule names or in its own; `None` when it is none.
+pub(super) fn text(sample: &Sample, charset: Option<&str>) -> Option<String> {
+    let values = run(&json!("text"), charset, std::iter::once(&sample.reply)).ok()?;
+    let text = values.first()?.as_str()?;
+    // Old programs leave DEL and the controls from U+0080 on in texts; bytes of images and archives have lower ones soon.
+    let is_strange = |c: char| c < ' ' && !c.is_ascii_whitespace() && c != '\u{1b}';
+    (!text.chars().take(4096).any(is_strange) && !looks_binary(&sample.reply)).then(|| text.to_owned())
+}
+
+/// Whether the media type says that it is no text.
+fn looks_binary(reply: &Reply) -> bool {
+    let media_type = reply.media_type().unwrap_or_default();
+    ["image/", "audio/", "video/", "font/"].iter().any(|kind| media_type.starts_with(kind))
+        && media_type != "image/svg+xml"
+        || ["application/pdf", "application/zip"].contains(&&*media_type)
+}
+
+fn run<'r>(
+    extract: &Value,
+    charset: Option<&str>,
+    replies: impl Iterator<Item = &'r Reply>,
+) -> Result<Vec<Value>, String> {
+    let mut rule = json!({ "extract": extract });
+    if let Some(charset) = charset {
+        rule["charset"] = charset.into();
+    }
+    let loaded = load(&format!(
+        "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
+         request: GET /\n    reply_limit: {HIGHEST_REPLY_LIMIT}\n    reply:{}\n",
+        yaml::block(&rule, 4)
+    ))
+    .ok_or_else(String::new)?;
+    let route = &loaded.routes.first().ok_or_else(String::new)?.route;
+    replies
+        .map(|reply| {
+            let result = result(route, reply);
+            match result.structured.as_ref().filter(|_| !result.is_error()) {
+                Some(structured) => Ok(structured.json().parse()),
+                None => Err(written(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned()),
+            }
+        })
+        .collect()
+}
+
+/// A configuration that is good.
+pub(super) fn load(text: &str) -> Option<Loaded> {
+    config::load(&Sources::of_text("proposal.yaml", text)).ok()
+}
+
+/// What a route makes of a reply.
+pub(super) fn result(route: &Route, reply: &Reply) -> ToolResult {
+    let args = Value::Object(Map::new());
+    let facts = Facts::new(&route.definition.name, &args);
+    translate(&route.translator, facts, reply, &mut Trace::off()).result
+}
+
+/// The result as clients get it.
+pub(super) fn written(result: &ToolResult) -> Value {
+    result_to_json(result, Shapes::ObjectsOnly)
+}
+
+/// How much of the words of each text is in the value that was made of it; the least of all samples, from 0 to 1.
+/// Words are runs of letters and digits, so that marks and white space do not count; nor does the markup of HTML and XML.
+pub(super) fn explained(candidate: &Candidate, values: &[Value], texts: &Option<Vec<String>>) -> f64 {
+    let is_markup = candidate.of().is_some() || matches!(candidate.name(), "html" | "xml");
+    let Some(texts) = texts else { return 0.0 };
+    let of_one = |(value, text): (&Value, &String)| {
+        let mut found = HashSet::new();
+        collect(value, &mut found);
+        let (mut all, mut known) = (0_usize, 0_usize);
+        let mut count = |part: &str| {
+            for word in words(part) {
+                all += word.len();
+                known += if found.contains(word) { word.len() } else { 0 };
+            }
+        };
+        if is_markup {
+            between_tags(text).for_each(&mut count)
+        } else {
+            count(text)
+        }
+        match all {
+            // All that such a document says is in its attributes, or it says nothing.
+            0 if is_markup => 1.0,
+            0 => 0.0,
+            _ => known as f64 / all as f64,
+        }
+    };
+    values.iter().zip(texts).map(of_one).fold(1.0, f64::min)
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+/// The text of a document of HTML or XML in its pieces: without tags, comments, scripts, style sheets and the names of
+/// characters (`&nbsp;`). Roughly so, since it only says how much is read.
+fn between_tags(document: &str) -> impl Iterator<Item = &str> {
+    static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(
+            r"(?is)<!\[CDATA\[|\]\]>|<!--.*?-->|<script\b.*?</script\s*>|<style\b.*?</style\s*>|<[a-z/!?][^>]*>|&#?\w{1,32};",
+        )
+        .expect("a good pattern")
+    });
+    MARKUP.split(document)
+}
+
+fn collect(value: &Value, found: &mut HashSet<String>) {
+    match value {
+        Value::Null => {}
+        Value::Bool(flag) => found.extend([flag.to_string()]),
+        Value::Number(number) => found.extend(words(&number.to_string()).map(str::to_owned)),
+        Value::String(text) => found.extend(words(text).map(str::to_owned)),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                found.extend(words(name).map(str::to_owned));
+                collect(value, found);
+            }
+        }
+    }
+}
+
+/// Less than this is read by chance.
+pub(super) const LEAST_EXPLAINED: f64 = 0.5;
+
+/// Sorts the readers: those that their media type names or whose form can't be met by chance first (JSON, XML, …), then
+/// by how much they explain, in steps of a tenth; ties by the order in which the candidates are named, from the stricter
+/// to the laxer form. Readers of less than half of a text
+/// are dropped. Patterns that name their parts by places come after all others, and the whole text comes last.
+pub(super) fn rank(readers: &mut Vec<Reader>) {
+    readers.retain(|reader| {
+        let candidate = &reader.candidate;
+        candidate.is_last_resort
+            || candidate.is_strict
+            || candidate.is_weak
+            || reader.explained >= LEAST_EXPLAINED
+    });
+    let tenth = |reader: &Reader| (reader.explained * 10.0).round() as i64;
+    // The sort is stable: equals stay in the order of the candidates.
+    readers.sort_by_key(|reader| {
+        let c = &reader.candidate;
+        (c.is_last_resort, c.is_weak, !c.is_strict, std::cmp::Reverse(tenth(reader)))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_is_no_words() {
+        let document = "<!DOCTYPE html><style>p { a: b }</style><P class=x>one&nbsp;two<!-- no > --><br/>3 < 4 \
+                        <![CDATA[five]]><script>if (a < b) {}</script>";
+        let found: Vec<&str> = between_tags(document).flat_map(words).collect();
+        assert_eq!(found, ["one", "two", "3", "4", "five"]);
+    }
+}

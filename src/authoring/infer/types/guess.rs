@@ -1,0 +1,382 @@
+//! What the texts of one field are; numbers as people write them among them: `12 %`, `$ 1,024.00`, `5 °C`.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Map, json};
+
+use super::times;
+use crate::{authoring::infer::Sure, translate::NumberForm};
+
+/// Which types fields may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Words {
+    /// All that there are.
+    All,
+    /// Those of JSON.
+    Plain,
+}
+
+/// What a list of texts is.
+#[derive(Debug)]
+pub(super) struct Guess {
+    /// The type's word.
+    pub(super) kind: String,
+    /// What stands beside the type.
+    pub(super) options: Map<String, serde_json::Value>,
+    /// How sure.
+    pub(super) sure: Sure,
+    /// Why.
+    pub(super) why: String,
+}
+
+static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^[-+]?([0-9]+(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]+)?$").expect("a good pattern")
+});
+/// Zip codes, telephone numbers and the like, whose zeros would be lost.
+static LEADING_ZERO: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[-+]?0[0-9]").expect("a good pattern"));
+
+/// So many whole numbers make a type of them.
+pub(super) const LEAST_WHOLE: usize = 3;
+/// Pairs of words for true and false.
+const FLAGS: [[&str; 2]; 5] =
+    [["true", "false"], ["yes", "no"], ["on", "off"], ["enabled", "disabled"], ["y", "n"]];
+/// Words that stand for nothing, ASCII case aside.
+const NOTHING: [&str; 9] = ["-", "--", "N/A", "NA", "n.a.", "null", "none", "nil", "?"];
+
+pub(super) fn is_number(text: &str) -> bool {
+    NUMBER.is_match(text) && !LEADING_ZERO.is_match(text)
+}
+
+pub(super) fn is_whole(text: &str) -> bool {
+    is_number(text) && !text.contains(['.', 'e', 'E'])
+}
+
+/// How sure so many texts of the same form make one.
+pub(super) fn sureness(count: usize) -> Sure {
+    match count {
+        0 | 1 => Sure::Guess,
+        2..5 => Sure::Likely,
+        _ => Sure::Sure,
+    }
+}
+
+/// What the texts of the field of this name are.
+pub(super) fn guess(name: &str, texts: &[&str], words: Words) -> Guess {
+    let all: Vec<&str> = texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
+    let is_nothing = |text: &str| NOTHING.iter().any(|word| word.eq_ignore_ascii_case(text));
+    // As they are written here; each once.
+    let mut nothing: Vec<&str> = Vec::new();
+    for text in all.iter().copied().filter(|text| is_nothing(text)) {
+        if !nothing.iter().any(|word| word.eq_ignore_ascii_case(text)) {
+            nothing.push(text);
+        }
+    }
+    let telling: Vec<&str> = all.iter().copied().filter(|text| !is_nothing(text)).collect();
+    let mut guess = number(name, &telling, words)
+        .or_else(|| flag(&telling))
+        .or_else(|| if words == Words::All { rich(name, &telling) } else { None })
+        .unwrap_or_else(|| text(&telling));
+    if guess.kind != "string" && !nothing.is_empty() {
+        if words == Words::Plain {
+            // There is no number for `-`.
+            let why = format!("numbers, and {}", listed(&nothing));
+            return Guess { kind: "string".into(), options: Map::new(), why, ..guess };
+        }
+        guess.options.insert("null".into(), json!(nothing));
+        guess.why += &format!("; {} stands for nothing", listed(&nothing));
+    }
+    guess
+}
+
+/// Bare numbers.
+fn number(name: &str, texts: &[&str], words: Words) -> Option<Guess> {
+    let count = texts.len();
+    if count == 0 || !texts.iter().all(|text| is_number(text)) {
+        return None;
+    }
+    let counted: Option<Vec<u64>> = texts.iter().map(|text| as_count(text)).collect();
+    if words == Words::All
+        && let Some(time) = counted.and_then(|numbers| times::unix(name, &numbers))
+    {
+        return Some(time);
+    }
+    // Of one or two, the next may have a fraction.
+    let (kind, what) = match texts.iter().all(|text| is_whole(text)) {
+        true if count >= LEAST_WHOLE => ("integer", "whole numbers"),
+        true => ("number", "numbers, whole ones so far"),
+        false => ("number", "numbers"),
+    };
+    let why = format!("{count} of {count} are {what}");
+    Some(Guess { kind: kind.into(), options: Map::new(), sure: sureness(count), why })
+}
+
+/// Words for true and false.
+fn flag(texts: &[&str]) -> Option<Guess> {
+    let count = texts.len();
+    let [yes, no] = FLAGS.into_iter().find(|flags| {
+        let among = |text: &&str| flags.iter().any(|flag| flag.eq_ignore_ascii_case(text));
+        let both = texts.iter().any(|text| !text.eq_ignore_ascii_case(texts[0]));
+        // A letter may be a code, and so may `NO` and `ON`: Norway, Ontario.
+        let may_be_code = |text: &&str| text.len() <= 2 && !text.contains(|c: char| c.is_ascii_lowercase());
+        count > 0
+            && texts.iter().all(among)
+            && (both || (flags[0].len() > 1 && !texts.iter().all(may_be_code)))
+    })?;
+    let mut options = Map::new();
+    if yes != "true" {
+        options.insert("true".into(), json!([yes]));
+        options.insert("false".into(), json!([no]));
+    }
+    let why = format!("{count} of {count} are `{yes}` or `{no}`");
+    Some(Guess { kind: "boolean".into(), options, sure: sureness(count), why })
+}
+
+/// Types that only fields have.
+fn rich(name: &str, texts: &[&str]) -> Option<Guess> {
+    if texts.is_empty() {
+        return None;
+    }
+    times::date_or_time(texts)
+        .or_else(|| times::duration(name, texts))
+        .or_else(|| times::size(name, texts))
+        .or_else(|| marked_number(texts))
+}
+
+/// Texts, and how many different ones where they are few.
+fn text(texts: &[&str]) -> Guess {
+    /// More are no states.
+    const MOST_STATES: usize = 4;
+    let mut different: Vec<&str> = texts.to_vec();
+    different.sort_unstable();
+    different.dedup();
+    let is_state = |text: &&str| text.len() <= 20 && text.contains(char::is_alphabetic);
+    let few = (2..=MOST_STATES).contains(&different.len()) && different.iter().all(is_state);
+    let why = match different.len() {
+        0 => "always empty".to_owned(),
+        // A word that comes for the first time would be an error: that is for somebody to decide who knows them all.
+        _ if few && texts.len() >= 8 => {
+            format!("a text; only {} so far: where there are no others, `values` says so", listed(&different))
+        }
+        _ => "a text".to_owned(),
+    };
+    Guess { kind: "string".into(), options: Map::new(), sure: sureness(texts.len()), why }
+}
+
+fn listed(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// What stands before money.
+const BEFORE: [&str; 9] = ["$", "€", "£", "¥", "USD", "EUR", "GBP", "NOK", "kr"];
+/// What stands behind a number often enough that one sample tells.
+const BEHIND: [&str; 55] = [
+    "%", "°", "°C", "°F", "K", "°K", "mm", "cm", "m", "km", "m/s", "km/h", "kn", "kt", "mph", "hPa", "kPa",
+    "Pa", "mbar", "bar", "V", "mV", "kV", "A", "mA", "W", "kW", "MW", "kWh", "Wh", "Hz", "kHz", "MHz", "GHz",
+    "rpm", "RPM", "dB", "dBm", "lx", "ppm", "kg", "g", "mg", "l", "L", "ml", "EUR", "USD", "GBP", "NOK",
+    "SEK", "DKK", "CHF", "€", "kr",
+];
+/// A longer suffix is a word of its own, and no unit.
+const LONGEST_SUFFIX: usize = 12;
+
+/// What is round the digits of a text: what stands before, the number, what stands behind.
+fn parts(text: &str) -> Option<(&str, &str, &str)> {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let first = text.find(is_digit)?;
+    let last = text.rfind(is_digit)? + 1;
+    let before = &text[..first];
+    // A sign and a point belong to the number.
+    let number_start = before.trim_end_matches(['-', '+', '.']).len();
+    Some((before[..number_start].trim(), &text[number_start..last], text[last..].trim()))
+}
+
+/// What the texts are when all are numbers with the same marks round them; `None` when they are not, or are bare.
+fn marked_number(texts: &[&str]) -> Option<Guess> {
+    let split: Vec<_> = texts.iter().map(|text| parts(text)).collect::<Option<_>>()?;
+    let &(before, _, behind) = split.first()?;
+    let same = split.iter().all(|part| part.0 == before && part.2 == behind);
+    let before_is_known = before.is_empty() || BEFORE.contains(&before);
+    let behind_is_known = behind.is_empty() || BEHIND.contains(&behind);
+    let may_be_unit = behind.chars().count() <= LONGEST_SUFFIX
+        && split.len() >= 2
+        && !behind.contains(|c: char| c.is_whitespace() || c.is_ascii_digit() || ".,:;-_".contains(c))
+        && behind.contains(char::is_alphabetic);
+    if !same || !before_is_known || !(behind_is_known || may_be_unit) {
+        return None;
+    }
+    let numbers: Vec<&str> = split.iter().map(|part| part.1).collect();
+    let marks = marks(&numbers)?;
+    if before.is_empty() && behind.is_empty() && marks.is_plain() {
+        return None;
+    }
+    let mut options = Map::new();
+    for (name, text) in [("prefix", before), ("suffix", behind)] {
+        if !text.is_empty() {
+            options.insert(name.into(), text.into());
+        }
+    }
+    if marks.decimal != '.' {
+        options.insert("decimal".into(), marks.decimal.to_string().into());
+    }
+    if let Some(separator) = marks.thousands {
+        options.insert("thousands".into(), separator.to_string().into());
+    }
+    let unit = [before, behind].into_iter().filter(|unit| !unit.is_empty()).collect::<Vec<_>>().join(" ");
+    // The number alone does not say what it counts.
+    if !unit.is_empty() {
+        let spoken = if unit == "%" { "percent" } else { &unit };
+        options.insert("description".into(), json!(format!("In {spoken}.")));
+    }
+    let mut sure = sureness(texts.len());
+    if !behind_is_known {
+        sure = sure.min(Sure::Likely);
+    }
+    let mut why = format!("{0} of {0} are numbers", texts.len());
+    if !unit.is_empty() {
+        why += &format!(" with `{unit}`");
+    }
+    if !marks.is_certain {
+        // `1,024` may be a little more than one.
+        sure = sure.min(if numbers.len() >= 3 { Sure::Likely } else { Sure::Guess });
+        why += &format!("; `{}` stands between thousands, or else before a fraction", marks.mark());
+    }
+    let whole = marks.plain.iter().all(|number| is_whole(number)) && numbers.len() >= LEAST_WHOLE;
+    let kind = if whole && unit.is_empty() { "integer" } else { "number" };
+    Some(Guess { kind: kind.to_owned(), options, sure, why })
+}
+
+/// How numbers are written.
+struct Marks {
+    decimal: char,
+    thousands: Option<char>,
+    /// Whether the texts can't be read another way.
+    is_certain: bool,
+    /// The numbers as programs write them.
+    plain: Vec<String>,
+}
+
+impl Marks {
+    fn is_plain(&self) -> bool {
+        self.decimal == '.' && self.thousands.is_none()
+    }
+
+    fn mark(&self) -> char {
+        self.thousands.unwrap_or(self.decimal)
+    }
+}
+
+/// The plainest way to read all of the numbers.
+fn marks(numbers: &[&str]) -> Option<Marks> {
+    const WAYS: [(char, Option<char>); 7] = [
+        ('.', None),
+        ('.', Some(',')),
+        (',', None),
+        (',', Some('.')),
+        ('.', Some(' ')),
+        (',', Some(' ')),
+        ('.', Some('\'')),
+    ];
+    let read = |(decimal, thousands): (char, Option<char>)| -> Option<Vec<String>> {
+        let form = NumberForm { decimal, thousands, ..NumberForm::default() };
+        let plain = |number: &&str| Some(form.plain(number)?.into_owned()).filter(|plain| is_number(plain));
+        numbers.iter().map(plain).collect()
+    };
+    let mut ways = WAYS.into_iter().filter_map(|way| Some((way, read(way)?)));
+    let ((decimal, thousands), plain) = ways.next()?;
+    // Another way with a different meaning: `1,024`. A point is a fraction to every program.
+    let is_certain = thousands.is_none() || ways.all(|(_, other)| other == plain);
+    Some(Marks { decimal, thousands, is_certain, plain })
+}
+
+/// Whether a number has only digits: a count, or seconds since 1970.
+fn as_count(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[track_caller]
+    fn check(texts: &[&str], kind: &str, sure: Sure) {
+        let guess = guess("x", texts, Words::Plain);
+        assert_eq!((guess.kind.as_str(), guess.sure), (kind, sure), "{texts:?}: {}", guess.why);
+    }
+
+    #[test]
+    fn texts_have_the_types_that_all_of_them_have() {
+        check(&["1", "2", "3"], "integer", Sure::Likely);
+        check(&["1", "2"], "number", Sure::Likely);
+        check(&["1", "2.5", "-3", ".5", "1e5"], "number", Sure::Sure);
+        check(&["1", "2", "x"], "string", Sure::Likely);
+        check(&["0123", "4567", "8901"], "string", Sure::Likely);
+        check(&["yes", "No", "yes"], "boolean", Sure::Likely);
+        check(&["y", "y", "y"], "string", Sure::Likely);
+        check(&["NO", "NO", "NO"], "string", Sure::Likely);
+        check(&["up", "down"], "string", Sure::Likely);
+        check(&["1", "-", "3"], "string", Sure::Likely);
+        check(&["5"], "number", Sure::Guess);
+        check(&["", ""], "string", Sure::Guess);
+    }
+
+    #[test]
+    fn words_for_nothing_are_null() {
+        let guess = guess("load", &["12 %", "-", "N/A", "n/a"], Words::All);
+        assert_eq!(guess.kind, "number");
+        assert_eq!(guess.options["null"], json!(["-", "N/A"]));
+    }
+
+    #[track_caller]
+    fn check_marked(texts: &[&str], expected: Option<(&str, Value, Sure)>) {
+        let found = marked_number(texts).map(|guess| (guess.kind, Value::Object(guess.options), guess.sure));
+        let expected = expected.map(|(kind, options, sure)| (kind.to_owned(), options, sure));
+        assert_eq!(found, expected, "{texts:?}");
+    }
+
+    #[test]
+    fn marks_round_numbers_are_options() {
+        let percent = json!({ "suffix": "%", "description": "In percent." });
+        check_marked(&["12 %"], Some(("number", percent.clone(), Sure::Guess)));
+        check_marked(&["0%", "34%", "1%", "2%", "-3.5%"], Some(("number", percent, Sure::Sure)));
+        let celsius = json!({ "suffix": "°C", "decimal": ",", "description": "In °C." });
+        check_marked(&["5,5 °C", "-1 °C"], Some(("number", celsius, Sure::Likely)));
+        let dollars = json!({ "prefix": "$", "thousands": ",", "description": "In $." });
+        check_marked(&["$ 1,024.00", "$ 5.00"], Some(("number", dollars, Sure::Likely)));
+        check_marked(
+            &["7 apples", "8 apples"],
+            Some(("number", json!({ "suffix": "apples", "description": "In apples." }), Sure::Likely)),
+        );
+    }
+
+    #[test]
+    fn what_may_mean_two_things_is_less_sure() {
+        let commas = json!({ "thousands": "," });
+        check_marked(&["1,024"], Some(("number", commas.clone(), Sure::Guess)));
+        check_marked(&["1,024", "2,048", "17"], Some(("integer", commas.clone(), Sure::Likely)));
+        check_marked(&["1,024,000", "5", "6", "7", "8"], Some(("integer", commas, Sure::Sure)));
+        check_marked(
+            &["1.234,5", "1"],
+            Some(("number", json!({ "decimal": ",", "thousands": "." }), Sure::Likely)),
+        );
+    }
+
+    #[test]
+    fn codes_and_bare_numbers_are_left_alone() {
+        for texts in [
+            &["5", "6"][..],
+            &["1.2.3"],
+            &["7 apples"],
+            &["A5", "A6"],
+            &["0123 m"],
+            &["5 m", "6 kg"],
+            &["10.0.0.1", "10.0.0.2"],
+            &["12:30", "12:40"],
+            &["2026-11-21"],
+            &["x"],
+            &[],
+        ] {
+            check_marked(texts, None);
+        }
+    }
+}

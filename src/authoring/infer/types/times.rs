@@ -1,0 +1,327 @@
+//! Points in time, days, durations and sizes, by the readers that fields have.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::guess::{Guess, sureness};
+use crate::{
+    authoring::infer::Sure,
+    translate::{DurationForm, FieldKind, FieldType, SizeForm, TimeForm, TimeFormat, Zone},
+};
+
+/// Times that say how far they are from UTC, and words that mean UTC itself.
+const CERTAIN: [(&str, Option<&str>); 9] = [
+    ("%d/%b/%Y:%H:%M:%S %z", None),
+    ("%Y-%m-%d %H:%M:%S %z", None),
+    ("%a %b %d %H:%M:%S %z %Y", None),
+    ("%a %b %d %H:%M:%S UTC %Y", Some("UTC")),
+    ("%Y-%m-%d %H:%M:%S UTC", Some("UTC")),
+    ("%Y-%m-%d %H:%M:%S GMT", Some("UTC")),
+    ("%d %b %Y %H:%M:%S GMT", Some("UTC")),
+    ("%A, %d-%b-%Y %H:%M:%S UTC", Some("UTC")),
+    ("%A, %d-%b-%Y %H:%M:%S GMT", Some("UTC")),
+];
+/// Times of a clock that stands nobody knows where.
+const LOCAL: [&str; 14] = [
+    "%d.%m.%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M",
+    "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d %H:%M",
+    "%Y-%m-%d %H:%M",
+    "%a %b %d %H:%M:%S %Y",
+    "%d-%b-%Y %H:%M:%S",
+    "%d-%b-%Y %H:%M",
+    "%d %b %Y %H:%M:%S",
+    "%d %b %Y %H:%M",
+    "%b %d, %Y %H:%M:%S",
+    "%m/%d/%Y %H:%M:%S",
+    "%m/%d/%Y %H:%M",
+    "%d/%m/%Y %H:%M:%S",
+];
+/// Days. Where the month stands first and where it stands second are told apart by all of the samples.
+const DAYS: [&str; 8] =
+    ["%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"];
+
+/// Whether a field of this type reads all of the texts.
+fn reads(kind: FieldKind, texts: &[&str]) -> bool {
+    let kind = FieldType::from(kind);
+    !texts.is_empty() && texts.iter().all(|text| kind.apply_to_place(&Value::from(*text)).is_ok())
+}
+
+fn form(format: &str, zone: Option<&str>) -> Option<TimeForm> {
+    let zone: Option<Zone> = match zone {
+        Some(zone) => Some(zone.parse().ok()?),
+        None => None,
+    };
+    Some(TimeForm { format: TimeFormat::Directives(format.to_owned()), zone })
+}
+
+fn found(kind: &str, options: &[(&str, &str)], sure: Sure, why: String) -> Guess {
+    let options: Map<String, Value> =
+        options.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect();
+    Guess { kind: kind.to_owned(), options, sure, why }
+}
+
+/// What the texts are when all of them are points in time, or days.
+pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
+    // A number alone is no date, though some forms read one.
+    let separated = |text: &&str| text.contains(['-', '/', '.', ':', ' ']) && text.len() >= 8;
+    if !texts.iter().all(separated) {
+        return None;
+    }
+    let (count, sure) = (texts.len(), sureness(texts.len()));
+    // Nobody writes such a text for something else.
+    let sure = sure.max(Sure::Likely);
+    let told = |what: &str| format!("{count} of {count} are {what}");
+    if reads(FieldKind::DateTime(TimeForm::default()), texts) {
+        return Some(found("date-time", &[], sure, told("points in time")));
+    }
+    for (format, zone) in CERTAIN {
+        if reads(FieldKind::DateTime(form(format, zone)?), texts) {
+            let mut options = vec![("format", format)];
+            options.extend(zone.map(|zone| ("zone", zone)));
+            return Some(found("date-time", &options, sure, told("points in time")));
+        }
+    }
+    if let Some(local) = local(texts) {
+        return Some(local);
+    }
+    if reads(FieldKind::Date(TimeForm::default()), texts) {
+        return Some(found("date", &[], sure, told("days")));
+    }
+    let fits = |format: &&&str| form(format, None).is_some_and(|form| reads(FieldKind::Date(form), texts));
+    let ways: Vec<&&str> = DAYS.iter().filter(fits).collect();
+    match ways.as_slice() {
+        [] => None,
+        [format] => Some(found("date", &[("format", format)], sure, told("days"))),
+        // It is the month, or the day; a wrong one would never be seen.
+        [one, other, ..] => {
+            let why = format!("days, as `type: date` reads with `format: \"{one}\"`, or else `\"{other}\"`");
+            Some(found("string", &[], Sure::Guess, why))
+        }
+    }
+}
+
+/// Times without an offset stay texts: what is read by the wrong clock looks right.
+fn local(texts: &[&str]) -> Option<Guess> {
+    let utc: Option<Zone> = "UTC".parse().ok();
+    let usual = TimeForm { format: TimeFormat::Usual, zone: utc };
+    if reads(FieldKind::DateTime(usual), texts) {
+        let why = "times without an offset; `type: date-time` reads them, with the `zone` of their clock";
+        return Some(found("string", &[], Sure::Likely, why.to_owned()));
+    }
+    let fits =
+        |format: &&str| form(format, Some("UTC")).is_some_and(|form| reads(FieldKind::DateTime(form), texts));
+    let format = LOCAL.into_iter().find(fits)?;
+    let why = format!(
+        "times without an offset; `type: date-time` reads them, with `format: \"{format}\"` and the `zone` of their clock"
+    );
+    Some(found("string", &[], Sure::Likely, why))
+}
+
+/// Seconds or milliseconds since 1970, where the name says that it is a time.
+pub(super) fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
+    const NAMES: [&str; 16] = [
+        "time",
+        "timestamp",
+        "date",
+        "datetime",
+        "at",
+        "since",
+        "until",
+        "expires",
+        "created",
+        "updated",
+        "modified",
+        "mtime",
+        "ctime",
+        "started",
+        "epoch",
+        "seen",
+    ];
+    /// From 2001 to 2100, in seconds.
+    const SECONDS: std::ops::Range<u64> = 1_000_000_000..4_102_444_800;
+    let named = name.split('_').any(|word| NAMES.contains(&word));
+    let all_in =
+        |unit: u64| !numbers.is_empty() && numbers.iter().all(|number| SECONDS.contains(&(number / unit)));
+    let (format, word) = match (named, all_in(1), all_in(1000)) {
+        (true, true, _) => ("unix", "seconds"),
+        (true, _, true) => ("unix-ms", "milliseconds"),
+        _ => return None,
+    };
+    let why = format!("{0} of {0} may be {word} since 1970, and the name says a time", numbers.len());
+    Some(found("date-time", &[("format", format)], sureness(numbers.len()).min(Sure::Likely), why))
+}
+
+/// Durations with units, or by a clock where the name says so.
+pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
+    const NAMES: [&str; 14] = [
+        "uptime",
+        "up",
+        "duration",
+        "elapsed",
+        "age",
+        "took",
+        "latency",
+        "runtime",
+        "cputime",
+        "delay",
+        "timeout",
+        "remaining",
+        "idle",
+        "length",
+    ];
+    if !reads(FieldKind::Duration(DurationForm::default()), texts) {
+        return None;
+    }
+    let count = texts.len();
+    let named = name.split('_').any(|word| NAMES.contains(&word));
+    let has_letters = |text: &&str| text.contains(char::is_alphabetic);
+    let has_days = |text: &&str| text.split_once('-').is_some_and(|(_, clock)| clock.contains(':'));
+    let unit = |text: &str| text.trim_start_matches(|c: char| !c.is_alphabetic()).to_owned();
+    // `5 m` is rather five metres, and `3 h` a word of somebody's own.
+    let may_be_length = texts.iter().all(|text| unit(text) == "m");
+    let certain = texts.iter().any(has_days) || (texts.iter().all(has_letters) && !may_be_length);
+    let says_more = |text: &&str| text.contains(':') || has_letters(text);
+    let likely = named && texts.iter().all(says_more);
+    if !certain && !likely {
+        return None;
+    }
+    let millis = texts.iter().all(|text| unit(text) == "ms");
+    let (options, what) = match millis {
+        true => (vec![("in", "ms"), ("description", "In milliseconds.")], "durations in milliseconds"),
+        false => (vec![("description", "In seconds.")], "durations; the value is in seconds"),
+    };
+    let most = if certain { Sure::Sure } else { Sure::Likely };
+    let least = if certain { Sure::Likely } else { Sure::Guess };
+    Some(found(
+        "duration",
+        &options,
+        sureness(count).clamp(least, most),
+        format!("{count} of {count} are {what}"),
+    ))
+}
+
+/// Sizes with units; a `0` needs none.
+pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
+    static UNIT: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"^[0-9][0-9.,]*\s?(?:[KMGTPEk]i?B|[KMGTPE]i?|k|B|[Bb]ytes?)$").expect("a good pattern")
+    });
+    // `273 K` is a temperature, `2 M` may be a million.
+    let is_other =
+        name.split('_').any(|word| word.starts_with("temp") || word == "price" || word == "resistance");
+    let with_unit = texts.iter().filter(|text| UNIT.is_match(text)).count();
+    let good = texts.iter().all(|text| UNIT.is_match(text) || *text == "0");
+    if is_other || with_unit == 0 || !good {
+        return None;
+    }
+    let count = texts.len();
+    let why = format!("{count} of {count} are sizes; the value is in bytes");
+    let comma = SizeForm { decimal: ',', ..SizeForm::default() };
+    let has_fraction = |mark: char| {
+        texts.iter().any(|text| {
+            let digits = |c: char| c.is_ascii_digit();
+            text.rsplit_once(mark)
+                .is_some_and(|(_, rest)| rest.chars().take_while(|c| digits(*c)).count() != 3)
+        })
+    };
+    let least = sureness(count).max(Sure::Likely);
+    if reads(FieldKind::Size(SizeForm::default()), texts) {
+        Some(found("size", &[("description", "In bytes.")], least, why))
+    } else if has_fraction(',') && reads(FieldKind::Size(comma), texts) {
+        Some(found("size", &[("decimal", ","), ("description", "In bytes.")], least, why))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(guess: Option<Guess>, expected: Option<(&str, Value)>) {
+        let found = guess.map(|guess| (guess.kind, Value::Object(guess.options)));
+        assert_eq!(found, expected.map(|(kind, options)| (kind.to_owned(), options)));
+    }
+
+    #[test]
+    fn times_that_say_their_offset_are_times() {
+        let plain = Some(("date-time", json!({})));
+        check(date_or_time(&["2026-11-21T09:30:00Z", "2026-11-21T09:30:00.5+01:00"]), plain.clone());
+        check(date_or_time(&["Sat, 21 Nov 2026 09:30:00 GMT"]), plain);
+        let log = json!({ "format": "%d/%b/%Y:%H:%M:%S %z" });
+        check(date_or_time(&["21/Nov/2026:09:30:00 +0100"]), Some(("date-time", log)));
+        let date = json!({ "format": "%a %b %d %H:%M:%S UTC %Y", "zone": "UTC" });
+        check(
+            date_or_time(&["Sat Nov 21 15:39:38 UTC 2026", "Sat Nov  7 15:39:38 UTC 2026"]),
+            Some(("date-time", date)),
+        );
+        let apache = json!({ "format": "%A, %d-%b-%Y %H:%M:%S UTC", "zone": "UTC" });
+        check(date_or_time(&["Saturday, 21-Nov-2026 15:39:38 UTC"]), Some(("date-time", apache)));
+    }
+
+    #[test]
+    fn times_of_an_unknown_clock_stay_texts_and_say_how_they_are_read() {
+        for (text, part) in [
+            ("2026-11-21 09:30:00", "`zone`"),
+            ("21.11.2026 09:30", "`format: \"%d.%m.%Y %H:%M\"`"),
+            ("Sat Nov 21 15:39:38 2026", "`format: \"%a %b %d %H:%M:%S %Y\"`"),
+        ] {
+            let guess = date_or_time(&[text]).unwrap();
+            assert!(guess.kind == "string" && guess.why.contains(part), "{text}: {}", guess.why);
+        }
+    }
+
+    #[test]
+    fn days_have_one_form_or_stay_texts() {
+        check(date_or_time(&["2026-11-21"]), Some(("date", json!({}))));
+        check(date_or_time(&["21.11.2026", "01.02.2026"]), Some(("date", json!({ "format": "%d.%m.%Y" }))));
+        check(date_or_time(&["11/21/2026", "01/02/2026"]), Some(("date", json!({ "format": "%m/%d/%Y" }))));
+        check(date_or_time(&["01/02/2026"]), Some(("string", json!({}))));
+        for text in ["20261121", "1.2.3", "10.0.0.1", "Oslo-1-2", "12:30:00", ""] {
+            check(date_or_time(&[text]), None);
+        }
+    }
+
+    #[test]
+    fn durations_have_units_or_a_name() {
+        let seconds = Some(("duration", json!({ "description": "In seconds." })));
+        for text in ["5m30s", "3d 4h", "3 days, 4:05", "1-02:03:04", "PT1H30M", "12 s", "2 hours"] {
+            check(duration("x", &[text]), seconds.clone());
+        }
+        check(
+            duration("latency", &["12 ms", "3ms"]),
+            Some(("duration", json!({ "in": "ms", "description": "In milliseconds." }))),
+        );
+        check(duration("uptime", &["1:02:03"]), seconds);
+        check(duration("time", &["09:30:00"]), None);
+        check(duration("height", &["5 m"]), None);
+        check(duration("uptime", &["90"]), None);
+        check(duration("x", &["5"]), None);
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        let bytes = Some(("size", json!({ "description": "In bytes." })));
+        check(size("used", &["1.5G", "512K", "0"]), bytes.clone());
+        check(size("used", &["1,024 kB", "10 MiB"]), bytes);
+        check(size("used", &["1,5G"]), Some(("size", json!({ "decimal": ",", "description": "In bytes." }))));
+        for texts in [&["0"][..], &["5 Mb"], &["5 g"], &["10 MB/s"], &[]] {
+            check(size("used", texts), None);
+        }
+        check(size("temp", &["273 K"]), None);
+    }
+
+    #[test]
+    fn seconds_since_1970_need_a_name() {
+        check(unix("last_seen", &[1_790_000_000]), Some(("date-time", json!({ "format": "unix" }))));
+        check(unix("created_at", &[1_790_000_000_000]), Some(("date-time", json!({ "format": "unix-ms" }))));
+        check(unix("requests", &[1_790_000_000]), None);
+        check(unix("time", &[17]), None);
+    }
+}

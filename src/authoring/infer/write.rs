@@ -1,0 +1,349 @@
+//! The route in words, tried before it is shown.
+
+use std::fmt::Write;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Finding, Naming, Proposal, Reader, Sample, Sure,
+    samples::{ErrorRule, Fallback, Sorted},
+    trial,
+    types::{Field, Shape},
+};
+use crate::{config::yaml, reply::Reply, route::Route, translate::TranslationLimits};
+
+/// How many samples become examples.
+const MOST_EXAMPLES: usize = 12;
+/// Longer bodies are cut to their first lines, where that still reads.
+const LONGEST_LINES: usize = 15;
+/// Longer bodies are no examples; a recording beside the file would be.
+const LONGEST_BODY_BYTES: usize = 8 << 10;
+/// What `reply_limit` may be at most, in bytes.
+const HIGHEST_REPLY_LIMIT_BYTES: usize = 1 << 30;
+/// The longest comment, in characters.
+const LONGEST_COMMENT: usize = 160;
+
+/// A proposal before it is tried.
+pub(super) struct Draft<'a> {
+    pub(super) naming: &'a Naming,
+    pub(super) sorted: &'a Sorted<'a>,
+    pub(super) reader: &'a Reader,
+    pub(super) runner_up: Option<&'a Reader>,
+    pub(super) shape: Shape,
+    pub(super) errors: Option<&'a Vec<ErrorRule>>,
+}
+
+impl Draft<'_> {
+    /// The proposal, when it holds on every sample.
+    pub(super) fn tried(&self) -> Option<Proposal> {
+        let mut findings = Vec::new();
+        let mut route = self.route(&mut findings);
+        let loaded = trial::load(&route)?;
+        let compiled = &loaded.routes.first()?.route;
+        let reads = |sample: &&Sample| !trial::result(compiled, &sample.reply).is_error();
+        let refuses = |sample: &Sample| trial::result(compiled, &sample.reply).is_error();
+        if !self.sorted.successes.iter().all(reads)
+            || !self.sorted.failed.iter().all(|sample| refuses(sample))
+            || !(self.errors.is_none() || self.sorted.hidden.iter().all(|(sample, _)| refuses(sample)))
+        {
+            return None;
+        }
+        self.examples(compiled, &mut route);
+        let loaded = trial::load(&route)?;
+        let file = loaded.routes.first()?;
+        let holds = |example: &crate::config::Example| {
+            let result = trial::written(&trial::result(&file.route, &example.given));
+            let expected = example.expect.structured.as_ref().map(|structured| &structured.value);
+            result["isError"] == example.expect.is_error
+                && expected.is_none_or(|expected| result.get("structuredContent") == Some(expected))
+        };
+        file.tests.iter().all(holds).then_some(Proposal { yaml: route, findings })
+    }
+
+    fn route(&self, findings: &mut Vec<Finding>) -> String {
+        let sorted = self.sorted;
+        let count = sorted.successes.len() + sorted.failed.len() + sorted.hidden.len();
+        let mut out = head(self.naming, count);
+        if let Some(finding) = self.reply_limit() {
+            comment(&mut out, 4, &finding);
+            let _ = writeln!(out, "    reply_limit: {}", finding.value);
+            findings.push(finding);
+        }
+        out += "    reply:\n";
+        for rule in self.errors.into_iter().flatten() {
+            comment(&mut out, 6, &rule.finding);
+            findings.push(rule.finding.clone());
+            let _ = writeln!(out, "      - when:{}", yaml::block(&rule.when, 8));
+            if let Some(charset) = &sorted.charset {
+                let _ = writeln!(out, "        charset: {}", charset.label);
+            }
+            let _ = writeln!(out, "        error: {}", yaml::flow(&rule.error.as_str().into()));
+        }
+        let finding = self.extract_finding();
+        comment(&mut out, 6, &finding);
+        if let Some(other) =
+            self.runner_up.filter(|other| finding.sure != Sure::Sure && !other.candidate.is_last_resort)
+        {
+            let words = format!(
+                "or else `extract: {}`: {}",
+                yaml::flow(&other.candidate.extract),
+                other.candidate.why
+            );
+            let _ = writeln!(out, "      # {}", one_line(&words));
+        }
+        findings.push(finding);
+        let mut dash = "- ";
+        if let Some((media_type, finding)) = self.media_type() {
+            let _ = writeln!(
+                out,
+                "      {dash}when: {{ status: 2xx, content_type: {} }} # {}: {}",
+                yaml::text(&media_type),
+                finding.sure.word(),
+                one_line(&finding.why)
+            );
+            findings.push(finding);
+            dash = "  ";
+        }
+        if let Some(Fallback { label, finding }) = &sorted.charset {
+            let _ = writeln!(
+                out,
+                "      {dash}charset: {label} # {}: {}",
+                finding.sure.word(),
+                one_line(&finding.why)
+            );
+            findings.push(finding.clone());
+            dash = "  ";
+        }
+        self.write_extract(&mut out, dash, findings);
+        if let Some((schema, finding)) = &self.shape.output {
+            comment(&mut out, 4, finding);
+            findings.push(finding.clone());
+            let _ = writeln!(out, "    output:{}", yaml::block(schema, 4));
+        }
+        out
+    }
+
+    /// The limit that the longest sample needs, with room for a longer one; `None` where the default has that room.
+    fn reply_limit(&self) -> Option<Finding> {
+        let sorted = self.sorted;
+        let hidden = sorted.hidden.iter().map(|(sample, _)| *sample);
+        let samples = sorted.successes.iter().copied().chain(sorted.failed.iter().copied()).chain(hidden);
+        let bodies = samples.map(|sample| sample.reply.body.len());
+        // What is compressed counts as it is expanded.
+        let texts = sorted.texts.iter().flatten().map(String::len);
+        let longest_bytes = bodies.chain(texts).max().unwrap_or_default();
+        if longest_bytes <= TranslationLimits::DEFAULT_REPLY_BYTES {
+            return None;
+        }
+        let mebibytes = (2 * longest_bytes).next_power_of_two().min(HIGHEST_REPLY_LIMIT_BYTES) >> 20;
+        let why =
+            format!("the longest sample has {longest_bytes} bytes, which is more than the default takes");
+        Some(Finding {
+            part: "reply_limit".into(),
+            value: format!("{mebibytes}MiB"),
+            sure: Sure::Likely,
+            why,
+        })
+    }
+
+    fn extract_finding(&self) -> Finding {
+        let candidate = &self.reader.candidate;
+        let samples = self.sorted.successes.len();
+        let explained = if candidate.is_weak { 0.8 } else { self.reader.explained };
+        let sure = match (candidate.is_last_resort, candidate.is_strict, explained) {
+            (true, ..) => Sure::Guess,
+            // Its form is met, and most of what the samples say is not in it.
+            (false, true, share) if !candidate.reads_all && share < trial::LEAST_EXPLAINED => Sure::Guess,
+            (false, true, _) if samples > 1 => Sure::Sure,
+            (false, true, _) => Sure::Likely,
+            (false, false, share) if share >= 0.9 && samples > 1 => Sure::Sure,
+            (false, false, share) if share >= 0.8 => Sure::Likely,
+            (false, false, _) => Sure::Guess,
+        };
+        let mut why = candidate.why.clone();
+        if samples == 0 {
+            why = "there is no success among the samples".to_owned();
+        } else if self.sorted.texts.is_some()
+            && !(candidate.is_last_resort || candidate.is_weak || candidate.reads_all)
+        {
+            let percent = (self.reader.explained * 100.0).floor();
+            let _ = match samples {
+                1 => write!(why, "; it finds {percent} % of the words of the sample"),
+                _ => write!(why, "; it finds {percent} % or more of the words of every sample"),
+            };
+        }
+        Finding { part: "extract".into(), value: candidate.name().to_owned(), sure, why }
+    }
+
+    /// The media type that all successes have.
+    fn media_type(&self) -> Option<(String, Finding)> {
+        let mut types = self.sorted.successes.iter().map(|sample| sample.reply.media_type());
+        let first = types.next().flatten()?;
+        let samples = self.sorted.successes.len();
+        if !types.all(|other| other.as_ref() == Some(&first)) {
+            return None;
+        }
+        let sure = if samples > 1 { Sure::Sure } else { Sure::Likely };
+        let why = format!("{samples} of {samples} successes have it; a page of another type is not a report");
+        Some((first.to_string(), Finding { part: "when".into(), value: first.into(), sure, why }))
+    }
+
+    fn write_extract(&self, out: &mut String, dash: &str, findings: &mut Vec<Finding>) {
+        let candidate = &self.reader.candidate;
+        if self.shape.fields.is_empty() {
+            let _ = writeln!(out, "      {dash}extract:{}", yaml::block(&candidate.extract, 8));
+            return;
+        }
+        let name = candidate.name();
+        let options = match &candidate.extract {
+            Value::Object(members) => members.get(name).cloned().unwrap_or_default(),
+            _ => Value::Null,
+        };
+        let _ = writeln!(out, "      {dash}extract:");
+        if let Some(of) = candidate.of() {
+            let _ = writeln!(out, "          of: {}", yaml::flow(of));
+        }
+        let _ = writeln!(out, "          {name}:");
+        for (key, value) in options.as_object().into_iter().flatten() {
+            let _ = writeln!(out, "            {}:{}", yaml::text(key), yaml::block(value, 12));
+        }
+        let _ = writeln!(out, "            fields:");
+        for Field { name, spec, finding } in &self.shape.fields {
+            let _ = writeln!(
+                out,
+                "              {}: {} # {}: {}",
+                yaml::text(name),
+                yaml::flow(spec),
+                finding.sure.word(),
+                one_line(&finding.why)
+            );
+            findings.push(finding.clone());
+        }
+    }
+
+    /// An example a sample, while there is room.
+    fn examples(&self, route: &Route, out: &mut String) {
+        let sorted = self.sorted;
+        let hidden = sorted.hidden.iter().map(|(sample, _)| *sample);
+        let samples = sorted.successes.iter().copied().chain(sorted.failed.iter().copied()).chain(hidden);
+        let mut examples = String::new();
+        let mut left_out = 0;
+        for (index, sample) in samples.enumerate() {
+            let written = (index < MOST_EXAMPLES).then(|| example(route, sample)).flatten();
+            match written {
+                Some(written) => examples += &written,
+                None => left_out += 1,
+            }
+        }
+        if left_out > 0 {
+            let _ = writeln!(
+                out,
+                "    # Without an example: {left_out} of the samples, which are many or long. `given: {{ recording: FILE }}` names one."
+            );
+        }
+        if !examples.is_empty() {
+            let _ = write!(out, "    tests:\n{examples}");
+        }
+    }
+}
+
+fn example(route: &Route, sample: &Sample) -> Option<String> {
+    let (reply, is_cut) = match cut(&sample.reply) {
+        // What is cut must still be what it was.
+        Some(cut)
+            if trial::result(route, &cut).is_error() == trial::result(route, &sample.reply).is_error() =>
+        {
+            (cut, true)
+        }
+        _ => (sample.reply.clone(), false),
+    };
+    if reply.body.len() > LONGEST_BODY_BYTES {
+        return None;
+    }
+    let mut given = Map::new();
+    if reply.status != http::StatusCode::OK {
+        given.insert("status".into(), reply.status.as_u16().into());
+    }
+    let header =
+        |name| reply.headers.get(name).map(|value: &http::HeaderValue| value.to_str().map(str::to_owned));
+    if let Some(media_type) = header(CONTENT_TYPE) {
+        given.insert("type".into(), media_type.ok()?.into());
+    }
+    if let Some(coding) = header(CONTENT_ENCODING) {
+        given.insert("headers".into(), json!({ "Content-Encoding": coding.ok()? }));
+    }
+    match std::str::from_utf8(&reply.body) {
+        _ if reply.body.is_empty() => {}
+        Ok(text) => drop(given.insert("body".into(), text.into())),
+        Err(_) => drop(given.insert("body_base64".into(), BASE64_STANDARD.encode(&reply.body).into())),
+    }
+    let result = trial::written(&trial::result(route, &reply));
+    let expect = match result.get("structuredContent") {
+        _ if result["isError"] == true => json!({ "isError": true, "text": result["content"][0]["text"] }),
+        Some(structured) => json!({ "structuredContent": structured }),
+        None => json!({ "isError": false }),
+    };
+    let name = if is_cut { format!("{}, its first lines", sample.name) } else { sample.name.clone() };
+    Some(format!(
+        "      - name: {}\n        given:{}\n        expect:{}\n",
+        yaml::flow(&one_line(&name).into()),
+        yaml::block(&Value::Object(given), 8),
+        yaml::block(&expect, 8)
+    ))
+}
+
+/// The first lines of a long text.
+fn cut(reply: &Reply) -> Option<Reply> {
+    let text = std::str::from_utf8(&reply.body).ok()?;
+    let starts = text.match_indices('\n').map(|(at, _)| at + 1);
+    let end = starts.take(LONGEST_LINES).nth(LONGEST_LINES - 1).filter(|end| *end < text.len())?;
+    let mut cut = reply.clone();
+    cut.body = Bytes::copy_from_slice(&reply.body[..end]);
+    cut.headers.remove(CONTENT_LENGTH);
+    Some(cut)
+}
+
+/// What stands above the rules.
+fn head(naming: &Naming, samples: usize) -> String {
+    let plural = if samples == 1 { "" } else { "s" };
+    let Naming { name, upstream, address, method, path } = naming;
+    format!(
+        "# Proposed by `glossator infer` from {samples} sample{plural}. `sure`, `likely` and `guess` say how far to trust a part.\n\
+         upstreams:\n  {}: {}\nroutes:\n  {}:\n    \
+         description: {} # guess: say what a model should know to choose this tool\n    request: {}\n",
+        yaml::text(upstream),
+        yaml::flow(&address.as_str().into()),
+        yaml::text(name),
+        yaml::flow(&format!("The reply of {method} {path}.").into()),
+        yaml::flow(&format!("{method} {upstream}{path}").into()),
+    )
+}
+
+/// What is proposed when nothing else holds: replies are read by their media type.
+pub(super) fn plainest(naming: &Naming) -> Proposal {
+    let why = "no rule holds for every sample: replies are read by their media type".to_owned();
+    let finding = Finding { part: "reply".into(), value: "the default rules".into(), sure: Sure::Guess, why };
+    let mut yaml = head(naming, 0).replacen("0 samples", "samples that no rule holds for", 1);
+    comment(&mut yaml, 4, &finding);
+    Proposal { yaml, findings: vec![finding] }
+}
+
+fn comment(out: &mut String, indent: usize, finding: &Finding) {
+    let margin = " ".repeat(indent);
+    let _ = writeln!(out, "{margin}# {}: {}", finding.sure.word(), one_line(&finding.why));
+}
+
+/// A text that may stand in a comment.
+fn one_line(text: &str) -> String {
+    let harmless = |c: char| {
+        if c.is_control() || "\u{2028}\u{2029}\u{85}\u{feff}\u{fffe}\u{ffff}".contains(c) { ' ' } else { c }
+    };
+    let mut out: String = text.chars().map(harmless).take(LONGEST_COMMENT).collect();
+    if text.chars().nth(LONGEST_COMMENT).is_some() {
+        out.push('…');
+    }
+    out
+}

@@ -1,0 +1,429 @@
+//! Who sends a request: its credential, and whether a stream that it has opened may stay open.
+//!
+//! `Guard::identify` is the only way to an `Identity`, apart from `Identity::local`; no API calls a
+//! tool without one. What never ends by itself is authorized again: when its credential ends, when other
+//! clients may call, and every minute.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, SystemTime},
+};
+
+use arc_swap::ArcSwapOption;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use http_body::{Frame, SizeHint};
+use serde_json::Value;
+use tokio::{sync::watch, time::sleep};
+use tracing::{field::display, info};
+
+use super::context::{Arrival, Reason, RequestContext};
+use crate::{
+    auth::{Access, Denied, METADATA_PATH, Secret, Shown},
+    route::Scopes,
+    telemetry::RequestId,
+    tls::ClientCertificate,
+    upstream::{Caller, Client},
+};
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// When to come again where tokens can't be checked.
+const AGAIN_AFTER_SECONDS: u64 = 10;
+
+/// How often a stream is authorized again at least: an issuer may have taken the key away that a token was
+/// signed with.
+const AUTHORIZED_EVERY: Duration = Duration::from_secs(60);
+
+/// The rules by which clients are told apart, if they are. Clones are the same guard.
+#[derive(Debug, Clone, Default)]
+pub struct Guard(Arc<Rules>);
+
+#[derive(Debug, Default)]
+struct Rules {
+    access: ArcSwapOption<Access>,
+    /// Sent when there are others.
+    changed: watch::Sender<()>,
+}
+
+/// Who sends a request, and by what that is known.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    caller: Caller,
+    credential: Credential,
+    /// The rules by which it was found, where clients are told apart.
+    access: Option<Arc<Access>>,
+}
+
+/// What a client has shown of itself.
+#[derive(Clone)]
+enum Credential {
+    Nothing,
+    /// `Authorization: Bearer`.
+    Bearer(HeaderValue),
+    /// `X-API-Key`.
+    ApiKey(HeaderValue),
+    /// That of the connection.
+    Certificate(Arc<ClientCertificate>),
+    /// The word of another replica, which authorizes its client itself.
+    Replica,
+}
+
+/// A request whose client is nobody here.
+#[derive(Debug, thiserror::Error)]
+#[error("{denied}")]
+pub struct TurnedAway {
+    denied: Denied,
+    challenge: HeaderValue,
+}
+
+/// Why a stream ends.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Revoked {
+    /// The credential is not good any more.
+    #[error("{0}")]
+    Denied(Denied),
+    /// It is another client's now, or allows something else.
+    #[error("what the client may do has changed")]
+    Changed,
+}
+
+impl Guard {
+    /// Goes by these rules from now on, or by none.
+    pub fn replace(&self, access: Option<Arc<Access>>) {
+        self.0.access.store(access);
+        self.0.changed.send_replace(());
+    }
+
+    /// The rules in force.
+    pub fn access(&self) -> Option<Arc<Access>> {
+        self.0.access.load_full()
+    }
+
+    /// Finds out who sends a request. Its credential is taken out of its head, so that it goes nowhere from
+    /// here.
+    ///
+    /// # Errors
+    ///
+    /// [`TurnedAway`].
+    pub(super) async fn identify(&self, head: &mut Parts, arrival: &Arrival) -> Result<Identity, TurnedAway> {
+        let Some(access) = self.access() else { return Ok(Identity::by_address(arrival)) };
+        let found = async {
+            let credential = Credential::of(&head.headers, arrival)?;
+            let asked_for = || arrival.request_id.clone();
+            let found = access.identify(credential.shown()?, SystemTime::now(), &asked_for).await?;
+            Ok((found.client, credential))
+        };
+        let (client, credential) = found
+            .await
+            .map_err(|denied: Denied| TurnedAway { challenge: access.challenge(&denied), denied })?;
+        remove_credentials(&mut head.headers);
+        Ok(Identity { caller: Caller::Client(client), credential, access: Some(access) })
+    }
+
+    /// The same of a request whose client another replica has identified.
+    pub(super) fn identify_forwarded(&self, head: &mut Parts, arrival: &Arrival, caller: Caller) -> Identity {
+        let Some(access) = self.access() else { return Identity::by_address(arrival) };
+        remove_credentials(&mut head.headers);
+        Identity { caller, credential: Credential::Replica, access: Some(access) }
+    }
+
+    /// Whether clients are told apart, and this request has no credential.
+    pub(super) fn is_shown_nothing(&self, head: &Parts, arrival: &Arrival) -> bool {
+        self.0.access.load().is_some()
+            && matches!(Credential::of(&head.headers, arrival), Ok(Credential::Nothing))
+    }
+
+    /// What is at a path for clients that look for where tokens are given.
+    pub fn metadata_at(&self, path: &str, needed: impl FnOnce() -> Scopes) -> Option<Value> {
+        if !path.starts_with(METADATA_PATH) {
+            return None;
+        }
+        self.0.access.load().as_ref()?.metadata_at(path, &needed())
+    }
+
+    /// Ready when the client of a request may not have a stream open any more; the log says why.
+    pub(super) fn revoked(&self, context: &RequestContext) -> impl Future<Output = ()> + Send + use<> {
+        let (guard, identity) = (self.clone(), context.identity.clone());
+        let (request_id, address) = (context.arrival.request_id.clone(), context.arrival.address);
+        async move {
+            let mut changed = guard.0.changed.subscribe();
+            let why = loop {
+                match guard.authorize_again(&identity, &request_id, SystemTime::now()).await {
+                    Ok(rest) => wait(&mut changed, rest).await,
+                    Err(why) => break why,
+                }
+            };
+            let client_name = identity.caller.name_in_log().map(display);
+            info!(%request_id, client = address.map(display), client_name, reason = %why, "a stream ends: its client may not have it any more");
+        }
+    }
+
+    /// How long a stream may stay open before it is authorized again: till something changes, where clients
+    /// are not told apart.
+    async fn authorize_again(
+        &self,
+        identity: &Identity,
+        request_id: &RequestId,
+        now: SystemTime,
+    ) -> Result<Option<Duration>, Revoked> {
+        if matches!(identity.credential, Credential::Replica) {
+            return Ok(None);
+        }
+        let client = identity.caller.client();
+        let Some(access) = self.access() else {
+            return if client.is_none() { Ok(None) } else { Err(Revoked::Changed) };
+        };
+        let shown = identity.credential.shown().map_err(Revoked::Denied)?;
+        let found = access.identify(shown, now, &|| request_id.clone()).await.map_err(Revoked::Denied)?;
+        let is_as_before =
+            |before: &Arc<Client>| *before == found.client && before.scopes() == found.client.scopes();
+        if !client.is_some_and(is_as_before) {
+            return Err(Revoked::Changed);
+        }
+        let rest = found.until.map(|until| until.duration_since(now).unwrap_or_default());
+        Ok(Some(rest.map_or(AUTHORIZED_EVERY, |rest| rest.min(AUTHORIZED_EVERY))))
+    }
+}
+
+async fn wait(changed: &mut watch::Receiver<()>, rest: Option<Duration>) {
+    let rest = async {
+        match rest {
+            Some(rest) => sleep(rest).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        changed = changed.changed() => if changed.is_err() {
+            // Nobody is left who could change anything.
+            std::future::pending().await
+        },
+        () = rest => {}
+    }
+}
+
+impl Identity {
+    /// The one at our own pipes: who started the process may do everything in it.
+    pub(super) fn local() -> Self {
+        Self { caller: Caller::Only, credential: Credential::Nothing, access: None }
+    }
+
+    /// Where clients are not told apart: whoever is at the address of the request. Where that is not known,
+    /// it has no rights.
+    fn by_address(arrival: &Arrival) -> Self {
+        let caller = arrival.address.map_or(Caller::Unknown, Caller::at);
+        Self { caller, credential: Credential::of_connection(arrival), access: None }
+    }
+
+    pub(super) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// What `WWW-Authenticate` says to the client of a request that may not do what it asks for; `known` is
+    /// every scope that something here needs.
+    pub(super) fn challenge_for(
+        &self,
+        needed: &Scopes,
+        known: impl FnOnce() -> Scopes,
+    ) -> Option<HeaderValue> {
+        let client = self.caller.client().map(|client| &**client);
+        Some(self.access.as_ref()?.challenge_for(needed, client, known))
+    }
+}
+
+impl Credential {
+    /// That of a request, shown in one way.
+    fn of(headers: &HeaderMap, arrival: &Arrival) -> Result<Self, Denied> {
+        let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
+        let (authorization, another) = (bearers.next(), bearers.next());
+        let mut keys = headers.get_all(&API_KEY).iter();
+        let (key, another_key) = (keys.next(), keys.next());
+        if another.is_some() || another_key.is_some() {
+            return Err(Denied::Unclear("`Authorization` and `X-API-Key` may each be sent once"));
+        }
+        let has_bearer = authorization.map(readable).transpose()?.and_then(bearer).is_some();
+        key.map(readable).transpose()?;
+        match (authorization.filter(|_| has_bearer), key) {
+            (Some(_), Some(_)) => {
+                Err(Denied::Unclear("send `Authorization: Bearer …` or `X-API-Key`, not both"))
+            }
+            (Some(value), None) => Ok(Self::Bearer(value.clone())),
+            (None, Some(value)) => Ok(Self::ApiKey(value.clone())),
+            (None, None) => Ok(Self::of_connection(arrival)),
+        }
+    }
+
+    fn of_connection(arrival: &Arrival) -> Self {
+        arrival.connection.certificate.clone().map_or(Self::Nothing, Self::Certificate)
+    }
+
+    fn shown(&self) -> Result<Shown<'_>, Denied> {
+        Ok(match self {
+            // The other replica has seen it.
+            Self::Nothing | Self::Replica => Shown::Nothing,
+            Self::Bearer(value) => Shown::Secret(Secret(bearer(readable(value)?).unwrap_or_default())),
+            Self::ApiKey(value) => Shown::Secret(Secret(readable(value)?)),
+            Self::Certificate(certificate) => Shown::Certificate(certificate),
+        })
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Credential(…)")
+    }
+}
+
+fn readable(value: &HeaderValue) -> Result<&str, Denied> {
+    let text =
+        value.to_str().map_err(|_| Denied::Invalid("the key or token has characters that none has"))?;
+    Ok(text.trim())
+}
+
+/// What stands behind `Bearer`; of another scheme, nothing.
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.trim().split_once(' ').unwrap_or_else(|| (value.trim(), ""));
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// No upstream gets what was given to us.
+fn remove_credentials(headers: &mut HeaderMap) {
+    headers.remove(&API_KEY);
+    let is_ours = |value: &HeaderValue| value.to_str().map_or(true, |value| bearer(value).is_some());
+    if headers.get(header::AUTHORIZATION).is_some_and(is_ours) {
+        headers.remove(header::AUTHORIZATION);
+    }
+}
+
+impl Reason for TurnedAway {
+    fn reason(&self) -> &'static str {
+        match self.denied {
+            Denied::Unknown => "no credential",
+            Denied::Unclear(why) | Denied::Invalid(why) => why,
+            Denied::Unchecked => "tokens can't be checked",
+        }
+    }
+}
+
+impl TurnedAway {
+    /// The HTTP status that says so.
+    pub(super) fn status(&self) -> StatusCode {
+        self.denied.status()
+    }
+
+    /// Says what is missing.
+    pub(super) fn challenge(self, response: &mut HeaderMap) {
+        if self.denied == Denied::Unchecked {
+            response.insert(header::RETRY_AFTER, HeaderValue::from(AGAIN_AFTER_SECONDS));
+            return;
+        }
+        response.insert(header::WWW_AUTHENTICATE, self.challenge);
+    }
+}
+
+/// A body that breaks off when its client may not have it any more.
+pub(super) struct RevocableBody {
+    body: Body,
+    /// Nothing once it was told that it breaks off.
+    revoked: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl RevocableBody {
+    pub(super) fn new(body: Body, revoked: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { body, revoked: Some(Box::pin(revoked)) }
+    }
+}
+
+impl http_body::Body for RevocableBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some(revoked) = &mut self.revoked else { return Poll::Ready(None) };
+        if revoked.as_mut().poll(context).is_ready() {
+            self.revoked = None;
+            // Not its end: the client must not take a part for the whole.
+            return Poll::Ready(Some(Err(axum::Error::new("its client may not have it any more"))));
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(pairs: &[(&'static str, &str)]) -> Parts {
+        let (mut head, ()) = http::Request::get("/").body(()).unwrap().into_parts();
+        for (name, value) in pairs {
+            head.headers.append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        head
+    }
+
+    #[track_caller]
+    fn check(pairs: &[(&'static str, &str)], expected: Result<Option<&str>, StatusCode>) {
+        let headers = head(pairs).headers;
+        let arrival = Arrival::new(Arc::default(), &headers);
+        let credential = Credential::of(&headers, &arrival);
+        let found = match credential.as_ref().map(|credential| credential.shown().unwrap()) {
+            Ok(Shown::Nothing | Shown::Certificate(_)) => Ok(None),
+            Ok(Shown::Secret(Secret(text))) => Ok(Some(text)),
+            Err(denied) => Err(denied.status()),
+        };
+        assert_eq!(found, expected, "{pairs:?}");
+    }
+
+    #[test]
+    fn a_caller_shows_one_thing() {
+        check(&[], Ok(None));
+        check(&[("authorization", "bearer  abc ")], Ok(Some("abc")));
+        check(&[("x-api-key", " abc")], Ok(Some("abc")));
+        check(&[("authorization", "Basic abc")], Ok(None));
+        check(&[("authorization", "Basic abc"), ("x-api-key", "k")], Ok(Some("k")));
+        check(&[("authorization", "Bearer")], Ok(Some("")));
+        let (unclear, invalid) = (Err(StatusCode::BAD_REQUEST), Err(StatusCode::UNAUTHORIZED));
+        check(&[("authorization", "Bearer a"), ("x-api-key", "k")], unclear);
+        check(&[("authorization", "Bearer a"), ("authorization", "Bearer a")], unclear);
+        check(&[("authorization", "Basic a"), ("authorization", "Bearer a")], unclear);
+        check(&[("x-api-key", "k"), ("x-api-key", "k")], unclear);
+        check(&[("authorization", "Bearer \u{e4}")], invalid);
+    }
+
+    #[test]
+    fn what_was_shown_to_us_goes_no_further() {
+        let mut shown =
+            head(&[("authorization", "Bearer abc"), ("x-api-key", "k"), ("accept", "*/*")]).headers;
+        remove_credentials(&mut shown);
+        assert_eq!(shown.len(), 1);
+        let mut others = head(&[("authorization", "Basic abc")]).headers;
+        remove_credentials(&mut others);
+        assert_eq!(others.len(), 1, "it was not shown to us");
+    }
+
+    #[tokio::test]
+    async fn a_request_of_which_nothing_is_known_has_no_rights() {
+        let write = Scopes::new(["write"]).unwrap();
+        let mut head = head(&[]);
+        let unknown = Arrival::take(&mut head, crate::pipeline::Face::Rest);
+        let found = Guard::default().identify(&mut head, &unknown).await.unwrap();
+        assert!(!found.caller().may(&write) && found.caller().may(&Scopes::default()));
+        assert!(Identity::local().caller().may(&write), "who started the process may do everything in it");
+    }
+}

@@ -1,0 +1,423 @@
+//! CGI (RFC 3875): one request of a web server, which starts the program for it.
+//!
+//! [`request`] makes an HTTP request of the variables that the web server sets, `response` writes the
+//! response's head as the web server reads it. The request then goes the way of every other, so REST, MCP and
+//! `passthrough` are the same as over a port of our own.
+//!
+//! Not spoken is NPH, where the program writes the whole of HTTP itself (section 5).
+//!
+//! What the web server vouches for: method, path, the length of the body, who is connected (`REMOTE_ADDR`),
+//! and whether that is by TLS (`HTTPS`). What it hands on as the client sent it: every `HTTP_…`, `Host` and
+//! `Origin` too, so those are held against what is allowed as they are on a port of our own. `SERVER_NAME` is
+//! often the client's word for the host; it is only looked at where there is no `Host`. `REMOTE_USER` is not
+//! looked at.
+
+mod response;
+
+use std::{
+    borrow::Cow,
+    ffi::{OsStr, OsString},
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, stream::try_unfold};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::{
+    inbound::{Arrival, Connection, Ending},
+    upstream::http::remove_hop_by_hop,
+};
+
+pub use response::{broken, head};
+
+/// The path under which a web server has us (`SCRIPT_NAME`), without a slash at its end: what is told of
+/// endpoints begins with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mount(Box<str>);
+
+impl Mount {
+    /// Such as `/cgi-bin/tools`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Why variables are no request. The text may reach the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotARequest {
+    /// No web server started us, or one that does not speak CGI.
+    #[error("variable `{0}` is not set: this program is started by a web server that speaks CGI")]
+    Missing(&'static str),
+    /// A method, path or header that HTTP has not.
+    #[error("the request's {0} can't be read")]
+    Unreadable(Cow<'static, str>),
+}
+
+impl NotARequest {
+    /// The HTTP status that says so.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Missing(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unreadable(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+const METHOD: &str = "REQUEST_METHOD";
+/// The name of a client's header, in capitals, is behind it.
+const HEADER: &str = "HTTP_";
+
+/// Whether a variable is the web server's account of a request. A client has a say in most of them, so a
+/// configuration must not take them for its own.
+pub fn is_of_request(name: &OsStr) -> bool {
+    const NAMES: [&str; 17] = [
+        "AUTH_TYPE",
+        "CONTENT_LENGTH",
+        "CONTENT_TYPE",
+        "GATEWAY_INTERFACE",
+        "HTTPS",
+        "PATH_INFO",
+        "PATH_TRANSLATED",
+        "QUERY_STRING",
+        "SCRIPT_FILENAME",
+        "SCRIPT_NAME",
+        "SCRIPT_URI",
+        "SCRIPT_URL",
+        "SERVER_ADDR",
+        "SERVER_NAME",
+        "SERVER_PORT",
+        "SERVER_PROTOCOL",
+        "SERVER_SOFTWARE",
+    ];
+    const FAMILIES: [&str; 4] = [HEADER, "REDIRECT_", "REMOTE_", "REQUEST_"];
+    name.to_str()
+        .is_some_and(|name| NAMES.contains(&name) || FAMILIES.iter().any(|family| name.starts_with(family)))
+}
+
+/// Makes a request of variables; its body is on `input`, and read when it is asked for.
+///
+/// # Errors
+///
+/// [`NotARequest`], to be answered with its status.
+pub fn request(
+    variables: &[(OsString, OsString)],
+    input: impl AsyncRead + Unpin + Send + 'static,
+) -> Result<Request<Body>, NotARequest> {
+    let variables = Variables(variables);
+    let method = variables.get(METHOD).ok_or(NotARequest::Missing(METHOD))?;
+    let method = Method::from_bytes(method).map_err(|_| unreadable("method"))?;
+    let mut request = Request::new(Body::empty());
+    *request.method_mut() = method;
+    *request.uri_mut() = variables.uri()?;
+    *request.version_mut() = variables.version();
+    variables.add_headers(request.headers_mut())?;
+    *request.body_mut() = match variables.length(request.headers())? {
+        Some(0) => Body::empty(),
+        length => Body::from_stream(pieces(input, length)),
+    };
+    remove_hop_by_hop(request.headers_mut());
+    // Nothing changes while one request is served, so no stream of changes may hold the process.
+    let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), Ending::at_once());
+    let connection = Connection { peer, is_tls, ending, ..Connection::default() };
+    let mount = Some(variables.mount().unwrap_or_default());
+    let arrival = Arrival { mount, ..Arrival::new(Arc::new(connection), request.headers()) };
+    request.extensions_mut().insert(arrival);
+    Ok(request)
+}
+
+/// How much of a body is read at a time, at most.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// So many bytes of an input, or all to its end.
+fn pieces(
+    input: impl AsyncRead + Unpin + Send + 'static,
+    length: Option<u64>,
+) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    try_unfold((input, length), |(mut input, left)| async move {
+        if left == Some(0) {
+            return Ok(None);
+        }
+        let mut piece = BytesMut::with_capacity(PIECE_BYTES);
+        let read = (&mut input).take(left.unwrap_or(u64::MAX)).read_buf(&mut piece).await? as u64;
+        match (read, left) {
+            (0, None) => Ok(None),
+            (0, Some(_)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            (read, left) => Ok(Some((piece.freeze(), (input, left.map(|left| left - read))))),
+        }
+    })
+}
+
+fn unreadable(what: impl Into<Cow<'static, str>>) -> NotARequest {
+    NotARequest::Unreadable(what.into())
+}
+
+struct Variables<'a>(&'a [(OsString, OsString)]);
+
+impl Variables<'_> {
+    /// A variable's bytes; one that is empty is the same as one that is not there (RFC 3875, section 4.1).
+    fn get(&self, name: &str) -> Option<&[u8]> {
+        let (_, value) = self.0.iter().find(|(found, _)| found == name)?;
+        Some(value.as_encoded_bytes()).filter(|value| !value.is_empty())
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.get(name)?).ok()
+    }
+
+    /// The path below the program, and the query. The web server has undone the encoding of the one and not
+    /// of the other (sections 4.1.5 and 4.1.7).
+    fn uri(&self) -> Result<Uri, NotARequest> {
+        /// What a path may not have as it is (RFC 3986, section 3.3).
+        const PATH: &AsciiSet = &CONTROLS
+            .add(b' ')
+            .add(b'"')
+            .add(b'#')
+            .add(b'%')
+            .add(b'<')
+            .add(b'>')
+            .add(b'?')
+            .add(b'[')
+            .add(b'\\')
+            .add(b']')
+            .add(b'^')
+            .add(b'`')
+            .add(b'{')
+            .add(b'|')
+            .add(b'}');
+        /// What no client should have sent, and some do.
+        const QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
+        let path = self.get("PATH_INFO").unwrap_or(b"/");
+        if !path.starts_with(b"/") {
+            return Err(unreadable("path"));
+        }
+        let mut target = percent_encode(path, PATH).to_string();
+        if let Some(query) = self.get("QUERY_STRING") {
+            target.push('?');
+            target.extend(percent_encode(query, QUERY));
+        }
+        target.parse().map_err(|_| unreadable("path and query"))
+    }
+
+    fn version(&self) -> Version {
+        match self.get("SERVER_PROTOCOL") {
+            Some(b"HTTP/1.0") => Version::HTTP_10,
+            Some(b"HTTP/2" | b"HTTP/2.0") => Version::HTTP_2,
+            Some(b"HTTP/3" | b"HTTP/3.0") => Version::HTTP_3,
+            _ => Version::HTTP_11,
+        }
+    }
+
+    fn add_headers(&self, headers: &mut http::HeaderMap) -> Result<(), NotARequest> {
+        for (name, value) in self.0 {
+            let Some(name) = name.to_str().and_then(|name| name.strip_prefix(HEADER)) else { continue };
+            // Their own variables tell of these.
+            if matches!(name, "CONTENT_LENGTH" | "CONTENT_TYPE") {
+                continue;
+            }
+            // No header of HTTP; other programs take the variable for the address of a proxy ("httpoxy"), and
+            // an upstream might be one.
+            if name == "PROXY" {
+                continue;
+            }
+            let Ok(name) = HeaderName::from_bytes(name.replace('_', "-").as_bytes()) else { continue };
+            let value = header_value(value.as_encoded_bytes(), name.as_str())?;
+            headers.append(name, value);
+        }
+        for (name, variable) in
+            [(header::CONTENT_TYPE, "CONTENT_TYPE"), (header::CONTENT_LENGTH, "CONTENT_LENGTH")]
+        {
+            if let Some(value) = self.get(variable) {
+                let value = header_value(value, name.as_str())?;
+                headers.insert(name, value);
+            }
+        }
+        if !headers.contains_key(header::HOST)
+            && let Some(host) = self.server()
+        {
+            headers.insert(header::HOST, header_value(host.as_bytes(), "host")?);
+        }
+        Ok(())
+    }
+
+    /// Whether the client came by TLS, as the web server says.
+    fn is_tls(&self) -> bool {
+        self.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1")
+    }
+
+    /// How long the body is; `None` for one that ends with the input. Without a length there is none, but for
+    /// clients that sent it in chunks, which Apache hands on like that.
+    fn length(&self, headers: &http::HeaderMap) -> Result<Option<u64>, NotARequest> {
+        let Some(length) = self.get("CONTENT_LENGTH") else {
+            return Ok((!headers.contains_key(header::TRANSFER_ENCODING)).then_some(0));
+        };
+        let digits =
+            std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let length = digits.and_then(|digits| digits.parse().ok());
+        length.map(Some).ok_or_else(|| unreadable("length"))
+    }
+
+    fn server(&self) -> Option<String> {
+        let name = self.text("SERVER_NAME")?;
+        let port = self.text("SERVER_PORT").filter(|port| !matches!(*port, "80" | "443"));
+        Some(port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}")))
+    }
+
+    fn mount(&self) -> Option<Mount> {
+        let name = self.text("SCRIPT_NAME")?.trim_end_matches('/');
+        name.starts_with('/').then(|| Mount(name.into()))
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        let address: IpAddr = self.text("REMOTE_ADDR")?.parse().ok()?;
+        let port = self.text("REMOTE_PORT").and_then(|port| port.parse().ok());
+        Some(SocketAddr::new(address, port.unwrap_or_default()))
+    }
+}
+
+fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, NotARequest> {
+    HeaderValue::from_bytes(bytes).map_err(|_| unreadable(format!("header `{name}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::Pin,
+        task::{Context, Poll},
+    };
+
+    use http_body::Body as _;
+    use http_body_util::BodyExt;
+    use tokio::io::ReadBuf;
+
+    use super::*;
+
+    fn decoded(variables: &[(&str, &str)]) -> Result<http::request::Parts, NotARequest> {
+        let variables: Vec<(OsString, OsString)> =
+            variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        request(&variables, tokio::io::empty()).map(|request| request.into_parts().0)
+    }
+
+    #[track_caller]
+    fn check_uri(path: &str, query: &str, expected: &str) {
+        let head = decoded(&[(METHOD, "GET"), ("PATH_INFO", path), ("QUERY_STRING", query)]).unwrap();
+        assert_eq!(head.uri, expected);
+    }
+
+    #[test]
+    fn the_path_is_encoded_again_and_the_query_stays() {
+        check_uri("", "", "/");
+        check_uri("/weather", "city=Oslo&x=%20%2F", "/weather?city=Oslo&x=%20%2F");
+        check_uri("/a b/ø?#%/..;v=1,2", "a b\"", "/a%20b/%C3%B8%3F%23%25/..;v=1,2?a%20b%22");
+        assert_eq!(decoded(&[(METHOD, "GET"), ("PATH_INFO", "weather")]).unwrap_err(), unreadable("path"));
+    }
+
+    #[test]
+    fn headers_are_the_clients_and_no_variable_makes_two_of_one() {
+        let head = decoded(&[
+            (METHOD, "POST"),
+            ("CONTENT_TYPE", "application/json"),
+            ("CONTENT_LENGTH", "2"),
+            ("HTTP_CONTENT_LENGTH", "3"),
+            ("HTTP_HOST", "tools.example.com"),
+            ("HTTP_AUTHORIZATION", "Bearer x"),
+            ("HTTP_MCP_PROTOCOL_VERSION", "2026-07-28"),
+            ("HTTP_PROXY", "http://evil.example.com"),
+            ("HTTP_CONNECTION", "close, x-private"),
+            ("HTTP_X_PRIVATE", "1"),
+            ("SERVER_NAME", "other.example.com"),
+            ("HTTPS", "on"),
+            ("REMOTE_ADDR", "192.0.2.7"),
+            ("SCRIPT_NAME", "/cgi-bin/tools"),
+        ])
+        .unwrap();
+        let mut found: Vec<_> =
+            head.headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        found.sort();
+        assert_eq!(
+            found,
+            [
+                "authorization: Bearer x",
+                "content-length: 2",
+                "content-type: application/json",
+                "host: tools.example.com",
+                "mcp-protocol-version: 2026-07-28",
+            ]
+        );
+        let arrival = head.extensions.get::<Arrival>().unwrap();
+        assert_eq!(arrival.connection.peer.unwrap().ip().to_string(), "192.0.2.7");
+        assert!(arrival.connection.is_tls);
+        assert_eq!(arrival.mount.as_ref().unwrap().as_str(), "/cgi-bin/tools");
+    }
+
+    #[test]
+    fn without_a_host_the_servers_name_stands_for_it() {
+        let host = |port| {
+            let head = decoded(&[(METHOD, "GET"), ("SERVER_NAME", "a.test"), ("SERVER_PORT", port)]).unwrap();
+            head.headers[header::HOST].to_str().unwrap().to_owned()
+        };
+        assert_eq!((host("80"), host("8080")), ("a.test".into(), "a.test:8080".into()));
+    }
+
+    #[test]
+    fn what_is_no_request_says_what_is_missing() {
+        assert_eq!(decoded(&[]).unwrap_err().status(), 500);
+        for (name, value) in
+            [(METHOD, "GET IT"), ("CONTENT_LENGTH", "-1"), ("CONTENT_LENGTH", "1e3"), ("HTTP_ORIGIN", "a\nb")]
+        {
+            let mut variables = vec![(METHOD, "POST")];
+            variables.insert(0, (name, value));
+            assert_eq!(decoded(&variables).unwrap_err().status(), 400, "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_has_a_say_in_is_told_from_what_it_has_not() {
+        for name in
+            ["HTTP_PROXY", "REMOTE_USER", "QUERY_STRING", "REDIRECT_HTTP_AUTHORIZATION", "REQUEST_URI"]
+        {
+            assert!(is_of_request(OsStr::new(name)), "{name}");
+        }
+        for name in ["PATH", "HOME", "LEGACY_URL", "GLOSSATOR__SERVER__DRAIN", "SERVER", "https_proxy"] {
+            assert!(!is_of_request(OsStr::new(name)), "{name}");
+        }
+    }
+
+    async fn body(text: &'static str, length: Option<u64>) -> Result<Bytes, axum::Error> {
+        Ok(Body::from_stream(pieces(text.as_bytes(), length)).collect().await?.to_bytes())
+    }
+
+    #[tokio::test]
+    async fn exactly_what_was_announced_is_read() {
+        assert_eq!(body("12345", Some(3)).await.unwrap(), "123");
+        assert_eq!(body("12345", Some(5)).await.unwrap(), "12345");
+        assert_eq!(body("12345", None).await.unwrap(), "12345");
+        let short = body("12345", Some(6)).await.unwrap_err();
+        assert_eq!(short.to_string(), "unexpected end of file");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_of_a_body_that_nobody_asks_for() {
+        struct Never;
+        impl AsyncRead for Never {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+                _: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                panic!("it was read")
+            }
+        }
+        let of_length = |length: &str| {
+            let variables = [(METHOD, "POST"), ("CONTENT_LENGTH", length)];
+            request(&variables.map(|(name, value)| (name.into(), value.into())), Never).unwrap()
+        };
+        assert!(!of_length("7").body().is_end_stream());
+        assert!(of_length("0").collect().await.unwrap().to_bytes().is_empty());
+    }
+}

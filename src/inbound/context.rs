@@ -1,0 +1,217 @@
+//! What is known of a request besides its head and body: how it came here, who sends it, and what the log
+//! says of it where it is rejected.
+
+use std::{
+    fmt::Display,
+    future::Future,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use http::{HeaderMap, Request, StatusCode, request::Parts};
+use tokio::sync::watch;
+use tracing::{debug, info};
+
+use super::{authenticate::Identity, cgi::Mount};
+use crate::{
+    pipeline::Face,
+    telemetry::{Foreign, RequestId, Span, method_word},
+    tls::ClientCertificate,
+    upstream::Caller,
+};
+
+/// The connection that requests come by. What is not there is not known.
+#[derive(Debug, Default)]
+pub struct Connection {
+    /// The address at the other end.
+    pub peer: Option<SocketAddr>,
+    /// Whether it is one of TLS.
+    pub is_tls: bool,
+    /// The certificate that was shown, which is one that the listener trusts.
+    pub certificate: Option<Arc<ClientCertificate>>,
+    /// How far the shutdown of the server has come.
+    pub ending: Ending,
+}
+
+/// How a request came here: all that is known before the request filter has seen it. It gives no rights.
+///
+/// The server puts it into the extensions of a request, and the API takes it out.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    /// The connection, shared by all of its requests.
+    pub connection: Arc<Connection>,
+    /// The name of the request in the log and in errors.
+    pub request_id: RequestId,
+    /// The trace span of the request, where traces are on.
+    pub span: Span,
+    /// The path below which a web server has us, where one starts us over CGI.
+    pub mount: Option<Mount>,
+    pub(super) api: Face,
+    /// The address of the client: that of the connection, until the filter has read what trusted proxies say.
+    pub(super) address: Option<IpAddr>,
+}
+
+/// A request that the filter has let in: how it came here, and who sends it.
+#[derive(Debug)]
+pub(super) struct RequestContext {
+    pub(super) arrival: Arrival,
+    pub(super) identity: Identity,
+}
+
+impl Arrival {
+    /// Of a request with these headers; they may name it.
+    pub fn new(connection: Arc<Connection>, headers: &HeaderMap) -> Self {
+        Self {
+            address: connection.peer.map(|peer| peer.ip().to_canonical()),
+            connection,
+            request_id: RequestId::of_headers(headers),
+            span: Span::default(),
+            mount: None,
+            api: Face::Rest,
+        }
+    }
+
+    /// Of a message at our own pipe.
+    pub(super) fn of_pipe(connection: &Arc<Connection>) -> Self {
+        Self { api: Face::Stdio, ..Self::new(Arc::clone(connection), &HeaderMap::new()) }
+    }
+
+    /// That of a request on its way to an API. Of one that came by no server of ours, nothing is known.
+    pub fn of<B>(request: &mut Request<B>) -> &mut Self {
+        let unknown = match request.extensions().get::<Self>() {
+            Some(_) => None,
+            None => Some(Self::new(Arc::default(), request.headers())),
+        };
+        let extensions = request.extensions_mut();
+        unknown.map(|unknown| extensions.insert(unknown));
+        extensions.get_mut().expect("it is there by now")
+    }
+
+    /// Takes that of a request for an API out of its head.
+    pub fn take(head: &mut Parts, api: Face) -> Self {
+        let arrival = head.extensions.remove::<Self>();
+        let arrival = arrival.unwrap_or_else(|| Self::new(Arc::default(), &head.headers));
+        let api = if arrival.mount.is_some() { Face::Cgi } else { api };
+        Self { api, ..arrival }
+    }
+
+    /// The path that comes before every path of ours; mostly nothing.
+    pub(super) fn mount(&self) -> &str {
+        self.mount.as_ref().map_or("", Mount::as_str)
+    }
+
+    /// The request that came so, for the log.
+    pub(super) fn logged<'a>(&'a self, head: &'a Parts) -> LoggedRequest<'a> {
+        LoggedRequest { arrival: self, head: Some(head), caller: None }
+    }
+}
+
+impl RequestContext {
+    pub(super) fn caller(&self) -> &Caller {
+        self.identity.caller()
+    }
+
+    /// The request, for the log. One of a pipe has no head.
+    pub(super) fn logged<'a>(&'a self, head: Option<&'a Parts>) -> LoggedRequest<'a> {
+        LoggedRequest { arrival: &self.arrival, head, caller: Some(self.caller()) }
+    }
+}
+
+/// A request as the log describes it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LoggedRequest<'a> {
+    arrival: &'a Arrival,
+    head: Option<&'a Parts>,
+    caller: Option<&'a Caller>,
+}
+
+/// Why a request was rejected, in words that are the same for every request: what it said itself is for a log
+/// at `debug`.
+pub(super) trait Reason: Display {
+    fn reason(&self) -> &'static str;
+}
+
+impl LoggedRequest<'_> {
+    /// The log line of a request that no call came of.
+    pub(super) fn rejected(self, status: StatusCode, why: &dyn Reason) {
+        let Self { arrival, head, caller } = self;
+        let request_id = &arrival.request_id;
+        let path = head.map(|head| Foreign(head.uri.path()));
+        info!(
+            status = status.as_u16(),
+            method = head.map(|head| method_word(&head.method)),
+            path = path.map(display),
+            reason = why.reason(),
+            client = arrival.address.map(display),
+            client_name = caller.and_then(Caller::name_in_log).map(display),
+            face = arrival.api.as_str(),
+            %request_id,
+            "request rejected"
+        );
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let error = why.to_string();
+            debug!(error = %Foreign(&error), %request_id, "why the request was rejected");
+        }
+    }
+}
+
+/// How far the end of the server has come, for what waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shutdown {
+    /// It serves.
+    Serving,
+    /// It serves one request, and then ends.
+    OneRequest,
+    /// It finishes what is in flight. What would never end by itself ends.
+    Begun,
+    /// The shutdown timeout is over: what is in flight is answered with an error.
+    Overdue,
+}
+
+/// That the server is about to end; by default it never does. What would never end by itself ends then.
+#[derive(Debug, Clone, Default)]
+pub struct Ending(Option<watch::Receiver<Shutdown>>);
+
+impl Ending {
+    /// As is sent, or, when nothing can be any more, at its end.
+    pub fn new(shutdown: watch::Receiver<Shutdown>) -> Self {
+        Self(Some(shutdown))
+    }
+
+    /// For what serves one request, and then ends: nothing is worth waiting for.
+    pub fn at_once() -> Self {
+        Self::new(watch::channel(Shutdown::OneRequest).1)
+    }
+
+    /// How far it has come.
+    pub fn now(&self) -> Shutdown {
+        self.0.as_ref().map_or(Shutdown::Serving, |shutdown| *shutdown.borrow())
+    }
+
+    /// Waits for the end to begin.
+    pub async fn come(&self) {
+        let Some(mut shutdown) = self.0.clone() else { return std::future::pending().await };
+        let _ = shutdown.wait_for(|shutdown| *shutdown > Shutdown::Serving).await;
+    }
+
+    /// The result of some work, unless the shutdown timeout is over first. A server that is gone can't say
+    /// so.
+    pub async fn unless_overdue<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let overdue = async {
+            let reached = match self.0.clone() {
+                Some(mut shutdown) => {
+                    shutdown.wait_for(|shutdown| *shutdown == Shutdown::Overdue).await.is_ok()
+                }
+                None => false,
+            };
+            if !reached {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = overdue => None,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What the server says of itself, and of its tools: `initialize`, `server/discover`, `tools/list`.
+
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+
+use rmcp::model::{
+    Implementation, InitializeResult, JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities,
+    ToolsCapability,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json, value::RawValue};
+
+use super::{
+    McpSettings,
+    client::{CacheHints, Client},
+    message::Member,
+    refusal::Refusal,
+    response::Answer,
+    revision::{Era, Revision},
+    tasks,
+};
+use crate::pipeline::{List, Snapshot};
+
+/// What does not change from one request to the next.
+#[derive(Debug)]
+pub(super) struct About {
+    server: Implementation,
+    instructions: Option<String>,
+    page_size: usize,
+    list_ttl: Duration,
+    /// `_meta` of every result of the newer era.
+    meta: Map<String, Value>,
+    no_meta: Map<String, Value>,
+}
+
+impl About {
+    pub(super) fn new(settings: McpSettings) -> Self {
+        let mut server = Implementation::new(settings.server_name, settings.server_version);
+        server.title = settings.server_title;
+        let info = serde_json::to_value(&server).expect("a name and a version have string keys only");
+        let meta = Map::from_iter([("io.modelcontextprotocol/serverInfo".to_owned(), info)]);
+        let page_size = settings.page_size.max(1);
+        let (instructions, list_ttl) = (settings.instructions, settings.list_ttl);
+        Self { server, instructions, page_size, list_ttl, meta, no_meta: Map::new() }
+    }
+
+    /// What `_meta` of a result holds beside what the result itself brings.
+    pub(super) fn result_meta(&self, revision: Revision) -> &Map<String, Value> {
+        match revision.era() {
+            Era::Handshake => &self.no_meta,
+            Era::PerRequest => &self.meta,
+        }
+    }
+
+    /// `initialize`. Nothing of it is kept: each later request says for itself what it speaks.
+    pub(super) fn initialize(&self, snapshot: &Snapshot, client: &Client<'_>, revision: Revision) -> Answer {
+        let mut result = InitializeResult::new(capabilities(snapshot, client, revision))
+            .with_protocol_version(revision.version())
+            .with_server_info(self.server.clone());
+        result.instructions.clone_from(&self.instructions);
+        client.result(&result)
+    }
+
+    /// `server/discover`.
+    pub(super) fn discover(&self, snapshot: &Snapshot, client: &Client<'_>) -> Answer {
+        let capabilities = capabilities(snapshot, client, Revision::R2026_07_28);
+        let versions = Revision::ALL.map(Revision::as_str);
+        let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
+        if tasks::are_offered(snapshot) {
+            result["capabilities"]["extensions"] = json!({ tasks::EXTENSION: {} });
+        }
+        if let Some(instructions) = &self.instructions {
+            result["instructions"] = instructions.as_str().into();
+        }
+        let hints = client.cache_hints(self.list_ttl, client.cache_scope());
+        client.result(&WithHints { members: result, hints })
+    }
+
+    /// One page of a list. One that lacks the entries of a server is not to be kept.
+    pub(super) fn list(&self, list: &List, is_whole: bool, client: &Client<'_>) -> Result<Answer, Refusal> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct ListResult<'a> {
+            #[serde(flatten)]
+            entries: BTreeMap<&'a str, Vec<&'a RawValue>>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            next_cursor: Option<String>,
+        }
+        let cursor = cursor_of(client)?;
+        let page = list.page(cursor.as_deref(), self.page_size, client.carrier.caller());
+        let page = page.map_err(|_| Refusal::UnknownCursor)?;
+        let entries = page.entries.iter().map(|entry| entry.json(client.revision.shapes())).collect();
+        let entries = BTreeMap::from([(list.name(), entries)]);
+        let members = ListResult { entries, next_cursor: page.next_cursor };
+        let lasts = if is_whole { self.list_ttl } else { Duration::ZERO };
+        let hints = client.cache_hints(lasts, client.cache_scope());
+        Ok(client.result(&WithHints { members, hints }))
+    }
+}
+
+/// A result that may be kept.
+#[derive(Debug, Serialize)]
+pub(super) struct WithHints<T: Serialize> {
+    #[serde(flatten)]
+    pub(super) members: T,
+    #[serde(flatten)]
+    pub(super) hints: Option<CacheHints>,
+}
+
+/// Where a list is to go on.
+fn cursor_of<'a>(client: &Client<'a>) -> Result<Option<Cow<'a, str>>, Refusal> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        cursor: Member<'a>,
+    }
+    let Params { cursor } = client.request.params()?;
+    cursor.unless_null().optional_text("params.cursor")
+}
+
+/// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever
+/// listens.
+fn capabilities(snapshot: &Snapshot, client: &Client<'_>, revision: Revision) -> ServerCapabilities {
+    let has = |list: &List| list.seen_by(client.carrier.caller()).next().is_some();
+    let lists = &snapshot.lists;
+    let mut capabilities = ServerCapabilities::default();
+    let mut tools = ToolsCapability::default();
+    tools.list_changed = Some(true);
+    capabilities.tools = Some(tools);
+    capabilities.logging = Some(Map::new());
+    let [prompts, resources] = snapshot.may_have_more();
+    if prompts || has(&lists.prompts) {
+        let mut prompts = PromptsCapability::default();
+        prompts.list_changed = Some(true);
+        capabilities.prompts = Some(prompts);
+    }
+    // The first revision has the method, and no word for it.
+    if snapshot.completes() && revision > Revision::R2024_11_05 {
+        capabilities.completions = Some(JsonObject::new());
+    }
+    if resources || has(&lists.resources) || has(&lists.resource_templates) {
+        let mut resources = ResourcesCapability::default();
+        resources.list_changed = Some(true);
+        resources.subscribe = snapshot.watches_resources().then_some(true);
+        capabilities.resources = Some(resources);
+    }
+    capabilities
+}

@@ -1,0 +1,443 @@
+//! The client of a request, until its result: what it speaks, what it is capable of, and the way to tell or
+//! ask it something before the result is there.
+//!
+//! In reading order: a [`Client`] waits for the result of its request, what is said before goes into its
+//! [`Outbox`], [`Questions`] are those of ours to clients of the older era, which answer with a message of
+//! its own, and [`Listening`] tells how a call goes on.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use rmcp::model::{ErrorCode, ErrorData};
+use serde::Serialize;
+use serde_json::{Map, Value, json, value::RawValue};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use super::{
+    carrier::Carrier,
+    message::Request,
+    protocol::Protocol,
+    refusal::Refusal,
+    replicas::Peers,
+    response::Answer,
+    revision::{Era, Revision},
+};
+use crate::{
+    crypto::{Seal, random_id},
+    inbound::context::Arrival,
+    pipeline::{Audience, Call, Message, Progress},
+    route::{LogLevel, Scopes, TraceContext},
+    telemetry::RequestId,
+    tool::ToolResult,
+    upstream::Caller,
+};
+
+/// Who waits for the result of a request.
+#[derive(Debug)]
+pub(super) struct Client<'a> {
+    pub(super) revision: Revision,
+    pub(super) request: &'a Request<'a>,
+    pub(super) carrier: Carrier<'a>,
+    /// What the request is named in the log and in errors.
+    pub(super) request_id: RequestId,
+    /// What is sent before the result.
+    pub(super) outbox: &'a Outbox,
+    pub(super) seal: &'a Seal,
+    /// What `_meta` of a result holds beside what the result itself brings.
+    pub(super) meta: &'a Map<String, Value>,
+}
+
+/// How long a result may be kept, and by whom (since 2026-07-28).
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CacheHints {
+    ttl_ms: u64,
+    cache_scope: &'static str,
+}
+
+impl Client<'_> {
+    /// What the client can be asked, as it says itself: with each request, or at `initialize`.
+    pub(super) fn capabilities(&self) -> Map<String, Value> {
+        self.carrier.capabilities(self.request, self.revision, self.seal)
+    }
+
+    /// Whether it may ask for something.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Forbidden`] when it may not.
+    pub(super) fn may(&self, needed: &Scopes) -> Result<(), Refusal> {
+        match needed.is_empty() || self.carrier.caller().may(needed) {
+            true => Ok(()),
+            false => Err(Refusal::Forbidden { needed: needed.clone() }),
+        }
+    }
+
+    /// Who may keep what it is told of lists: where callers are told apart, they are told different things.
+    pub(super) fn cache_scope(&self) -> &'static str {
+        if self.carrier.owner().is_some() { "private" } else { "public" }
+    }
+
+    /// How long the result may be kept, and by whom; nothing in the era of handshakes.
+    pub(super) fn cache_hints(&self, lasts: Duration, cache_scope: &'static str) -> Option<CacheHints> {
+        let ttl_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+        match self.revision.era() {
+            Era::Handshake => None,
+            Era::PerRequest => Some(CacheHints { ttl_ms, cache_scope }),
+        }
+    }
+
+    /// The result of the request.
+    pub(super) fn result(&self, members: &impl Serialize) -> Answer {
+        Answer::result(self.request.id, self.revision.result_type(), members, self.meta)
+    }
+
+    /// The same with members of `_meta` beside ours.
+    pub(super) fn result_with(&self, members: &impl Serialize, mut meta: Map<String, Value>) -> Answer {
+        meta.extend(self.meta.clone());
+        Answer::result(self.request.id, self.revision.result_type(), members, &meta)
+    }
+
+    /// The result of a call, in blocks that the client knows.
+    pub(super) fn tool_result(&self, mut result: ToolResult) -> Answer {
+        self.revision.adapt(&mut result);
+        Answer::tool_result(self.request.id, self.revision, &result, self.meta)
+    }
+
+    /// A call with these arguments, made for the request.
+    pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
+        let Arrival { request_id, span, address, api, .. } = &self.carrier.context.arrival;
+        let caller = self.carrier.caller().clone();
+        let call = Call::new(arguments, self.carrier.headers(), request_id.clone(), *api, caller);
+        let message = Message {
+            method: &self.request.method,
+            id: self.request.id.as_json(),
+            session: self.carrier.session(),
+        };
+        let (address, span, trace) = (*address, span.clone(), trace(self));
+        Call { address, trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }
+    }
+}
+
+/// How many messages may wait for a client to read them.
+const OUTBOX_LIMIT: usize = 64;
+
+/// What is sent to a client before the result of its request. Clones are the same one.
+#[derive(Debug, Clone)]
+pub(super) struct Outbox {
+    /// `None` where the client takes nothing but the result.
+    sender: Option<mpsc::Sender<Bytes>>,
+    questions: Arc<Questions>,
+    /// Whose answers are taken, where clients are told apart.
+    caller: Caller,
+}
+
+/// The other end: what a transport sends on, in order.
+pub(super) type Mailbox = mpsc::Receiver<Bytes>;
+
+/// Why a client gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unanswered {
+    /// There is no way to ask it.
+    #[error("the client takes no questions on this request")]
+    NoWay,
+    /// It does not read, or too many wait for theirs.
+    #[error("too many questions wait for an answer")]
+    TooMany,
+    /// Nothing came in time.
+    #[error("no answer came within {0:?}")]
+    TooLate(Duration),
+    /// It answered with a JSON-RPC error.
+    #[error("the client refused: {message} ({})", code.0)]
+    Refused {
+        /// Its code.
+        code: ErrorCode,
+        /// Its words.
+        message: String,
+    },
+}
+
+impl Outbox {
+    /// For a client that reads a stream, and what is put into it.
+    pub(super) fn new(questions: Arc<Questions>) -> (Self, Mailbox) {
+        let (sender, mailbox) = mpsc::channel(OUTBOX_LIMIT);
+        (Self { sender: Some(sender), questions, caller: Caller::Only }, mailbox)
+    }
+
+    /// The same for the sender of a request.
+    pub(super) fn of(self, caller: Caller) -> Self {
+        Self { caller, ..self }
+    }
+
+    /// For a client that takes one JSON document.
+    pub(super) fn closed(questions: Arc<Questions>) -> Self {
+        Self { sender: None, questions, caller: Caller::Only }
+    }
+
+    /// Whether anything but the result reaches the client.
+    pub(super) fn is_open(&self) -> bool {
+        self.sender.is_some()
+    }
+
+    /// Tells the client something. It is lost when there is no way, or the client reads too slowly: a
+    /// notification is nothing that a result depends on.
+    pub(super) fn notify(&self, method: &str, params: &Value) {
+        if let Some(sender) = &self.sender {
+            let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+            // Full, or nobody reads any more.
+            let _ = sender.try_send(message.to_string().into());
+        }
+    }
+
+    /// Tells the client something, as soon as it has read enough of what it was told before.
+    ///
+    /// # Errors
+    ///
+    /// [`Unanswered::NoWay`] when nobody reads any more, or never did.
+    pub(super) async fn send(&self, method: &str, params: &Value) -> Result<(), Unanswered> {
+        let sender = self.sender.as_ref().ok_or(Unanswered::NoWay)?;
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        sender.send(message.to_string().into()).await.map_err(|_| Unanswered::NoWay)
+    }
+
+    /// Asks the client something, and waits for its result (revisions up to 2025-11-25).
+    ///
+    /// # Errors
+    ///
+    /// [`Unanswered`].
+    pub(super) async fn ask(
+        &self,
+        method: &str,
+        params: &Value,
+        patience: Duration,
+    ) -> Result<Box<RawValue>, Unanswered> {
+        let sender = self.sender.as_ref().ok_or(Unanswered::NoWay)?;
+        let question = self.questions.ask(self.caller.owner()).ok_or(Unanswered::TooMany)?;
+        let message = json!({ "jsonrpc": "2.0", "id": question.id(), "method": method, "params": params });
+        sender.try_send(message.to_string().into()).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Unanswered::TooMany,
+            mpsc::error::TrySendError::Closed(_) => Unanswered::NoWay,
+        })?;
+        timeout(patience, question.answer()).await.unwrap_or(Err(Unanswered::TooLate(patience)))
+    }
+}
+
+/// How many questions may wait for an answer at once, of all clients.
+const QUESTIONS_LIMIT: usize = 10_000;
+
+/// What a client answered.
+pub(super) type Answered = Result<Box<RawValue>, ErrorData>;
+
+/// The questions that wait for an answer in this process.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    /// Gives them their ids, where other replicas shall be able to read those.
+    peers: Option<Peers>,
+    waiting: Mutex<HashMap<String, Waiting>>,
+}
+
+/// What waits for an answer.
+#[derive(Debug)]
+struct Waiting {
+    /// Whose answer is taken, where clients are told apart.
+    owner: Option<Box<str>>,
+    answer: oneshot::Sender<Answered>,
+}
+
+/// One of them; it is withdrawn when this is dropped.
+#[derive(Debug)]
+pub(super) struct Question {
+    id: String,
+    answer: oneshot::Receiver<Answered>,
+    all: Arc<Questions>,
+}
+
+impl Questions {
+    /// None yet, of a server that has these other replicas.
+    pub(super) fn among(peers: Peers) -> Self {
+        Self { peers: Some(peers), waiting: Mutex::default() }
+    }
+
+    /// The other replicas.
+    pub(super) fn peers(&self) -> Option<&Peers> {
+        self.peers.as_ref()
+    }
+
+    /// A name that nobody can guess, and by which other replicas find this one.
+    pub(super) fn name(&self) -> String {
+        self.peers.as_ref().map_or_else(random_id, Peers::name)
+    }
+
+    /// A question to a client, under an id that nobody can guess. `None` when too many wait.
+    pub(super) fn ask(self: &Arc<Self>, owner: Option<&str>) -> Option<Question> {
+        let (sender, answer) = oneshot::channel();
+        let id = self.name();
+        let mut waiting = self.waiting();
+        if waiting.len() >= QUESTIONS_LIMIT {
+            return None;
+        }
+        waiting.insert(id.clone(), Waiting { owner: owner.map(Box::from), answer: sender });
+        Some(Question { id, answer, all: Arc::clone(self) })
+    }
+
+    /// Hands an answer to whoever waits for it; whether anybody does, of this client.
+    pub(super) fn answer(&self, id: &str, owner: Option<&str>, answered: Answered) -> bool {
+        let mut waiting = self.waiting();
+        if waiting.get(id).is_none_or(|asked| asked.owner.as_deref() != owner) {
+            return false;
+        }
+        waiting.remove(id).is_some_and(|asked| asked.answer.send(answered).is_ok())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Question {
+    /// The id of the request that asks it.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Waits for the answer.
+    pub(super) async fn answer(mut self) -> Result<Box<RawValue>, Unanswered> {
+        match (&mut self.answer).await {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(error)) => {
+                Err(Unanswered::Refused { code: error.code, message: error.message.into_owned() })
+            }
+            Err(_) => Err(Unanswered::NoWay),
+        }
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.all.waiting().remove(&self.id);
+    }
+}
+
+/// A client that may want to know how its call goes on.
+#[derive(Debug)]
+pub(super) struct Listening<'a> {
+    outbox: &'a Outbox,
+    /// By which it knows what the progress is of; without it none is told.
+    token: Option<Value>,
+    level: Option<LogLevel>,
+}
+
+impl<'a> Listening<'a> {
+    /// What the client of a request wants to be told.
+    ///
+    /// # Errors
+    ///
+    /// When it asks for lines of a level that there is not.
+    pub(super) fn of(protocol: &Protocol, client: &'a Client<'_>) -> Result<Self, Refusal> {
+        let meta = &client.request.meta;
+        let level = match client.revision.era() {
+            Era::PerRequest => meta.log_level()?,
+            Era::Handshake => client.carrier.session().and_then(|session| protocol.levels.of(session)),
+        };
+        Ok(Self { outbox: client.outbox, token: meta.progress_token(), level })
+    }
+}
+
+impl Audience for Listening<'_> {
+    fn wants_progress(&self) -> bool {
+        self.token.is_some() && self.outbox.is_open()
+    }
+
+    fn level(&self) -> Option<LogLevel> {
+        self.level.filter(|_| self.outbox.is_open())
+    }
+
+    fn progress(&self, progress: Progress<'_>) {
+        let Some(token) = &self.token else { return };
+        let mut params = json!({ "progressToken": token, "progress": number(progress.done) });
+        if let Some(total) = progress.total {
+            params["total"] = number(total);
+        }
+        if let Some(message) = progress.message {
+            params["message"] = message.into();
+        }
+        self.outbox.notify("notifications/progress", &params);
+    }
+
+    fn log(&self, level: LogLevel, logger: &str, text: &str) {
+        let params = json!({ "level": level.as_str(), "logger": logger, "data": text });
+        self.outbox.notify("notifications/message", &params);
+    }
+}
+
+/// Whole numbers as people write them.
+fn number(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and in the range")]
+    match number.fract() == 0.0 && number.abs() < EXACT {
+        true => (number as i64).into(),
+        false => number.into(),
+    }
+}
+
+/// The trace that a request belongs to, as it says itself: that goes before what its HTTP headers say.
+pub(super) fn trace(client: &Client<'_>) -> Option<TraceContext> {
+    let (parent, state) = client.request.meta.trace();
+    TraceContext::of(&parent?, state.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_is_sent_and_its_answer_awaited() {
+        let questions = Arc::<Questions>::default();
+        let (outbox, mut mailbox) = Outbox::new(Arc::clone(&questions));
+        let asked = tokio::spawn(async move {
+            let answer = outbox.ask("roots/list", &json!({}), PATIENCE).await;
+            (answer.map(|result| result.get().to_owned()), outbox)
+        });
+        let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+        assert_eq!(sent["method"], "roots/list");
+        let id = sent["id"].as_str().unwrap();
+        assert!(!questions.answer("another", None, Ok(RawValue::NULL.to_owned())));
+        assert!(questions.answer(
+            id,
+            None,
+            serde_json::from_str(r#"{"roots": [ ]}"#).map_err(|_| unreachable!())
+        ));
+        assert!(!questions.answer(id, None, Ok(RawValue::NULL.to_owned())), "one answer to a question");
+        let (answer, outbox) = asked.await.unwrap();
+        assert_eq!(answer.unwrap(), r#"{"roots": [ ]}"#);
+
+        let refused = ErrorData::new(ErrorCode::INVALID_REQUEST, "no", None);
+        let nothing = json!({});
+        let (answer, ()) = tokio::join!(outbox.ask("roots/list", &nothing, PATIENCE), async {
+            let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+            questions.answer(sent["id"].as_str().unwrap(), None, Err(refused));
+        });
+        assert_eq!(
+            answer.unwrap_err(),
+            Unanswered::Refused { code: ErrorCode::INVALID_REQUEST, message: "no".to_owned() }
+        );
+
+        assert_eq!(
+            outbox.ask("roots/list", &json!({}), PATIENCE).await.unwrap_err(),
+            Unanswered::TooLate(PATIENCE)
+        );
+        drop(mailbox);
+        assert_eq!(outbox.ask("x", &json!({}), PATIENCE).await.unwrap_err(), Unanswered::NoWay);
+        let closed = Outbox::closed(questions);
+        assert_eq!(closed.ask("x", &json!({}), PATIENCE).await.unwrap_err(), Unanswered::NoWay);
+    }
+}

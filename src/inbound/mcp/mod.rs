@@ -1,0 +1,382 @@
+//! The Model Context Protocol over Streamable HTTP: five revisions at once on one endpoint.
+//!
+//! In reading order: [`Mcp`] takes an HTTP request through the filter and reads its body once; `stdio` is the
+//! same without HTTP, over pipes. `protocol` takes a message to its result, whatever brought it (`carrier`):
+//! `message` finds the JSON-RPC messages of a body and what a request says, `revision` says which revision it
+//! speaks and holds everything in which they differ, `header` holds the headers of 2026-07-28 against the
+//! body. `client` is who waits for the result, and how to tell or ask it something before that; `response`
+//! writes results and errors, `resumable` those that clients may come back for; `refusal` is the table of
+//! errors.
+//!
+//! `about`, `call`, `prompts`, `resources` and `tasks` give the results. `elicitation` takes the questions of
+//! a route to its client, in the form of each revision (`elicitation_wire`), `task_elicitation` those of a
+//! task. `sessions` is what is known of clients of the older era; `subscriptions` tells of changes on
+//! `streams` that stay open, and `subscribed` is what sessions want to hear of. `replicas` hands on what
+//! another replica has to answer, and `proxied` gives the prompts and resources that are an MCP server's own.
+//!
+//! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
+//! upstream's JSON goes from its bytes into the answer's. That is why the SDK (`rmcp`) lends its types for
+//! what is small, while its service, which must own every value, serves as the second opinion in
+//! `tests/it/mcp/sdk.rs`.
+
+mod about;
+mod call;
+mod carrier;
+mod client;
+mod elicitation;
+mod elicitation_wire;
+mod header;
+mod message;
+mod prompts;
+mod replicas;
+mod response;
+mod protocol;
+mod proxied;
+mod refusal;
+mod resources;
+mod resumable;
+mod revision;
+mod sessions;
+mod stdio;
+mod streams;
+mod subscribed;
+mod subscriptions;
+mod task_elicitation;
+mod tasks;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, request::Parts};
+use tokio::time::sleep;
+
+use self::{
+    carrier::Carrier,
+    client::Outbox,
+    header::LAST_EVENT_ID,
+    protocol::Protocol,
+    refusal::Refusal,
+    response::{Answering, Form},
+    revision::{Era, Revision},
+};
+use super::{
+    Shutdown,
+    authenticate::Identity,
+    context::{Arrival, LoggedRequest, RequestContext},
+    door::Door,
+};
+use crate::{
+    crypto::Secret,
+    pipeline::{Face, Gateway},
+    telemetry::MeterSource,
+    tls::ClientTls,
+};
+
+pub use replicas::PeerAddress;
+pub use resumable::ResumeSettings;
+pub use stdio::{Line, Parted};
+
+/// What the endpoint takes.
+const METHODS: &str = "GET, POST, DELETE, OPTIONS";
+
+/// What it takes where `GET` would open no stream.
+const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
+
+/// How long a client hears nothing before a stream begins, that says so from time to time: connections on
+/// which nothing happens are cut by what stands between.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Of a stream that a client comes back to.
+const GONE: &str = "`Last-Event-ID`: what followed this event is no longer kept; call again";
+
+/// The MCP endpoint. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Mcp {
+    protocol: Arc<Protocol>,
+    door: Door,
+}
+
+impl Mcp {
+    /// An endpoint for the tools of `gateway`.
+    pub fn new(gateway: Gateway, settings: McpSettings, door: Door) -> Self {
+        let protocol = Protocol::new(gateway, settings, door.guard.clone());
+        Self { protocol: Arc::new(protocol), door }
+    }
+
+    /// The JSON-RPC errors that messages were answered with.
+    pub fn error_counts(&self) -> impl MeterSource + use<> {
+        self.protocol.errors.clone()
+    }
+
+    /// Answers one HTTP request, whatever its path.
+    ///
+    /// Dropping the future, or the body of the response, ends the call, and with it the request to the
+    /// upstream.
+    pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
+        let (mut head, body) = request.into_parts();
+        let mut arrival = Arrival::take(&mut head, Face::Mcp);
+        let page = match self.door.admit(&mut head, &mut arrival) {
+            Ok(page) => page,
+            Err(refused) => return response::turned_away(arrival.logged(&head), refused.status(), &refused),
+        };
+        // A browser's question about a request is nobody's.
+        let mut response = if head.method == http::Method::OPTIONS {
+            page.options(&head.headers, METHODS)
+        } else {
+            match self.identify(&mut head, &arrival, body).await {
+                Ok((identity, body)) => {
+                    let context = RequestContext { arrival, identity };
+                    match head.method {
+                        http::Method::POST => self.post(context, head, body).await,
+                        http::Method::GET => Box::pin(self.get(Carrier::http(&context, &head))).await,
+                        http::Method::DELETE => self.delete(Carrier::http(&context, &head)),
+                        _ => response::wrong_method(METHODS),
+                    }
+                }
+                Err(response) => *response,
+            }
+        };
+        page.let_read(response.headers_mut());
+        response
+    }
+
+    /// Finds out who sends a request, by its own credential or by the word of another replica: that holds for
+    /// one body, which is read then.
+    async fn identify(
+        &self,
+        head: &mut Parts,
+        arrival: &Arrival,
+        body: Body,
+    ) -> Result<(Identity, RequestBody), Box<Response<Body>>> {
+        let guard = &self.door.guard;
+        let (mut forwarded, mut body) = (None, RequestBody::Unread(body));
+        if let Some(vouched) = self.protocol.questions.peers().and_then(|peers| peers.vouched(head)) {
+            let whole = Box::pin(self.read(arrival.logged(head), head, body)).await?;
+            forwarded = vouched.sender_of(head, &whole);
+            body = RequestBody::Whole(whole);
+        }
+        if let Some(caller) = forwarded {
+            return Ok((guard.identify_forwarded(head, arrival, caller), body));
+        }
+        match guard.identify(head, arrival).await {
+            Ok(identity) => Ok((identity, body)),
+            Err(turned_away) => {
+                let status = turned_away.status();
+                let mut response = response::turned_away(arrival.logged(head), status, &turned_away);
+                turned_away.challenge(response.headers_mut());
+                Err(Box::new(response))
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        request: LoggedRequest<'_>,
+        head: &Parts,
+        body: RequestBody,
+    ) -> Result<Bytes, Box<Response<Body>>> {
+        let body = match body {
+            RequestBody::Whole(body) => return Ok(body),
+            RequestBody::Unread(body) => body,
+        };
+        self.door.read(&head.headers, body).await.map_err(|error| {
+            let mut response = response::turned_away(request, error.status(), &error);
+            error.tell(response.headers_mut());
+            Box::new(response)
+        })
+    }
+
+    /// Opens a stream of what changes, for a session of the older era. Who asks for no stream is a person
+    /// with a browser; who names no session has none to tell.
+    async fn get(&self, carrier: Carrier<'_>) -> Response<Body> {
+        let headers = carrier.headers();
+        let refuse = |refusal: Refusal| {
+            let status = refusal.status(Revision::R2025_11_25);
+            response::turned_away(carrier.logged(), status, &refusal)
+        };
+        let session = match (carrier.revision().map(Revision::era), carrier.session_to_check()) {
+            (Ok(Era::Handshake), Ok(Some(session))) if response::takes_stream(headers) => session,
+            (Ok(_), Ok(_)) => return response::wrong_method(METHODS_WITHOUT_STREAM),
+            (Err(refusal), _) | (_, Err(refusal)) => return refuse(refusal),
+        };
+        let ending = carrier.context.arrival.connection.ending.clone();
+        match ending.now() {
+            Shutdown::Serving => {}
+            Shutdown::OneRequest => return response::wrong_method(METHODS_WITHOUT_STREAM),
+            // Not "there are no streams": a client would never try again.
+            Shutdown::Begun | Shutdown::Overdue => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                return response::turned_away(carrier.logged(), status, &Refusal::ShuttingDown);
+            }
+        }
+        let protocol = Arc::clone(&self.protocol);
+        if let Err(refusal) = protocol.sessions.check(Some(session), carrier.owner()) {
+            return refuse(refusal);
+        }
+        match header::sole(headers, &LAST_EVENT_ID) {
+            Ok(None) => {}
+            Ok(Some(id)) => {
+                return protocol
+                    .resumed(carrier, session, id)
+                    .await
+                    .unwrap_or_else(|| refuse(Refusal::NotAMessage(GONE.into())));
+            }
+            Err(refusal) => return refuse(refusal),
+        }
+        let (place, closed) = match protocol.streams.place_of(session, carrier.caller()) {
+            Ok(found) => found,
+            Err(refusal) => return refuse(refusal),
+        };
+        let listener = protocol.gateway.changes().listen();
+        let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
+        protocol.read_subscriptions(session).await;
+        let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
+        let (revoked, caller) = (self.door.guard.revoked(carrier.context), carrier.caller().clone());
+        let telling = async move {
+            let audience = subscriptions::Audience { gateway: &protocol.gateway, caller };
+            tokio::select! {
+                () = subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed) => {}
+                () = revoked => {}
+                () = ending.come() => {}
+            }
+            None
+        };
+        response::event_stream(None, mailbox, Box::pin(telling))
+    }
+
+    /// Ends a session of the older era.
+    fn delete(&self, carrier: Carrier<'_>) -> Response<Body> {
+        let protocol = &self.protocol;
+        let ended = carrier.session_to_check().and_then(|id| match id {
+            Some(id) => protocol.sessions.end(id, carrier.owner()).map(|()| id),
+            None => {
+                Err(Refusal::NotAMessage("header `Mcp-Session-Id` is missing: which session ends?".into()))
+            }
+        });
+        match ended {
+            Ok(id) => {
+                protocol.forget(id);
+                protocol.tell_ended(id);
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::NO_CONTENT;
+                response
+            }
+            Err(refusal) => {
+                let status = refusal.status(Revision::R2025_11_25);
+                response::turned_away(carrier.logged(), status, &refusal)
+            }
+        }
+    }
+
+    async fn post(&self, context: RequestContext, head: Parts, body: RequestBody) -> Response<Body> {
+        let carrier = Carrier::http(&context, &head);
+        let form = match response::form(&head.headers) {
+            Ok(form) => form,
+            Err(unfit) => return response::turned_away(carrier.logged(), unfit.status(), &unfit),
+        };
+        let body = match self.read(carrier.logged(), &head, body).await {
+            Ok(body) => body,
+            Err(turned_away) => return *turned_away,
+        };
+        let protocol = Arc::clone(&self.protocol);
+        let resumables = Arc::clone(&protocol.resumables);
+        let session = resumables.are_kept().then(|| older_session(carrier)).flatten();
+        let questions = Arc::clone(&protocol.questions);
+        let (outbox, mailbox) = match form {
+            Form::Json => (Outbox::closed(questions), None),
+            Form::Either | Form::EventStream => {
+                let (outbox, mailbox) = Outbox::new(questions);
+                (outbox.of(carrier.caller().clone()), Some(mailbox))
+            }
+        };
+        let mut answering: Answering =
+            Box::pin(async move { protocol.take(Carrier::http(&context, &head), &body, &outbox).await });
+        let Some(mut mailbox) = mailbox else { return answered(answering.await, form) };
+        tokio::select! {
+            biased;
+            answer = &mut answering => match mailbox.try_recv() {
+                // What was said just before the result goes before it too.
+                Ok(first) => response::event_stream(Some(first), mailbox, Box::pin(std::future::ready(answer))),
+                Err(_) => answered(answer, form),
+            },
+            first = async {
+                tokio::select! {
+                    first = mailbox.recv() => first,
+                    () = sleep(SILENCE) => None,
+                }
+            } => match session {
+                Some((session, revision)) => {
+                    resumables.respond(&session, revision, first, mailbox, answering)
+                }
+                None => response::event_stream(first, mailbox, answering),
+            },
+        }
+    }
+}
+
+/// The body of a request, read by now where another replica has forwarded it.
+enum RequestBody {
+    Unread(Body),
+    Whole(Bytes),
+}
+
+/// The session of a request of the older era, and its revision.
+fn older_session(carrier: Carrier<'_>) -> Option<(String, Revision)> {
+    let session = carrier.session()?;
+    let revision = carrier.revision().ok().filter(|revision| revision.era() == Era::Handshake)?;
+    Some((session.to_owned(), revision))
+}
+
+fn answered(answer: Option<response::Answer>, form: Form) -> Response<Body> {
+    answer.map_or_else(response::accepted, |answer| answer.into_response(form))
+}
+
+/// Settings of the MCP face.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpSettings {
+    /// What clients are told they talk to.
+    pub server_name: String,
+    /// The same for people.
+    pub server_title: Option<String>,
+    /// The version beside the name.
+    pub server_version: String,
+    /// What a model should know of the tools as a whole.
+    pub instructions: Option<String>,
+    /// How many tools one page of `tools/list` holds, at least 1. Some clients never ask for a second page.
+    pub page_size: usize,
+    /// How long clients may keep the tool list (`ttlMs`, revision 2026-07-28).
+    pub list_ttl: Duration,
+    /// What tokens are sealed with: the same on every replica. Without one, only this process knows its own.
+    pub secret: Option<Secret>,
+    /// Where other replicas reach this one, to hand on answers to its questions.
+    pub peer: Option<PeerAddress>,
+    /// How replicas know one another, where they are reached through TLS.
+    pub peer_tls: Option<ClientTls>,
+    /// How many streams may be open on which clients wait for changes.
+    pub stream_limit: usize,
+    /// How many of these one caller may have, where that is said.
+    pub caller_stream_limit: Option<usize>,
+    /// How patiently the streams of calls wait for clients that have lost their connection.
+    pub resume: ResumeSettings,
+}
+
+impl Default for McpSettings {
+    fn default() -> Self {
+        Self {
+            server_name: "glossator".to_owned(),
+            server_title: None,
+            server_version: env!("CARGO_PKG_VERSION").to_owned(),
+            instructions: None,
+            page_size: 200,
+            list_ttl: Duration::from_secs(60),
+            secret: None,
+            peer: None,
+            peer_tls: None,
+            // Each holds a connection; half of them are left for calls.
+            stream_limit: 2048,
+            caller_stream_limit: None,
+            resume: ResumeSettings::default(),
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The protocol without its transports: from one message to what it is answered with.
+
+use std::{sync::Arc, time::SystemTime};
+
+use axum::body::Body;
+use futures_util::future::join_all;
+use http::Response;
+use rmcp::model::{ErrorCode, ErrorData};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+use super::{
+    McpSettings,
+    about::About,
+    call,
+    carrier::Carrier,
+    client::{Client, Outbox, Questions},
+    message::{self, Id, Member, Message, Rejected, Request},
+    prompts,
+    refusal::{ErrorCounts, Refusal},
+    replicas::Peers,
+    resources,
+    response::Answer,
+    resumable::Resumables,
+    revision::{Era, Method, MethodRow, Needs, Revision},
+    sessions::{InFlight, Levels, Session, Sessions, Strangers},
+    streams::Streams,
+    subscribed::Subscribed,
+    subscriptions,
+    task_elicitation::AskingTasks,
+    tasks,
+};
+use crate::{
+    crypto::Seal,
+    inbound::{authenticate::Guard, context::Arrival},
+    pipeline::Gateway,
+};
+
+/// What answers messages, whatever they come by.
+#[derive(Debug)]
+pub(super) struct Protocol {
+    pub(super) gateway: Gateway,
+    /// Whom streams that stay open ask again.
+    pub(super) guard: Guard,
+    pub(super) about: About,
+    pub(super) seal: Seal,
+    pub(super) questions: Arc<Questions>,
+    pub(super) asking_tasks: Arc<AskingTasks>,
+    pub(super) levels: Levels,
+    pub(super) sessions: Sessions,
+    pub(super) streams: Arc<Streams>,
+    pub(super) resumables: Arc<Resumables>,
+    pub(super) in_flight: InFlight,
+    pub(super) subscribed: Arc<Subscribed>,
+    pub(super) errors: ErrorCounts,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct InitializeParams<'a> {
+    #[serde(borrow)]
+    protocol_version: Member<'a>,
+    #[serde(borrow)]
+    capabilities: Member<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LevelParams<'a> {
+    #[serde(borrow)]
+    level: Member<'a>,
+}
+
+impl Protocol {
+    pub(super) fn new(gateway: Gateway, settings: McpSettings, guard: Guard) -> Self {
+        let seal = settings.secret.as_ref().map_or_else(Seal::random, Seal::of);
+        let strangers = if settings.secret.is_some() { Strangers::Refused } else { Strangers::Taken };
+        let sessions = Sessions::new(seal.clone(), strangers);
+        let streams = Streams::new(settings.stream_limit, settings.caller_stream_limit);
+        let questions = Arc::new(Questions::among(Peers::new(
+            seal.clone(),
+            settings.peer.clone(),
+            settings.peer_tls.clone(),
+        )));
+        Self {
+            gateway,
+            guard,
+            resumables: Arc::new(Resumables::new(settings.resume, Arc::clone(&questions))),
+            about: About::new(settings),
+            seal,
+            questions,
+            asking_tasks: Arc::default(),
+            levels: Levels::default(),
+            in_flight: InFlight::default(),
+            sessions,
+            streams,
+            subscribed: Arc::default(),
+            errors: ErrorCounts::default(),
+        }
+    }
+
+    /// Ready when the sender of a message may not have a stream open any more. At a pipe there is nobody
+    /// else.
+    pub(super) async fn revoked(&self, carrier: Carrier<'_>) {
+        match carrier.is_stdio() {
+            true => std::future::pending().await,
+            false => self.guard.revoked(carrier.context).await,
+        }
+    }
+
+    /// Answers a message with a JSON-RPC error, and counts it. `method` is that of the message, where it
+    /// could be read.
+    pub(super) fn refuse(
+        &self,
+        carrier: Carrier<'_>,
+        id: Option<Id<'_>>,
+        method: Option<&str>,
+        revision: Revision,
+        refusal: &Refusal,
+    ) -> Answer {
+        self.errors.count(method, refusal, revision);
+        Answer::error(carrier.logged(), id, revision, refusal)
+    }
+
+    /// Takes what a client sent: one message, or a batch where its revision has them. `None` where there is
+    /// nothing to say: it was a notification, or an answer.
+    ///
+    /// What a request has to say before its result goes into `outbox`. Dropping the future ends what the
+    /// message asks for.
+    pub(super) async fn take(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
+        match carrier.revision() {
+            Ok(revision) if revision.takes_batches() => match message::batch(body) {
+                Some(Ok(members)) => Box::pin(self.batch(carrier, &members, outbox)).await,
+                Some(Err(refusal)) => Some(self.refuse(carrier, None, None, revision, &refusal)),
+                None => self.message(carrier, body, outbox).await,
+            },
+            Ok(_) | Err(_) => self.message(carrier, body, outbox).await,
+        }
+    }
+
+    /// Takes all messages of a batch at once, and answers those that want an answer.
+    async fn batch(&self, carrier: Carrier<'_>, members: &[&RawValue], outbox: &Outbox) -> Option<Answer> {
+        let answers = join_all(members.iter().map(|member| async {
+            let body = member.get().as_bytes();
+            match message::message(body) {
+                // It must be alone (2025-03-26, Lifecycle, "Initialization").
+                Ok(Message::Request(request)) if request.method == "initialize" => {
+                    let refusal = Refusal::NotAMessage("`initialize` can't be part of a batch".into());
+                    let revision = Revision::R2025_03_26;
+                    Some(self.refuse(carrier, Some(request.id), Some(&request.method), revision, &refusal))
+                }
+                _ => self.message(carrier, body, outbox).await,
+            }
+        }));
+        let answers: Vec<Answer> = answers.await.into_iter().flatten().collect();
+        (!answers.is_empty()).then(|| Answer::batch(answers))
+    }
+
+    /// Takes one message.
+    async fn message(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
+        let request = match message::message(body) {
+            Ok(Message::Request(request)) => request,
+            // Boxed, as what every call moves should have no room for it.
+            other => return Box::pin(self.other_message(carrier, body, other)).await,
+        };
+        let session = carrier.cancelling_session();
+        let flight = session.and_then(|session| self.in_flight.enter(session, request.id.as_json()));
+        let Some(flight) = flight else {
+            return Some(self.request(carrier, &request, outbox).await);
+        };
+        tokio::select! {
+            biased;
+            answer = self.request(carrier, &request, outbox) => Some(answer),
+            () = flight.cancelled() => None,
+        }
+    }
+
+    /// Takes a notification, an answer, or what is no message.
+    async fn other_message(
+        &self,
+        carrier: Carrier<'_>,
+        body: &[u8],
+        message: Result<Message<'_>, Rejected<'_>>,
+    ) -> Option<Answer> {
+        let said = carrier.revision();
+        // For what is said before a request's own word is known.
+        let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
+        let refuse = |id, refusal: &Refusal| Some(self.refuse(carrier, id, None, assumed, refusal));
+        let (message, revision) = match (message, said) {
+            (Err(Rejected { id, method, refusal }), _) => {
+                return Some(self.refuse(carrier, id, method.as_deref(), assumed, &refusal));
+            }
+            (Ok(_), Err(refusal)) => return refuse(None, &refusal),
+            (Ok(message), Ok(revision)) => (message, revision),
+        };
+        if let Err(refusal) = self.check_session(carrier, revision) {
+            return refuse(None, &refusal);
+        }
+        match (message, revision.era()) {
+            (Message::Request(request), _) => {
+                unreachable!("requests are taken elsewhere: {}", request.method)
+            }
+            (Message::Notification(notification), era) => {
+                if let (Some(session), Some(id)) = (carrier.cancelling_session(), notification.cancelled()) {
+                    self.in_flight.cancel(session, id.as_json());
+                    return None;
+                }
+                match era {
+                    Era::Handshake => None,
+                    Era::PerRequest => {
+                        let checked = carrier.check_notification(&notification);
+                        checked.err().and_then(|refusal| refuse(None, &refusal))
+                    }
+                }
+            }
+            (Message::Response { id, answered }, _) => match self.answered(carrier, id, answered) {
+                true => None,
+                false if self.hand_on(carrier, id, body).await => None,
+                // At a pipe it can only be one that comes too late, which is nothing to answer.
+                false if carrier.is_stdio() => None,
+                false => refuse(
+                    None,
+                    &Refusal::NotAMessage(
+                        "nobody waits for this answer: there is no such question here; where another replica \
+                         may have asked it, each needs `server.peer`"
+                            .into(),
+                    ),
+                ),
+            },
+        }
+    }
+
+    /// Whether the message's session is one that is taken. The newer era has none, whatever a header says.
+    fn check_session(&self, carrier: Carrier<'_>, revision: Revision) -> Result<(), Refusal> {
+        match revision.era() {
+            Era::Handshake => self.sessions.check(carrier.session_to_check()?, carrier.owner()),
+            Era::PerRequest => Ok(()),
+        }
+    }
+
+    /// What is left of a stream after the event of this id, wherever it is.
+    pub(super) async fn resumed(
+        &self,
+        carrier: Carrier<'_>,
+        session: &str,
+        id: &str,
+    ) -> Option<Response<Body>> {
+        if let Some(response) = self.resumables.resume(session, id) {
+            return Some(response);
+        }
+        let (name, _) = id.rsplit_once('.')?;
+        self.questions.peers()?.resume(name, carrier).await
+    }
+
+    /// Hands a client's answer to the call that waits for it; whether one does.
+    fn answered(&self, carrier: Carrier<'_>, id: Id<'_>, answered: Result<&RawValue, &RawValue>) -> bool {
+        let Some(id) = id.as_text() else { return false };
+        let answered = answered.map(ToOwned::to_owned).map_err(|error| {
+            let unreadable =
+                || ErrorData::new(ErrorCode::INTERNAL_ERROR, "an error that can't be read", None);
+            serde_json::from_str(error.get()).unwrap_or_else(|_| unreadable())
+        });
+        self.questions.answer(&id, carrier.owner(), answered)
+    }
+
+    /// Hands a client's answer on to the replica that asked; whether one took it.
+    async fn hand_on(&self, carrier: Carrier<'_>, id: Id<'_>, body: &[u8]) -> bool {
+        let (Some(id), Some(peers)) = (id.as_text(), self.questions.peers()) else { return false };
+        peers.hand_on(&id, carrier, body).await
+    }
+
+    async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> Answer {
+        let refuse = |revision, refusal: &Refusal| {
+            let id = Some(request.id);
+            let answer = self.refuse(carrier, id, Some(&request.method), revision, refusal);
+            match refusal {
+                Refusal::Forbidden { needed } => {
+                    let known = || self.gateway.snapshot().needed_scopes();
+                    answer.challenging(carrier.context.identity.challenge_for(needed, known))
+                }
+                _ => answer,
+            }
+        };
+        let revision = match carrier.revision_of(request) {
+            Ok(revision) => revision,
+            // Such an error has the same status in every revision.
+            Err(refusal) => return refuse(Revision::R2026_07_28, &refusal),
+        };
+        let Arrival { request_id, connection, .. } = &carrier.context.arrival;
+        let request_id = request_id.clone();
+        let (seal, meta) = (&self.seal, self.about.result_meta(revision));
+        let client = Client { revision, request, carrier, request_id, outbox, seal, meta };
+        let result = connection.ending.unless_overdue(self.result(&client)).await;
+        let result = result.unwrap_or(Err(Refusal::ShuttingDown));
+        result.unwrap_or_else(|refusal| refuse(revision, &refusal))
+    }
+
+    fn has(&self, needs: Needs) -> bool {
+        let snapshot = self.gateway.snapshot();
+        match needs {
+            Needs::Nothing => true,
+            Needs::Prompts => snapshot.has_prompts(),
+            Needs::Completions => snapshot.completes(),
+            Needs::Tasks => tasks::are_offered(&snapshot),
+            Needs::Resources => snapshot.has_resources(),
+            Needs::WatchedResources => snapshot.watches_resources(),
+        }
+    }
+
+    async fn result(&self, client: &Client<'_>) -> Result<Answer, Refusal> {
+        let (request, revision) = (client.request, client.revision);
+        match revision.era() {
+            Era::Handshake => {}
+            Era::PerRequest => {
+                request.meta.check_capabilities()?;
+                client.carrier.check_method(&request.method)?;
+            }
+        }
+        let row = MethodRow::named(&request.method);
+        let row = row.filter(|row| row.is_in(revision) && self.has(row.needs));
+        let method = row.map(|row| row.method).ok_or_else(|| Refusal::UnknownMethod {
+            method: request.method.clone().into_owned(),
+            revision,
+        })?;
+        let about = &self.about;
+        if method != Method::Initialize {
+            // A client whose session is over may say so while it begins another.
+            self.check_session(client.carrier, revision)?;
+        }
+        // All but calls are boxed: where one future has room for the largest of them, it is that which every
+        // call moves.
+        match method {
+            Method::Initialize => {
+                let params: InitializeParams<'_> = request.params()?;
+                let requested = params.protocol_version.required_text("params.protocolVersion")?;
+                let negotiated = Revision::negotiated(&requested);
+                let answer = about.initialize(&self.gateway.snapshot(), client, negotiated);
+                // What is no object is taken for nothing: no client depends on it.
+                let capabilities = params.capabilities.object_or_empty();
+                let session = Session::new(negotiated, capabilities).of(client.carrier.caller());
+                Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
+            }
+            Method::SetLevel => {
+                let LevelParams { level } = request.params()?;
+                let level = level.level("params.level")?;
+                if let Some(session) = client.carrier.session() {
+                    self.set_level(session, level);
+                }
+                Ok(client.result(&json!({})))
+            }
+            Method::Ping => Ok(client.result(&json!({}))),
+            Method::Discover => Ok(about.discover(&self.gateway.snapshot(), client)),
+            Method::ListTools => {
+                let snapshot = self.gateway.snapshot();
+                about.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), client)
+            }
+            Method::CallTool => call::call_tool(self, client).await,
+            Method::ListPrompts => prompts::list(self, client),
+            Method::GetPrompt => Box::pin(prompts::get(self, client)).await,
+            Method::Complete => Box::pin(prompts::complete(self, client)).await,
+            Method::Listen => Box::pin(subscriptions::listen(self, client)).await,
+            Method::GetTask => Box::pin(tasks::get(self, client)).await,
+            Method::UpdateTask => Box::pin(tasks::update(self, client)).await,
+            Method::CancelTask => Box::pin(tasks::cancel(self, client)).await,
+            Method::ListResources => resources::list(self, client),
+            Method::ListResourceTemplates => resources::list_templates(self, client),
+            Method::ReadResource => Box::pin(resources::read(self, client)).await,
+            Method::Subscribe => Box::pin(resources::subscribe(self, client)).await,
+            Method::Unsubscribe => Box::pin(resources::unsubscribe(self, client)).await,
+        }
+    }
+}

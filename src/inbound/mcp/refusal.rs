@@ -1,0 +1,277 @@
+//! What a client did that has no result.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use http::StatusCode;
+use rmcp::model::{ErrorCode, ErrorData};
+use serde_json::{Value, json};
+
+use super::{
+    revision::{Era, MethodRow, Revision},
+    tasks,
+};
+use crate::{
+    inbound::context::Reason,
+    pipeline::{PromptError, REQUEST_ID_META},
+    route::{Ability, Missing, Scopes},
+    telemetry::{MeterSource, Reading},
+};
+
+/// Why a message gets a JSON-RPC error. The text reaches the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// The body is not JSON.
+    #[error("the body is not JSON: {0}")]
+    NotJson(String),
+    /// The body is JSON, but not one JSON-RPC message.
+    #[error("{0}")]
+    NotAMessage(Cow<'static, str>),
+    /// A method that does not exist, or not in this revision.
+    #[error("method `{}` is not offered here in revision {revision}", Short(method))]
+    UnknownMethod { method: String, revision: Revision },
+    /// The parameters are not what the method takes.
+    #[error("{0}")]
+    Params(Cow<'static, str>),
+    /// A well-formed request for a tool that is not there.
+    #[error("unknown tool `{}`; `tools/list` names those there are", Short(tool))]
+    UnknownTool { tool: String },
+    /// A well-formed request for a prompt that is not there.
+    #[error("unknown prompt `{}`; `prompts/list` names those there are", Short(prompt))]
+    UnknownPrompt { prompt: String },
+    /// A completion for a resource template that is not there.
+    #[error("unknown resource template `{}`; `resources/templates/list` names those there are", Short(uri))]
+    UnknownTemplate { uri: String },
+    /// What a prompt was asked for with can't be taken.
+    #[error("{0}")]
+    Prompt(Cow<'static, str>),
+    /// A prompt that can't be made, by no fault of the client.
+    #[error("{0}")]
+    Failed(String),
+    /// There is no such resource.
+    #[error("{why}")]
+    NoResource { uri: String, why: String },
+    /// A URI of a template with something in it that is no argument.
+    #[error("{why}")]
+    ResourceArguments { uri: String, why: String },
+    /// A resource that can't be read now.
+    #[error("{why}")]
+    ResourceFailed { uri: String, why: String, request_id: String },
+    /// A cursor that no list gave out.
+    #[error("unknown cursor; ask for the list again without one")]
+    UnknownCursor,
+    /// As many requests of one connection are in flight as may be.
+    #[error(
+        "{limit} requests are in flight on this connection, and no more may be; send it again when one has ended"
+    )]
+    TooManyRequests { limit: usize },
+    /// HTTP headers and body disagree, or a header that repeats the body is missing.
+    #[error("{0}")]
+    Headers(String),
+    /// What only clients can ask for that know tasks.
+    #[error("this needs the extension `{}`, which the client does not declare", tasks::EXTENSION)]
+    NeedsTasks,
+    /// Something has to be asked that the client has not declared it can be (revision 2026-07-28).
+    #[error(
+        "this needs capabilities that the client does not declare in `io.modelcontextprotocol/clientCapabilities`: {}",
+        names_of(missing)
+    )]
+    Capability { missing: Vec<Missing> },
+    /// A revision that is not spoken here.
+    #[error("protocol version `{}` is not supported", Short(requested))]
+    Version { requested: String },
+    /// The caller is not allowed it.
+    #[error("the caller is not allowed this: it needs `{needed}`")]
+    Forbidden { needed: Scopes },
+    /// A session id that opens no session.
+    #[error("this session has ended, or is not known here; begin another with `initialize`")]
+    NoSession,
+    /// As many clients wait for changes as may.
+    #[error("too many clients wait for changes here; ask again later")]
+    TooManyStreams,
+    /// As many of one caller do as may.
+    #[error(
+        "you wait for changes {limit} times, which is as often as one caller may; end one of these streams first"
+    )]
+    TooManyStreamsOfCaller { limit: usize },
+    /// The server ends, and does not finish the request.
+    #[error("{}", crate::inbound::SHUTTING_DOWN)]
+    ShuttingDown,
+}
+
+impl Reason for Refusal {
+    fn reason(&self) -> &'static str {
+        self.facts().0
+    }
+}
+
+impl Refusal {
+    /// The reason in the log, the code, and the HTTP status: in the era of handshakes, and since. Clients of
+    /// the older era lose the error, or their whole connection, over anything but 200; only what no client of
+    /// theirs sends is answered otherwise.
+    fn facts(&self) -> (&'static str, ErrorCode, StatusCode, StatusCode) {
+        const OK: StatusCode = StatusCode::OK;
+        const BAD: StatusCode = StatusCode::BAD_REQUEST;
+        const MISSING: StatusCode = StatusCode::NOT_FOUND;
+        const CAPABILITY: ErrorCode = ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
+        match self {
+            Self::NotJson(_) => ("invalid JSON", ErrorCode::PARSE_ERROR, BAD, BAD),
+            Self::NotAMessage(_) => ("invalid message", ErrorCode::INVALID_REQUEST, BAD, BAD),
+            Self::UnknownMethod { .. } => ("unknown method", ErrorCode::METHOD_NOT_FOUND, OK, MISSING),
+            Self::Params(_) => ("invalid parameters", ErrorCode::INVALID_PARAMS, OK, BAD),
+            Self::UnknownTool { .. } => ("unknown tool", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::UnknownPrompt { .. } => ("unknown prompt", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::UnknownTemplate { .. } => ("unknown resource template", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::Prompt(_) => ("invalid prompt arguments", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::Failed(_) => ("prompt failed", ErrorCode::INTERNAL_ERROR, OK, OK),
+            // SEP-2164 made it an invalid parameter.
+            Self::NoResource { .. } => ("unknown resource", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::ResourceArguments { .. } => {
+                ("invalid resource arguments", ErrorCode::INVALID_PARAMS, OK, OK)
+            }
+            Self::ResourceFailed { .. } => ("resource can't be read", ErrorCode::INTERNAL_ERROR, OK, OK),
+            Self::UnknownCursor => ("unknown cursor", ErrorCode::INVALID_PARAMS, OK, OK),
+            Self::TooManyRequests { .. } => {
+                ("too many requests on one connection", ErrorCode::INTERNAL_ERROR, OK, OK)
+            }
+            Self::Headers(_) => ("headers and body differ", ErrorCode::HEADER_MISMATCH, BAD, BAD),
+            Self::NeedsTasks => ("client does not declare tasks", CAPABILITY, BAD, BAD),
+            Self::Capability { .. } => ("client lacks a capability", CAPABILITY, BAD, BAD),
+            Self::Version { .. } => {
+                ("unsupported protocol version", ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, BAD, BAD)
+            }
+            Self::Forbidden { .. } => {
+                let forbidden = StatusCode::FORBIDDEN;
+                ("scope is missing", ErrorCode::INVALID_REQUEST, forbidden, forbidden)
+            }
+            // What makes a client of the older era begin another session.
+            Self::NoSession => ("unknown session", ErrorCode::INVALID_REQUEST, MISSING, MISSING),
+            // Only of streams, which the older era opens by `GET`.
+            Self::TooManyStreams => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                ("too many streams", ErrorCode::INTERNAL_ERROR, status, status)
+            }
+            Self::TooManyStreamsOfCaller { .. } => {
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                ("too many streams", ErrorCode::INTERNAL_ERROR, status, status)
+            }
+            Self::ShuttingDown => ("shutting down", ErrorCode::INTERNAL_ERROR, OK, OK),
+        }
+    }
+
+    fn code(&self, revision: Revision) -> ErrorCode {
+        match (self, revision.era()) {
+            (Self::NoResource { .. }, Era::Handshake) => ErrorCode::RESOURCE_NOT_FOUND,
+            _ => self.facts().1,
+        }
+    }
+
+    /// The HTTP status of the error, for a client that speaks `revision`.
+    pub(super) fn status(&self, revision: Revision) -> StatusCode {
+        let (_, _, handshake, per_request) = self.facts();
+        match revision.era() {
+            Era::Handshake => handshake,
+            Era::PerRequest => per_request,
+        }
+    }
+
+    /// The same as JSON-RPC wants it, for a client that speaks `revision`.
+    pub(super) fn to_error(&self, revision: Revision) -> ErrorData {
+        let supported = || Revision::ALL.map(Revision::as_str);
+        let data = match self {
+            Self::Version { requested } => {
+                Some(json!({ "supported": supported(), "requested": Short(requested).to_string() }))
+            }
+            Self::NoResource { uri, .. } | Self::ResourceArguments { uri, .. } => Some(json!({ "uri": uri })),
+            Self::ResourceFailed { uri, request_id, .. } => {
+                Some(json!({ "uri": uri, REQUEST_ID_META: request_id }))
+            }
+            Self::NeedsTasks => {
+                Some(json!({ "requiredCapabilities": { "extensions": { tasks::EXTENSION: {} } } }))
+            }
+            Self::Capability { missing } => Some(json!({ "requiredCapabilities": capabilities(missing) })),
+            _ => None,
+        };
+        ErrorData::new(self.code(revision), self.to_string(), data)
+    }
+}
+
+impl From<PromptError> for Refusal {
+    fn from(error: PromptError) -> Self {
+        match error {
+            PromptError::Arguments(_) => Self::Prompt(error.to_string().into()),
+            PromptError::Failed(_) => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// JSON-RPC errors that messages were answered with, by method and code. Clones count together.
+#[derive(Debug, Clone)]
+pub(super) struct ErrorCounts(Arc<Mutex<BTreeMap<(&'static str, i32), u64>>>);
+
+impl ErrorCounts {
+    /// Counts an answer to a message of this method. Clients can name any: one that is unknown counts as
+    /// `other`, and so does a message whose method could not be read.
+    pub(super) fn count(&self, method: Option<&str>, refusal: &Refusal, revision: Revision) {
+        let method = method.and_then(MethodRow::named).map_or(Self::OTHER, |row| row.name);
+        let code = refusal.code(revision).0;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((method, code)).or_default() += 1;
+    }
+
+    const OTHER: &str = "other";
+}
+
+impl Default for ErrorCounts {
+    fn default() -> Self {
+        // The usual ones are there from the beginning, so that they can be seen to grow.
+        let usual = [("tools/call", ErrorCode::INVALID_PARAMS), (Self::OTHER, ErrorCode::METHOD_NOT_FOUND)];
+        Self(Arc::new(Mutex::new(usual.map(|(method, code)| ((method, code.0), 0)).into())))
+    }
+}
+
+impl MeterSource for ErrorCounts {
+    fn tell(&self, reading: &mut Reading) {
+        let help = "JSON-RPC errors that MCP messages were answered with";
+        let errors = reading.counter("glossator_mcp_errors", help);
+        for ((method, code), count) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            errors.add(vec![("method", (*method).into()), ("code", code.to_string().into())], *count);
+        }
+    }
+}
+
+/// What a client would have to declare, as it does so itself.
+fn capabilities(missing: &[Missing]) -> Value {
+    let mut capabilities = json!({});
+    for missing in missing {
+        match missing.ability {
+            Ability::Form | Ability::FormWithLists => capabilities["elicitation"]["form"] = json!({}),
+            Ability::Link => capabilities["elicitation"]["url"] = json!({}),
+            Ability::Sample => capabilities["sampling"] = json!({}),
+            Ability::Roots => capabilities["roots"] = json!({}),
+        }
+    }
+    capabilities
+}
+
+fn names_of(missing: &[Missing]) -> String {
+    let capabilities = capabilities(missing);
+    let names: Vec<_> =
+        capabilities.as_object().into_iter().flatten().map(|(name, _)| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+/// A client's own words in an answer to it: at most 100 characters of them.
+pub(super) struct Short<'a>(pub(super) &'a str);
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(100) {
+            Some((end, _)) => write!(formatter, "{}…", &self.0[..end]),
+            None => formatter.write_str(self.0),
+        }
+    }
+}

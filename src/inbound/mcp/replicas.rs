@@ -1,0 +1,454 @@
+//! Other replicas of the same server: an answer to a question of ours may reach one that did not ask it.
+//!
+//! A client of the older era answers with a message of its own, and a balancer sends that where it likes. So
+//! a question's id tells, sealed, the address of the replica that asked; any other hands the answer on to it,
+//! once.
+//!
+//! Who sends what is handed on is told under a seal ([`Vouched`]), for that one request and a short while:
+//! what a client has shown of itself goes no further than the replica that it was shown to. Who overhears
+//! what is told in its place can't use it for anything else: the seal holds a digest of the request that it
+//! goes with.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{ACCEPT, CONTENT_TYPE, HOST},
+    request::Parts,
+    uri::PathAndQuery,
+};
+use http_body_util::Empty;
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::{
+    carrier::Carrier,
+    header::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID},
+};
+use crate::{
+    crypto::{Purpose, Seal, fingerprint, random_id},
+    reply::Reply,
+    route::{HttpRequest, Scopes, Under},
+    telemetry::Chain,
+    tls::ClientTls,
+    upstream::{
+        Ask, Caller, Client, Due,
+        http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
+    },
+};
+
+/// How long a question's id opens.
+const QUESTION_LIFE: Duration = Duration::from_secs(60 * 60);
+
+/// How long another replica may take to take an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How much of what it says to that is read.
+const REPLY_LIMIT_BYTES: usize = 64 << 10;
+
+/// How much of what it answers to a request is read: a result, and what stands round it.
+const RESULT_LIMIT_BYTES: usize = 256 << 20;
+
+/// Marks an answer that was handed on, so that it is not again.
+const HANDED_ON: HeaderName = HeaderName::from_static("glossator-handed-on");
+
+/// What the other replica looks at.
+const CARRIED: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL_VERSION, SESSION_ID];
+
+/// How this replica names its questions, and what it can tell from the names of others.
+#[derive(Debug)]
+pub(super) struct Peers {
+    seal: Seal,
+    /// Where other replicas reach this one.
+    own: Option<PeerAddress>,
+    /// How they are known where they are reached through TLS.
+    tls: Option<ClientTls>,
+}
+
+/// Where a replica is reached: `http://10.0.0.7:8080`, or the same with `https://`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerAddress {
+    written: String,
+    address: Address,
+}
+
+impl PeerAddress {
+    /// Reads it. `None` for what is no address over the network.
+    pub fn parse(written: &str) -> Option<Self> {
+        let address: Address = written.parse().ok()?;
+        address.socket().is_none().then(|| Self { written: written.to_owned(), address })
+    }
+
+    /// Whether it is reached through TLS.
+    pub fn is_tls(&self) -> bool {
+        self.address.is_tls()
+    }
+}
+
+impl Peers {
+    pub(super) fn new(seal: Seal, own: Option<PeerAddress>, tls: Option<ClientTls>) -> Self {
+        Self { seal, own, tls }
+    }
+
+    /// A name for a question of ours, or a stream, which nobody can guess.
+    pub(super) fn name(&self) -> String {
+        let id = random_id();
+        match &self.own {
+            None => id,
+            Some(own) => {
+                let content = format!("{id} {}", own.written);
+                self.seal.seal(Purpose::Question, content.as_bytes(), SystemTime::now() + QUESTION_LIFE)
+            }
+        }
+    }
+
+    /// The replica that gave this name, if that is another one and can be reached.
+    fn giver(&self, id: &str) -> Option<PeerAddress> {
+        let content = self.seal.open(Purpose::Question, id, SystemTime::now()).ok()?;
+        let content = String::from_utf8(content).ok()?;
+        let (_, written) = content.split_once(' ')?;
+        PeerAddress::parse(written).filter(|giver| Some(giver) != self.own.as_ref())
+    }
+
+    /// Where other replicas reach this one.
+    pub(super) fn own(&self) -> Option<&str> {
+        self.own.as_ref().map(|own| own.written.as_str())
+    }
+
+    /// Hands an answer on to the replica that asked; whether that took it.
+    pub(super) async fn hand_on(&self, id: &str, carrier: Carrier<'_>, body: &[u8]) -> bool {
+        let Some(giver) = self.giver(id) else { return false };
+        let headers = carrier.headers();
+        let carried = CARRIED.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
+        let reply = self.send(giver, carrier, carried.collect(), body, REPLY_LIMIT_BYTES).await;
+        reply.is_some_and(|reply| reply.status == StatusCode::ACCEPTED)
+    }
+
+    /// Lets the replica that has the stream of this name give what is left of it. `None` where that is this
+    /// one, or it does not.
+    pub(super) async fn resume(&self, name: &str, carrier: Carrier<'_>) -> Option<Response<Body>> {
+        let giver = self.giver(name)?;
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = Uri::from_static(PATH);
+        let headers = carrier.headers().clone();
+        *request.headers_mut() = self.handed_on(carrier, request.method(), headers, b"")?;
+        let written = giver.written.clone();
+        let due = Due::after(PATIENCE).at;
+        match timeout(PATIENCE, self.upstream(giver).stream(request, due)).await {
+            Ok(Ok(response)) if response.status() == StatusCode::OK => Some(response.map(Body::new)),
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => {
+                warn!(peer = %written, error = %Chain(&error), "a stream could not be resumed there");
+                None
+            }
+            Err(_) => {
+                warn!(peer = %written, after = ?PATIENCE, "a stream was not resumed there in time");
+                None
+            }
+        }
+    }
+
+    /// Hands a request on to the replica of this address, and gives its answer. `None` where that is this
+    /// one, or it does not answer.
+    pub(super) async fn pass(&self, address: &str, carrier: Carrier<'_>, body: &[u8]) -> Option<Reply> {
+        let peer = PeerAddress::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
+        let mut headers = carrier.headers().clone();
+        remove_hop_by_hop(&mut headers);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        self.send(peer, carrier, headers, body, RESULT_LIMIT_BYTES).await
+    }
+
+    /// Sends a message to another replica, unless it was sent on before.
+    async fn send(
+        &self,
+        peer: PeerAddress,
+        carrier: Carrier<'_>,
+        headers: HeaderMap,
+        body: &[u8],
+        reply_limit_bytes: usize,
+    ) -> Option<Reply> {
+        let method = Method::POST;
+        let headers = self.handed_on(carrier, &method, headers, body)?;
+        let request = HttpRequest {
+            under: Under::Address,
+            method,
+            path_and_query: PathAndQuery::from_static(PATH),
+            headers,
+            body: Bytes::copy_from_slice(body),
+        };
+        let (due, request) = (Due::after(PATIENCE), request.into());
+        let ask = Ask::new(request, reply_limit_bytes, due, false);
+        let written = peer.written.clone();
+        match timeout(PATIENCE, self.upstream(peer).answer(&ask)).await {
+            Ok(Ok(reply)) => Some(reply),
+            Ok(Err(error)) => {
+                warn!(peer = %written, error = %Chain(&error), "a message could not be handed on");
+                None
+            }
+            Err(_) => {
+                warn!(peer = %written, after = ?PATIENCE, "a message that was handed on had no answer in time");
+                None
+            }
+        }
+    }
+
+    /// The headers of what is handed on; `None` where it was before.
+    fn handed_on(
+        &self,
+        carrier: Carrier<'_>,
+        method: &Method,
+        mut headers: HeaderMap,
+        body: &[u8],
+    ) -> Option<HeaderMap> {
+        if carrier.headers().contains_key(HANDED_ON) {
+            return None;
+        }
+        headers.insert(HANDED_ON, HeaderValue::from_static("1"));
+        headers.remove(CALLER);
+        if let Some(client) = carrier.caller().client() {
+            let told = vouch(&self.seal, client, method, &headers, body)?;
+            headers.insert(CALLER, told);
+        }
+        Some(headers)
+    }
+
+    /// Whom another replica names as the sender of a request that it handed on. No client can say so: it is
+    /// sealed.
+    pub(super) fn vouched(&self, head: &Parts) -> Option<Vouched> {
+        let vouched = read_vouched(&self.seal, head, SystemTime::now())?;
+        head.headers.contains_key(HANDED_ON).then_some(vouched)
+    }
+
+    fn upstream(&self, peer: PeerAddress) -> HttpUpstream {
+        let name = "peer".parse().expect("a word is a name");
+        HttpUpstream::new(HttpSettings {
+            protocol: Protocol::Http1,
+            tls: self.tls.clone().filter(|_| peer.is_tls()),
+            connect_timeout: PATIENCE,
+            // It is a seldom thing, and each may be for another replica.
+            idle_connections: 0,
+            ..HttpSettings::new(name, peer.address)
+        })
+    }
+}
+
+/// Tells it.
+pub(super) const CALLER: HeaderName = HeaderName::from_static("glossator-caller");
+
+/// How long that is believed: as long as replicas wait for one another, and what their clocks differ by.
+const LIFE: Duration = Duration::from_secs(15);
+
+/// Where replicas take what is handed on to them.
+pub(super) const PATH: &str = "/mcp";
+
+/// What a request is about, beside its body.
+const BOUND: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVENT_ID];
+
+/// Tells with a request to [`PATH`] whom it is sent for. `None` for a name that no header can hold.
+pub(super) fn vouch(
+    seal: &Seal,
+    client: &Client,
+    method: &Method,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Option<HeaderValue> {
+    let scopes: Vec<&str> = client.scopes().iter().collect();
+    let request = digest(method, PATH, headers, body);
+    let content = serde_json::json!([request, client.id(), client.name(), scopes]).to_string();
+    let told = seal.seal(Purpose::Caller, content.as_bytes(), SystemTime::now() + LIFE);
+    HeaderValue::from_str(&told).ok()
+}
+
+/// Whom another replica has named, as the sender of a request of which only the digest is known yet.
+pub(super) struct Vouched {
+    request: String,
+    caller: Caller,
+}
+
+/// What another replica says that handed a request on: `None` where it says nothing, where no replica said
+/// it, or did so long ago. Nobody else gets as far as having a body read.
+pub(super) fn read_vouched(seal: &Seal, head: &Parts, now: SystemTime) -> Option<Vouched> {
+    let told = head.headers.get(CALLER)?.to_str().ok()?;
+    let content = seal.open(Purpose::Caller, told, now).ok()?;
+    let (request, id, name, scopes): (String, String, String, Vec<String>) =
+        serde_json::from_slice(&content).ok()?;
+    let scopes = Scopes::of_caller(scopes.iter().map(String::as_str));
+    Some(Vouched { request, caller: Caller::Client(Arc::new(Client::new(&id, &name, scopes))) })
+}
+
+impl Vouched {
+    /// Who sends this request; `None` where another one was meant.
+    pub(super) fn sender_of(self, head: &Parts, body: &[u8]) -> Option<Caller> {
+        let target = head.uri.path_and_query()?.as_str();
+        (self.request == digest(&head.method, target, &head.headers, body)).then_some(self.caller)
+    }
+}
+
+/// What no two requests have in common that ask for different things.
+fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> String {
+    let mut all = Vec::new();
+    let mut add = |part: &[u8]| {
+        // So that no part runs into the next.
+        all.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        all.extend_from_slice(part);
+    };
+    add(method.as_str().as_bytes());
+    add(target.as_bytes());
+    for name in BOUND {
+        add(&headers.get_all(&name).iter().count().to_be_bytes());
+        headers.get_all(&name).iter().for_each(|value| add(value.as_bytes()));
+    }
+    add(fingerprint(body).as_bytes());
+    fingerprint(&all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        crypto::Secret,
+        inbound::{
+            door::{Door, DoorSettings},
+            mcp::{Mcp, McpSettings, client::Outbox},
+            rest::Rest,
+        },
+        pipeline::{Gateway, Snapshot},
+        policy::Policies,
+        route::RouteTable,
+    };
+
+    fn peers(secret: &str, own: Option<&str>) -> Peers {
+        let secret = Secret::new(secret.as_bytes()).unwrap();
+        Peers::new(Seal::of(&secret), own.map(|own| PeerAddress::parse(own).unwrap()), None)
+    }
+
+    #[test]
+    fn a_question_tells_other_replicas_who_asked_and_nobody_else() {
+        let (secret, own) = ("the same for all", "http://10.0.0.7:8080");
+        let asker = peers(secret, Some(own));
+        let id = asker.name();
+        assert!(!id.contains("10.0.0.7") && id != asker.name());
+        let other = peers(secret, Some("http://10.0.0.8:8080"));
+        assert_eq!(other.giver(&id), PeerAddress::parse(own));
+        assert_eq!(peers(secret, None).giver(&id), PeerAddress::parse(own));
+        assert_eq!(asker.giver(&id), None, "it is here, or nowhere");
+        assert_eq!(peers("another secret of all", None).giver(&id), None);
+        assert_eq!(other.giver(&peers(secret, None).name()), None);
+        assert_eq!(other.giver("made up"), None);
+    }
+
+    #[test]
+    fn a_peer_is_reached_over_the_network() {
+        for wrong in ["10.0.0.7", "unix:/run/x", "ftp://x", "http://user@x", ""] {
+            assert_eq!(PeerAddress::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    /// An endpoint without tools, one of several.
+    fn replica(own: Option<PeerAddress>) -> (Mcp, Gateway) {
+        let table = RouteTable::new(Vec::new()).unwrap();
+        let gateway = Gateway::new(Snapshot::new(table, Policies::default(), None));
+        let secret = Secret::new(b"the same for all");
+        let settings = McpSettings { secret, peer: own, ..McpSettings::default() };
+        (Mcp::new(gateway.clone(), settings, Door::new(&DoorSettings::default())), gateway)
+    }
+
+    async fn answer(replica: &Mcp, id: &str, more: Option<HeaderName>) -> StatusCode {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{"roots":[]}}}}"#);
+        let mut request = Request::post("/mcp")
+            .header(HOST, "localhost")
+            .header(CONTENT_TYPE, "application/json")
+            .header(PROTOCOL_VERSION, "2025-11-25");
+        if let Some(name) = more {
+            request = request.header(name, "1");
+        }
+        replica.handle(request.body(body.into()).unwrap()).await.status()
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_reaches_another_replica_is_handed_on_once() {
+        let listener = crate::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let own = PeerAddress::parse(&format!("http://{}", listener.local_addr().unwrap()));
+        let (asker, gateway) = replica(own);
+        let answerer = crate::server::Answerer::of_faces(
+            Rest::new(gateway, Door::new(&DoorSettings::default())),
+            asker.clone(),
+            &crate::telemetry::Meters::default(),
+            &crate::telemetry::Tracing::off(),
+        );
+        tokio::spawn(async move {
+            let _ =
+                crate::server::serve(listener, Default::default(), answerer, std::future::pending::<()>())
+                    .await;
+        });
+        let (other, _) = replica(None);
+        let (outbox, mut mailbox) = Outbox::new(asker.protocol.questions.clone());
+        let asked = tokio::spawn(async move {
+            let params = serde_json::json!({});
+            outbox.ask("roots/list", &params, PATIENCE).await.map(|result| result.get().to_owned())
+        });
+        let sent: serde_json::Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
+        let id = sent["id"].as_str().unwrap();
+        assert_eq!(answer(&other, id, Some(HANDED_ON)).await, StatusCode::BAD_REQUEST);
+        assert_eq!(answer(&other, id, None).await, StatusCode::ACCEPTED);
+        assert_eq!(asked.await.unwrap().unwrap(), r#"{"roots":[]}"#);
+        assert_eq!(answer(&other, id, None).await, StatusCode::BAD_REQUEST, "nobody waits any more");
+        assert_eq!(answer(&asker, id, None).await, StatusCode::BAD_REQUEST);
+    }
+}
+
+#[cfg(test)]
+mod vouched_tests {
+    use http::Request;
+
+    use super::*;
+
+    const BODY: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"tasks/get"}"#;
+
+    fn request(method: Method, target: &str, headers: &[(HeaderName, &str)]) -> Parts {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn who_is_vouched_for_is_so_for_one_request_and_a_short_while() {
+        let seal = Seal::random();
+        let of_session = [(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-11-25")];
+        let sent = request(Method::POST, PATH, &of_session);
+        let client = Client::new("client a", "a", Scopes::new(["use"]).unwrap());
+        let told = vouch(&seal, &client, &sent.method, &sent.headers, BODY).unwrap();
+        let now = SystemTime::now();
+        let check = |mut head: Parts, body: &[u8], seal: &Seal, now| {
+            head.headers.insert(CALLER, told.clone());
+            read_vouched(seal, &head, now)?.sender_of(&head, body)
+        };
+        let found = check(sent.clone(), BODY, &seal, now).unwrap();
+        assert_eq!(found.owner(), Some("client a"));
+        assert!(found.may(client.scopes()) && !found.may(&Scopes::new(["more"]).unwrap()));
+        assert_eq!(check(sent.clone(), b"{}", &seal, now), None);
+        assert_eq!(check(sent.clone(), b"", &seal, now), None);
+        assert_eq!(check(sent.clone(), BODY, &Seal::random(), now), None);
+        assert_eq!(check(sent.clone(), BODY, &seal, now + LIFE + Duration::from_secs(1)), None);
+        for other in [
+            request(Method::GET, PATH, &of_session),
+            request(Method::POST, "/message", &of_session),
+            request(Method::POST, "/mcp?a", &of_session),
+            request(Method::POST, PATH, &of_session[..1]),
+            request(Method::POST, PATH, &[(SESSION_ID, "b"), (PROTOCOL_VERSION, "2025-11-25")]),
+            request(Method::POST, PATH, &[(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-06-18")]),
+            request(Method::POST, PATH, &[&of_session[..], &[(LAST_EVENT_ID, "1")]].concat()),
+            request(Method::POST, PATH, &[&of_session[..], &[(SESSION_ID, "b")]].concat()),
+        ] {
+            assert_eq!(check(other.clone(), BODY, &seal, now), None, "{other:?}");
+        }
+        assert!(read_vouched(&seal, &sent, now).is_none(), "nobody has said anything");
+    }
+}

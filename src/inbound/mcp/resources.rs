@@ -1,0 +1,126 @@
+//! `resources/…`: what can be read, and reading it.
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, json};
+
+use super::{
+    about::WithHints,
+    client::{Client, Listening},
+    message::{Member, Request},
+    protocol::Protocol,
+    proxied,
+    refusal::Refusal,
+    response::Answer,
+    revision::Era,
+    sessions::Session,
+};
+use crate::{
+    pipeline::{CacheScope, Call, ReadError, WatchError},
+    tool::ResourceContents,
+};
+
+/// `resources/list`.
+pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let snapshot = protocol.gateway.snapshot();
+    protocol.about.list(&snapshot.lists.resources, !snapshot.awaited.resources, client)
+}
+
+/// `resources/templates/list`.
+pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let snapshot = protocol.gateway.snapshot();
+    protocol.about.list(&snapshot.lists.resource_templates, !snapshot.awaited.resources, client)
+}
+
+/// Which resource a request is about.
+fn uri_of(request: &Request<'_>) -> Result<String, Refusal> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        uri: Member<'a>,
+    }
+    let Params { uri } = request.params()?;
+    Ok(uri.required_text("params.uri")?.into_owned())
+}
+
+/// `resources/read`.
+pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let (request, revision) = (client.request, client.revision);
+    let uri = uri_of(request)?;
+    match revision.era() {
+        Era::Handshake => {}
+        Era::PerRequest => client.carrier.check_name(&uri)?,
+    }
+    let snapshot = protocol.gateway.snapshot();
+    if let Some(needed) = snapshot.scopes_of_uri(&uri) {
+        client.may(needed)?;
+    }
+    if let (None, Some(resource)) = (snapshot.table.by_uri(&uri), snapshot.proxied.resource(&uri)) {
+        let read = Box::pin(proxied::read(client, &snapshot, resource, &uri)).await;
+        return read.map_err(|error| refusal(uri, &error, client));
+    }
+    let listening = Listening::of(protocol, client)?;
+    let call = Call { audience: Some(&listening), ..client.call(Map::new()) };
+    // Dropped with the connection: the upstream's request ends with its client's.
+    let read = snapshot.read(&uri, call).await;
+    let read = read.map_err(|error| refusal(uri, &error, client))?;
+    let scope = match read.freshness.scope {
+        CacheScope::Public => client.cache_scope(),
+        CacheScope::Private => "private",
+    };
+    let hints = client.cache_hints(read.freshness.lasts, scope);
+    Ok(client.result(&WithHints { members: ReadResult { contents: &read.contents }, hints }))
+}
+
+#[derive(Serialize)]
+struct ReadResult<'a> {
+    contents: &'a [ResourceContents],
+}
+
+fn refusal(uri: String, error: &ReadError, client: &Client<'_>) -> Refusal {
+    let why = error.to_string();
+    match error {
+        ReadError::Unknown | ReadError::Missing(_) => Refusal::NoResource { uri, why },
+        ReadError::Arguments(_) => Refusal::ResourceArguments { uri, why },
+        ReadError::Failed(_) => {
+            Refusal::ResourceFailed { uri, why, request_id: client.request_id.as_str().to_owned() }
+        }
+    }
+}
+
+/// `resources/subscribe`, in the era of sessions.
+pub(super) async fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let (session, uri) = subscription(client)?;
+    if let Some(needed) = protocol.gateway.snapshot().scopes_of_uri(&uri) {
+        client.may(needed)?;
+    }
+    protocol.subscribe(session, &uri).await.map_err(|error| match error {
+        WatchError::Unknown => Refusal::NoResource { uri: uri.clone(), why: error.to_string() },
+        WatchError::Unwatched | WatchError::TooLong | WatchError::TooMany | WatchError::Enough => {
+            Refusal::Params(error.to_string().into())
+        }
+    })?;
+    Ok(client.result(&json!({})))
+}
+
+/// `resources/unsubscribe`. There is nothing wrong with ending what did not begin.
+pub(super) async fn unsubscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let (session, uri) = subscription(client)?;
+    protocol.unsubscribe(session, &uri).await;
+    Ok(client.result(&json!({})))
+}
+
+fn subscription<'a>(client: &Client<'a>) -> Result<(&'a str, String), Refusal> {
+    let uri = uri_of(client.request)?;
+    let is_ours = |id: &&str| Session::open(client.seal, id, SystemTime::now()).is_ok();
+    let session = client.carrier.session().filter(is_ours).ok_or_else(|| {
+        Refusal::Params(
+            "subscriptions belong to a session, and this request names none that there is: send the \
+             `Mcp-Session-Id` that `initialize` gave"
+                .into(),
+        )
+    })?;
+    Ok((session, uri))
+}

@@ -1,0 +1,485 @@
+//! What goes back to a client: results and errors of JSON-RPC, in the form that it takes.
+//!
+//! In reading order: an [`Answer`] is a JSON-RPC message on its way out, a [`Form`] how an HTTP client takes
+//! it, and [`event_stream`] sends messages as they come, then the result.
+
+use std::{convert::Infallible, future::Future, pin::Pin, time::Duration};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use rmcp::model::ErrorData;
+use serde::Serialize;
+use serde_json::{Map, Value, value::RawValue};
+use tokio::time::sleep;
+
+use super::{
+    client::Mailbox,
+    header::SESSION_ID,
+    message::Id,
+    refusal::Refusal,
+    revision::{Revision, UnknownId},
+};
+use crate::{
+    inbound::{
+        accept::media_ranges,
+        context::{LoggedRequest, Reason},
+    },
+    tool::{ToolResult, write_result_fields},
+};
+
+/// A JSON-RPC message on its way out.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    status: StatusCode,
+    body: Vec<u8>,
+    session: Option<String>,
+    /// What `WWW-Authenticate` says.
+    challenge: Option<HeaderValue>,
+}
+
+impl Answer {
+    /// The result of a request; its type is left out in the era of handshakes, and `_meta` where it is empty.
+    pub(super) fn result(
+        id: Id<'_>,
+        result_type: Option<&str>,
+        members: &impl Serialize,
+        meta: &Map<String, Value>,
+    ) -> Self {
+        #[derive(Serialize)]
+        struct Response<'a, T: Serialize> {
+            jsonrpc: &'static str,
+            id: &'a RawValue,
+            result: Members<'a, T>,
+        }
+        #[derive(Serialize)]
+        struct Members<'a, T: Serialize> {
+            #[serde(rename = "resultType", skip_serializing_if = "Option::is_none")]
+            result_type: Option<&'a str>,
+            #[serde(flatten)]
+            members: &'a T,
+            #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
+            meta: &'a Map<String, Value>,
+        }
+        let result = Members { result_type, members, meta };
+        Self::of(StatusCode::OK, &Response { jsonrpc: "2.0", id: id.as_raw(), result })
+    }
+
+    /// The result of a call, written straight into one buffer: an upstream's JSON goes from its bytes into
+    /// these.
+    pub(super) fn tool_result(
+        id: Id<'_>,
+        revision: Revision,
+        result: &ToolResult,
+        meta: &Map<String, Value>,
+    ) -> Self {
+        let mut body = Vec::with_capacity(512);
+        body.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        body.extend_from_slice(id.as_json().as_bytes());
+        body.extend_from_slice(b",\"result\":");
+        write_tool_result(revision, result, meta, &mut body);
+        body.push(b'}');
+        Self { body, ..Self::default() }
+    }
+
+    fn of(status: StatusCode, message: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(message).expect("a message has string keys only");
+        Self { status, body, ..Self::default() }
+    }
+
+    /// The id of the session that it opens, if it opens one.
+    pub(super) fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// A JSON-RPC error, and its line in the log.
+    pub(super) fn error(
+        request: LoggedRequest<'_>,
+        id: Option<Id<'_>>,
+        revision: Revision,
+        refusal: &Refusal,
+    ) -> Self {
+        let answer = Self::unlogged_error(id, revision, refusal);
+        request.rejected(answer.status, refusal);
+        answer
+    }
+
+    fn unlogged_error(id: Option<Id<'_>>, revision: Revision, refusal: &Refusal) -> Self {
+        #[derive(Serialize)]
+        struct Response<'a> {
+            jsonrpc: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            id: Option<Option<&'a RawValue>>,
+            error: ErrorData,
+        }
+        let id = match (id, revision.unknown_id()) {
+            (Some(id), _) => Some(Some(id.as_raw())),
+            (None, UnknownId::Null) => Some(None),
+            (None, UnknownId::LeftOut) => None,
+        };
+        let error = refusal.to_error(revision);
+        Self::of(refusal.status(revision), &Response { jsonrpc: "2.0", id, error })
+    }
+
+    /// What another replica answered.
+    pub(super) fn of_peer(status: StatusCode, body: Bytes) -> Self {
+        Self { status, body: Vec::from(body), ..Self::default() }
+    }
+
+    /// The answers of a batch, at least one, in one message.
+    pub(super) fn batch(answers: Vec<Self>) -> Self {
+        let bodies: Vec<Vec<u8>> = answers.into_iter().map(Self::into_body).collect();
+        let body = [b"[".as_slice(), &bodies.join(b",".as_slice()), b"]"].concat();
+        Self { body, ..Self::default() }
+    }
+
+    /// The same answer, which opens a session of this id.
+    pub(super) fn opening(self, session: String) -> Self {
+        Self { session: Some(session), ..self }
+    }
+
+    /// The same answer, which says what the caller is not allowed.
+    pub(super) fn challenging(self, challenge: Option<HeaderValue>) -> Self {
+        Self { challenge, ..self }
+    }
+
+    /// The JSON-RPC message alone.
+    pub(super) fn into_body(self) -> Vec<u8> {
+        self.body
+    }
+
+    /// The whole of it as HTTP.
+    pub(super) fn into_response(self, form: Form) -> Response<Body> {
+        // A stream is for results; a status other than 200 is read as JSON by every client.
+        let mut response = match form {
+            Form::EventStream if self.status == StatusCode::OK => {
+                as_stream(Response::new(Body::from(as_event(None, &self.body))))
+            }
+            Form::EventStream | Form::Json | Form::Either => {
+                let mut response = Response::new(Body::from(self.body));
+                let json = HeaderValue::from_static("application/json");
+                response.headers_mut().insert(header::CONTENT_TYPE, json);
+                response
+            }
+        };
+        *response.status_mut() = self.status;
+        if let Some(challenge) = self.challenge {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if let Some(session) = self.session {
+            let id = HeaderValue::from_str(&session).expect("a token is letters, digits, `-` and `_`");
+            response.headers_mut().insert(SESSION_ID, id);
+        }
+        response
+    }
+}
+
+/// JSON that was written here, to stand in a result as it is.
+pub(super) fn raw_json(written: Vec<u8>) -> Box<RawValue> {
+    let written = String::from_utf8(written).ok().and_then(|text| RawValue::from_string(text).ok());
+    written.expect("what is written here is JSON")
+}
+
+/// The result of a call as an object.
+pub(super) fn write_tool_result(
+    revision: Revision,
+    result: &ToolResult,
+    meta: &Map<String, Value>,
+    out: &mut Vec<u8>,
+) {
+    out.push(b'{');
+    if let Some(result_type) = revision.result_type() {
+        out.extend_from_slice(format!("\"resultType\":\"{result_type}\",").as_bytes());
+    }
+    write_result_fields(result, revision.shapes(), meta, out);
+    out.push(b'}');
+}
+
+/// A request that is turned away before its message is read: a JSON-RPC error without an id, as both
+/// specifications allow.
+pub(super) fn turned_away(
+    request: LoggedRequest<'_>,
+    status: StatusCode,
+    reason: &dyn Reason,
+) -> Response<Body> {
+    request.rejected(status, reason);
+    let refusal = Refusal::NotAMessage(reason.to_string().into());
+    let mut answer = Answer::unlogged_error(None, Revision::R2026_07_28, &refusal);
+    answer.status = status;
+    answer.into_response(Form::Json)
+}
+
+/// 202: taken, nothing to say.
+pub(super) fn accepted() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+/// 405 for a method that does nothing here. A person with a browser is told what this is.
+pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
+    const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it takes JSON-RPC messages by POST. \
+                            Give this address to an MCP client.\n";
+    let mut response = Response::new(Body::from(SENTENCE));
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// The form in which a client wants its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// One JSON document.
+    Json,
+    /// One JSON document, or a stream where something is to be said before the result.
+    Either,
+    /// A stream of one event, for clients that accept nothing else.
+    EventStream,
+}
+
+const JSON: &str = "application/json";
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// What the client sends and what it takes.
+///
+/// # Errors
+///
+/// [`Unfit`], to be answered with HTTP 415 or 406.
+pub(super) fn form(headers: &HeaderMap) -> Result<Form, Unfit> {
+    if !is_json(headers) {
+        return Err(Unfit::ContentType);
+    }
+    let ranges: Vec<_> = media_ranges(headers).collect();
+    let takes = |media_type| ranges.iter().any(|range| range.takes(media_type));
+    match (takes(JSON), takes(EVENT_STREAM)) {
+        (true, true) => Ok(Form::Either),
+        (true, false) => Ok(Form::Json),
+        (false, true) => Ok(Form::EventStream),
+        (false, false) if ranges.is_empty() => Ok(Form::Json),
+        (false, false) => Err(Unfit::Accept),
+    }
+}
+
+/// Whether the client takes a stream of events, and says so by name.
+pub(super) fn takes_stream(headers: &HeaderMap) -> bool {
+    media_ranges(headers).any(|range| !range.is("*/*") && range.takes(EVENT_STREAM))
+}
+
+/// A request that says it is not for us. The text reaches the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unfit {
+    #[error("the body of a message must be JSON: send `Content-Type: application/json`")]
+    ContentType,
+    #[error("answers are `application/json` or `text/event-stream`; `Accept` allows neither")]
+    Accept,
+}
+
+impl Reason for Unfit {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::ContentType => "media type of the body",
+            Self::Accept => "accepted media types",
+        }
+    }
+}
+
+impl Unfit {
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Accept => StatusCode::NOT_ACCEPTABLE,
+        }
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(header::CONTENT_TYPE).iter().peekable();
+    let one_at_least = values.peek().is_some();
+    one_at_least
+        && values.all(|value| {
+            let essence = value.to_str().ok().and_then(|text| text.split(';').next());
+            essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(JSON))
+        })
+}
+
+/// What is sent from time to time while nothing happens, so that no proxy between takes the stream for dead.
+pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": keep-alive\n\n");
+
+/// What a message is answered with, when it comes; `None` where there is nothing to say.
+pub(super) type Answering = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
+
+/// What is still to be sent. Dropping it ends what it waits for.
+struct Events {
+    /// What is there already.
+    first: Option<Bytes>,
+    mailbox: Mailbox,
+    /// Gone when the result has come.
+    answering: Option<Answering>,
+    last: Option<Bytes>,
+}
+
+/// The response that sends a first message, what else comes into the mailbox, and then what `answering`
+/// gives. Without a message to begin with, a comment tells whoever stands between that the stream is open.
+pub(super) fn event_stream(first: Option<Bytes>, mailbox: Mailbox, answering: Answering) -> Response<Body> {
+    let first = first.map_or(Bytes::from_static(b": open\n\n"), |first| as_event(None, &first).into());
+    let events = Events { first: Some(first), mailbox, answering: Some(answering), last: None };
+    let events =
+        unfold(events, |mut events| async { Some((Ok::<_, Infallible>(events.next().await?), events)) });
+    as_stream(Response::new(Body::from_stream(events)))
+}
+
+/// Says of a response that it is a stream of events, and that no proxy shall hold them back (MCP 2026-07-28,
+/// Streamable HTTP, "Receiving Messages").
+pub(super) fn as_stream(mut response: Response<Body>) -> Response<Body> {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// One server-sent event. White space may break JSON into lines, and each needs its own `data:`; a reader
+/// puts them together again.
+pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
+    let mut event = Vec::with_capacity(json.len() + id.map_or(64, |id| 64 + id.len()));
+    if let Some(id) = id {
+        event.extend_from_slice(format!("id: {id}\n").as_bytes());
+    }
+    event.extend_from_slice(b"event: message\n");
+    for line in json.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        event.extend_from_slice(b"data: ");
+        event.extend_from_slice(line);
+        event.push(b'\n');
+    }
+    event.push(b'\n');
+    event
+}
+
+impl Events {
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.first.is_some() {
+            return self.first.take();
+        }
+        if let Some(answering) = &mut self.answering {
+            tokio::select! {
+                biased;
+                answer = answering => {
+                    // Nothing more is put into the mailbox; what is in it goes first.
+                    self.answering = None;
+                    self.mailbox.close();
+                    self.last = answer.map(|answer| as_event(None, &answer.into_body()).into());
+                }
+                Some(message) = self.mailbox.recv() => return Some(as_event(None, &message).into()),
+                () = sleep(KEEP_ALIVE.0) => return Some(Bytes::from_static(KEEP_ALIVE.1)),
+            }
+        }
+        match self.mailbox.recv().await {
+            Some(message) => Some(as_event(None, &message).into()),
+            None => self.last.take(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_form(accept: &[&'static str], expected: Result<Form, Unfit>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("Application/JSON; charset=utf-8"));
+        for value in accept {
+            headers.append(header::ACCEPT, HeaderValue::from_static(value));
+        }
+        assert_eq!(form(&headers), expected, "{accept:?}");
+    }
+
+    #[test]
+    fn json_is_preferred_and_a_stream_given_to_those_who_take_nothing_else() {
+        check_form(&["application/json, text/event-stream"], Ok(Form::Either));
+        check_form(&["text/event-stream", "application/json"], Ok(Form::Either));
+        check_form(&["*/*"], Ok(Form::Either));
+        check_form(&["application/json"], Ok(Form::Json));
+        check_form(&["text/html, application/*;q=0.8"], Ok(Form::Json));
+        check_form(&[], Ok(Form::Json));
+        check_form(&[""], Ok(Form::Json));
+        check_form(&["text/event-stream"], Ok(Form::EventStream));
+        check_form(&["text/event-stream, application/json;q=0"], Ok(Form::EventStream));
+        check_form(&["text/html"], Err(Unfit::Accept));
+        check_form(&["application/json; Q=0.000"], Err(Unfit::Accept));
+    }
+
+    #[test]
+    fn a_body_of_another_type_is_not_read() {
+        for value in ["text/plain", "application/jsonp", "application/x-www-form-urlencoded", ""] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(value))]);
+            assert_eq!(form(&headers), Err(Unfit::ContentType), "{value}");
+        }
+        assert_eq!(form(&HeaderMap::new()), Err(Unfit::ContentType));
+    }
+}
+
+#[cfg(test)]
+mod stream_tests {
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt;
+    use serde_json::json;
+
+    use super::{super::client::Outbox, *};
+    use crate::inbound::mcp::message::{Message, message};
+
+    async fn text_of(response: Response<Body>) -> String {
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    fn answer() -> Option<Answer> {
+        let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let Ok(Message::Request(request)) = message(body) else { unreachable!() };
+        Some(Answer::result(request.id, None, &json!({}), &Map::new()))
+    }
+
+    #[tokio::test]
+    async fn what_was_told_comes_before_the_result_and_in_order() {
+        let (outbox, mailbox) = Outbox::new(Arc::default());
+        outbox.notify("notifications/one", &json!({ "n": 1 }));
+        let response = event_stream(
+            Some("{}".into()),
+            mailbox,
+            Box::pin(async move {
+                outbox.notify("notifications/two", &json!({}));
+                answer()
+            }),
+        );
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["x-accel-buffering"], "no");
+        let text = text_of(response).await;
+        let methods = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        let methods: Vec<&str> = methods
+            .map(|data| ["one", "two", "result", "{}"].into_iter().find(|word| data.contains(word)).unwrap())
+            .collect();
+        assert_eq!(methods, ["{}", "one", "two", "result"], "{text}");
+        assert!(text.ends_with("\n\n") && text.contains(r#""result":{}"#), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_on_which_nothing_happens_is_kept_alive() {
+        let (outbox, mailbox) = Outbox::new(Arc::default());
+        let response = event_stream(
+            Some("{}".into()),
+            mailbox,
+            Box::pin(async move {
+                sleep(3 * KEEP_ALIVE.0 - Duration::from_secs(1)).await;
+                drop(outbox);
+                answer()
+            }),
+        );
+        assert_eq!(text_of(response).await.matches(": keep-alive\n\n").count(), 2);
+    }
+}

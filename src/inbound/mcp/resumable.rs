@@ -1,0 +1,399 @@
+//! Streams that outlive their connection (MCP up to 2025-11-25, Transports, "Resumability and Redelivery").
+//!
+//! A call goes on for a while when its client's connection breaks. Everything that it says has an id, under
+//! which the client asks for the rest by a connection of its own, at any replica. In reading order:
+//! [`Resumables`] are the streams of this replica, the [`Log`] of one is what was said on it, and a
+//! [`Reader`] one of its connections.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    convert::Infallible,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use http::Response;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    client::{Mailbox, Questions},
+    response::{self, Answering, KEEP_ALIVE},
+    revision::Revision,
+};
+
+/// How many streams are kept at once; further ones end with their connection.
+const STREAMS_LIMIT: usize = 1024;
+
+/// How long all streams are together that are at their end and have been read, in bytes; what is more is not
+/// kept for clients that have not heard the last of it.
+const READ_LIMIT_BYTES: usize = 16 << 20;
+
+/// How many messages of one stream are kept, the result aside; the oldest go first.
+const MESSAGES_LIMIT: usize = 256;
+
+/// How long those of one stream are together, in bytes.
+const MESSAGES_LIMIT_BYTES: usize = 1 << 20;
+
+/// How long a client should wait before it comes back.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The streams of this replica that clients may come back to.
+#[derive(Debug)]
+pub(super) struct Resumables {
+    settings: ResumeSettings,
+    questions: Arc<Questions>,
+    streams: Mutex<HashMap<String, Arc<Resumable>>>,
+    read_bytes: AtomicUsize,
+}
+
+/// How patiently streams wait for their clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResumeSettings {
+    /// How long a stream waits for a client that has left it; none waits where this is zero.
+    pub patience: Duration,
+    /// How long one connection carries a stream, for clients that know how to come back; as long as it takes
+    /// where there is none.
+    pub connection_life: Option<Duration>,
+}
+
+impl Default for ResumeSettings {
+    fn default() -> Self {
+        Self { patience: Duration::from_secs(15), connection_life: None }
+    }
+}
+
+impl Resumables {
+    pub(super) fn new(settings: ResumeSettings, questions: Arc<Questions>) -> Self {
+        Self { settings, questions, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
+    }
+
+    /// The response to a request of a session: a stream that says `first`, what else comes into the mailbox,
+    /// and then what `answering` gives.
+    pub(super) fn respond(
+        self: &Arc<Self>,
+        session: &str,
+        revision: Revision,
+        first: Option<Bytes>,
+        mailbox: Mailbox,
+        answering: Answering,
+    ) -> Response<Body> {
+        let Some(resumable) = self.begin(session) else {
+            return response::event_stream(first, mailbox, answering);
+        };
+        let knows_to_return = revision.is_primed();
+        if knows_to_return {
+            let retry = RETRY.as_millis();
+            resumable.push(|id| format!("id: {id}\nretry: {retry}\ndata: \n\n").into_bytes());
+        }
+        if let Some(first) = first {
+            resumable.say(&first);
+        }
+        let life =
+            self.settings.connection_life.filter(|_| knows_to_return).map(|life| Instant::now() + life);
+        let response = read(Arc::clone(&resumable), 0, life);
+        tokio::spawn(Arc::clone(self).drive(resumable, mailbox, answering));
+        response
+    }
+
+    /// The rest of a stream of a session, after the event of this id. `None` where there is no such stream
+    /// here.
+    pub(super) fn resume(&self, session: &str, id: &str) -> Option<Response<Body>> {
+        let (name, number) = id.rsplit_once('.')?;
+        let number: u64 = number.parse().ok()?;
+        let resumable = self.streams().get(name).filter(|found| *found.session == *session).cloned()?;
+        let next = number.checked_add(1).filter(|next| resumable.log.borrow().keeps(*next))?;
+        let life = self.settings.connection_life.map(|life| Instant::now() + life);
+        Some(read(resumable, next, life))
+    }
+
+    /// Ends all streams of a session, and what they wait for.
+    pub(super) fn end_of(&self, session: &str) {
+        self.streams().values().filter(|stream| *stream.session == *session).for_each(|stream| {
+            stream.log.send_modify(|log| log.is_closed = true);
+        });
+    }
+
+    /// Whether streams wait for clients at all.
+    pub(super) fn are_kept(&self) -> bool {
+        self.settings.patience > Duration::ZERO
+    }
+
+    fn begin(&self, session: &str) -> Option<Arc<Resumable>> {
+        let mut streams = self.streams();
+        if streams.len() >= STREAMS_LIMIT {
+            return None;
+        }
+        // Another replica can tell from it where the stream is.
+        let name = self.questions.name();
+        let (log, _) = watch::channel(Log::default());
+        let resumable = Arc::new(Resumable { name: name.clone(), session: session.into(), log });
+        streams.insert(name, Arc::clone(&resumable));
+        Some(resumable)
+    }
+
+    /// Notes what a call says until it is over, or its client has been away for too long; and keeps that for
+    /// a while.
+    async fn drive(
+        self: Arc<Self>,
+        resumable: Arc<Resumable>,
+        mut mailbox: Mailbox,
+        mut answering: Answering,
+    ) {
+        let patience = self.settings.patience;
+        let saying = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut answering => {
+                        mailbox.close();
+                        // What was said just before the result goes before it too.
+                        while let Some(message) = mailbox.recv().await {
+                            resumable.say(&message);
+                        }
+                        if let Some(answer) = answer {
+                            // Whatever else goes, this stays.
+                            resumable.push(|id| response::as_event(Some(id), &answer.into_body()));
+                        }
+                        break;
+                    }
+                    Some(message) = mailbox.recv() => resumable.say(&message),
+                }
+            }
+        };
+        let is_said = tokio::select! {
+            () = saying => true,
+            () = resumable.abandoned(patience) => false,
+        };
+        // Now the call ends, if it has not.
+        drop(answering);
+        let mut bytes = 0;
+        resumable.log.send_modify(|log| {
+            log.is_over = true;
+            bytes = log.bytes;
+        });
+        let all = self.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if is_said {
+            let patience = if all > READ_LIMIT_BYTES { Duration::ZERO } else { patience };
+            resumable.abandoned(patience).await;
+        }
+        self.read_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.streams().remove(&resumable.name);
+    }
+
+    fn streams(&self) -> MutexGuard<'_, HashMap<String, Arc<Resumable>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One stream that its client may come back to.
+#[derive(Debug)]
+struct Resumable {
+    name: String,
+    session: Box<str>,
+    log: watch::Sender<Log>,
+}
+
+/// What was said on a stream, and who reads it.
+#[derive(Debug, Default)]
+struct Log {
+    /// The number of the first event that is kept.
+    first: u64,
+    events: VecDeque<Bytes>,
+    bytes: usize,
+    /// Nothing more will be said.
+    is_over: bool,
+    /// Its session is.
+    is_closed: bool,
+    /// How many have read it; the last of them does.
+    readers: u64,
+    /// Whether that one is still there.
+    is_read: bool,
+}
+
+impl Resumable {
+    /// Adds a message.
+    fn say(&self, message: &[u8]) {
+        self.push(|id| response::as_event(Some(id), message));
+        self.log.send_if_modified(|log| {
+            while log.events.len() > MESSAGES_LIMIT || log.bytes > MESSAGES_LIMIT_BYTES {
+                let Some(oldest) = log.events.pop_front() else { break };
+                log.bytes -= oldest.len();
+                log.first += 1;
+            }
+            false
+        });
+    }
+
+    fn push(&self, event: impl FnOnce(&str) -> Vec<u8>) {
+        self.log.send_modify(|log| {
+            let event = event(&format!("{}.{}", self.name, log.end()));
+            log.bytes += event.len();
+            log.events.push_back(event.into());
+        });
+    }
+
+    /// Ready when nobody has read for so long, or its session is over.
+    async fn abandoned(&self, patience: Duration) {
+        let mut log = self.log.subscribe();
+        loop {
+            let closed = match log.wait_for(|log| log.is_closed || !log.is_read).await {
+                Ok(log) => log.is_closed,
+                Err(_) => true,
+            };
+            if closed {
+                return;
+            }
+            tokio::select! {
+                () = sleep(patience) => return,
+                _ = log.wait_for(|log| log.is_closed || log.is_read) => {}
+            }
+        }
+    }
+}
+
+impl Log {
+    /// The number of the next event.
+    fn end(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    /// Whether nothing has been forgotten from this event on.
+    fn keeps(&self, next: u64) -> bool {
+        (self.first..=self.end()).contains(&next)
+    }
+
+    /// An event, or the first after it that is kept, and the number of the one after that.
+    fn event(&self, next: u64) -> Option<(Bytes, u64)> {
+        let number = next.max(self.first);
+        let index = usize::try_from(number - self.first).unwrap_or(usize::MAX);
+        Some((self.events.get(index)?.clone(), number + 1))
+    }
+}
+
+/// One connection that reads a stream. Dropping it leaves the stream to the client's next one.
+struct Reader {
+    resumable: Arc<Resumable>,
+    number: u64,
+}
+
+/// The events of a stream from some event on, for as long as a connection carries it.
+fn read(resumable: Arc<Resumable>, next: u64, life: Option<Instant>) -> Response<Body> {
+    let mut number = 0;
+    resumable.log.send_modify(|log| {
+        log.readers += 1;
+        log.is_read = true;
+        number = log.readers;
+    });
+    let events = unfold((Reader { resumable, number }, next), move |(reader, next)| async move {
+        let (event, next) = reader.event(next, life).await?;
+        Some((Ok::<_, Infallible>(event), (reader, next)))
+    });
+    response::as_stream(Response::new(Body::from_stream(events)))
+}
+
+impl Reader {
+    /// What comes next, and the number of the event after it. `None` at the end, and where another connection
+    /// reads now.
+    async fn event(&self, next: u64, life: Option<Instant>) -> Option<(Bytes, u64)> {
+        let mut log = self.resumable.log.subscribe();
+        let changed = log
+            .wait_for(|log| log.readers != self.number || log.is_closed || log.is_over || log.end() > next);
+        let life_is_over = async {
+            match life {
+                Some(life) => sleep_until(life).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            log = changed => log.ok().filter(|log| log.readers == self.number && !log.is_closed)?.event(next),
+            () = life_is_over => None,
+            () = sleep(KEEP_ALIVE.0) => Some((Bytes::from_static(KEEP_ALIVE.1), next)),
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.resumable.log.send_if_modified(|log| {
+            let was_last = log.readers == self.number;
+            log.is_read &= !was_last;
+            was_last
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::inbound::mcp::client::Outbox;
+
+    fn resumables(connection_life: Option<Duration>) -> Arc<Resumables> {
+        let settings = ResumeSettings { connection_life, ..ResumeSettings::default() };
+        Arc::new(Resumables::new(settings, Arc::default()))
+    }
+
+    async fn text_of(response: Response<Body>) -> String {
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    /// The ids of the events in a text.
+    fn ids(text: &str) -> Vec<&str> {
+        text.lines().filter_map(|line| line.strip_prefix("id: ")).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_many_messages_keeps_the_last_of_them() {
+        let resumables = resumables(None);
+        let (outbox, mailbox) = Outbox::new(Arc::default());
+        let answering = Box::pin(async move {
+            for _ in 0..2 * MESSAGES_LIMIT {
+                outbox.send("notifications/message", &serde_json::json!({})).await.unwrap();
+            }
+            std::future::pending().await
+        });
+        let response = resumables.respond("s", Revision::R2025_11_25, None, mailbox, answering);
+        let name = resumables.streams().keys().next().unwrap().clone();
+        // Time stands still until all that can be said is said.
+        sleep(Duration::from_millis(1)).await;
+        assert!(resumables.resume("s", &format!("{name}.1")).is_none(), "long forgotten");
+        let last = format!("{name}.{}", 2 * MESSAGES_LIMIT - 1);
+        drop(resumables.resume("s", &last).unwrap());
+        drop(response);
+        sleep(Duration::from_secs(20)).await;
+        assert!(resumables.streams().is_empty(), "nobody came back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_ends_before_its_stream_for_clients_that_come_back() {
+        let resumables = resumables(Some(Duration::from_secs(5)));
+        for (revision, comes_back) in [(Revision::R2025_11_25, true), (Revision::R2025_06_18, false)] {
+            let (outbox, mailbox) = Outbox::new(Arc::default());
+            let answering = Box::pin(async move {
+                sleep(Duration::from_secs(7)).await;
+                outbox.notify("notifications/done", &serde_json::json!({}));
+                None
+            });
+            let begun = Instant::now();
+            let text = text_of(resumables.respond("s", revision, None, mailbox, answering)).await;
+            assert_eq!(text.contains("done"), !comes_back, "{text}");
+            assert_eq!(begun.elapsed().as_secs(), if comes_back { 5 } else { 7 });
+            if comes_back {
+                let rest = text_of(resumables.resume("s", ids(&text)[0]).unwrap()).await;
+                assert!(rest.contains("done") && begun.elapsed().as_secs() == 7, "{rest}");
+            }
+        }
+    }
+}

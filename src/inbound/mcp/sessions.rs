@@ -1,0 +1,450 @@
+//! Sessions of the older era: their ids, which of these are taken, and what is known of each beside its id.
+//!
+//! In reading order: a [`Session`] is its id, sealed, so that any replica knows what its client said at
+//! `initialize`, and there is no table of them. [`Sessions`] keeps those that their clients have ended, by
+//! the replica that was told. [`Levels`] are the log lines that they want (`logging/setLevel`): what a client
+//! says later is kept by the replica that heard it and by those that it tells; another one tells no lines,
+//! which a client must bear with anyway. [`InFlight`] are their requests that another message can end
+//! (`notifications/cancelled`; over HTTP it comes by a POST of its own).
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+
+use super::{refusal::Refusal, revision::Revision};
+use crate::{
+    crypto::{Purpose, Seal, Unsealed},
+    route::LogLevel,
+    upstream::Caller,
+};
+
+/// How long an id opens.
+const LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// What is kept of a client's capabilities: those that matter to a server.
+const KEPT: [&str; 3] = ["elicitation", "roots", "sampling"];
+
+/// How long what a client says of one capability may be, in bytes; what is longer is kept as `{}`.
+const CAPABILITY_LIMIT_BYTES: usize = 256;
+
+/// What a client said at `initialize`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Session {
+    pub(super) revision: String,
+    pub(super) capabilities: Map<String, Value>,
+    /// Whose it is, where clients are told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) owner: Option<String>,
+    /// Where its client was when it began, where clients are not told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) address: Option<String>,
+}
+
+impl Session {
+    pub(super) fn new(revision: Revision, mut capabilities: Map<String, Value>) -> Self {
+        capabilities.retain(|name, value| KEPT.contains(&name.as_str()) && value.is_object());
+        for value in capabilities.values_mut() {
+            if value.to_string().len() > CAPABILITY_LIMIT_BYTES {
+                *value = Value::Object(Map::new());
+            }
+        }
+        Self { revision: revision.as_str().to_owned(), capabilities, owner: None, address: None }
+    }
+
+    /// The same, of this client.
+    pub(super) fn of(self, caller: &Caller) -> Self {
+        let address = match caller {
+            Caller::Address(address) => Some(address.to_string()),
+            Caller::Only | Caller::Client(_) | Caller::Unknown => None,
+        };
+        Self { owner: caller.owner().map(str::to_owned), address, ..self }
+    }
+
+    /// The client that began it, as far as it is told from others.
+    pub(super) fn client(&self) -> &str {
+        self.owner.as_deref().or(self.address.as_deref()).unwrap_or_default()
+    }
+
+    /// The id under which all of this is found again.
+    pub(super) fn seal(&self, seal: &Seal, now: SystemTime) -> String {
+        let content = serde_json::to_vec(self).expect("its keys are strings");
+        seal.seal(Purpose::Session, &content, now + LIFE)
+    }
+
+    /// What an id holds.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsealed`] when it is not one of ours, or too old.
+    pub(super) fn open(seal: &Seal, id: &str, now: SystemTime) -> Result<Self, Unsealed> {
+        let content = seal.open(Purpose::Session, id, now)?;
+        serde_json::from_slice(&content).map_err(|_| Unsealed::Foreign)
+    }
+}
+
+/// How many ended sessions are kept, of all clients. When more end, the client that has ended the most loses
+/// the one that it ended first: that id is taken again until it expires. So nobody who begins and ends
+/// sessions brings back another's.
+const ENDED_LIMIT: usize = 10_000;
+
+/// The ids that are taken, and those that are not any more.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    seal: Seal,
+    strangers: Strangers,
+    ended: Mutex<Ended>,
+}
+
+/// What is done with an id that was not given out here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strangers {
+    /// Every replica has the same secret, so there is none that should be known.
+    Refused,
+    /// It may be one of another replica, or of this one before it was started again: its request is taken as
+    /// one without a session.
+    Taken,
+}
+
+#[derive(Debug, Default)]
+struct Ended {
+    known: HashSet<Arc<str>>,
+    /// The same by the client that began them, the oldest first.
+    by_client: HashMap<String, VecDeque<Arc<str>>>,
+}
+
+impl Ended {
+    fn add(&mut self, client: &str, id: &str) {
+        let id: Arc<str> = id.into();
+        if !self.known.insert(Arc::clone(&id)) {
+            return;
+        }
+        self.by_client.entry(client.to_owned()).or_default().push_back(id);
+        if self.known.len() > ENDED_LIMIT
+            && let Some((client, ids)) = self.by_client.iter_mut().max_by_key(|(_, ids)| ids.len())
+            && let Some(first) = ids.pop_front()
+        {
+            self.known.remove(&first);
+            let client = ids.is_empty().then(|| client.clone());
+            client.map(|client| self.by_client.remove(&client));
+        }
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(seal: Seal, strangers: Strangers) -> Self {
+        Self { seal, strangers, ended: Mutex::default() }
+    }
+
+    /// Whether a request of `owner` with this session id is taken; one without any is. Where clients are told
+    /// apart, an id is taken of nobody but the one that began its session.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NoSession`].
+    pub(super) fn check(&self, id: Option<&str>, owner: Option<&str>) -> Result<(), Refusal> {
+        let Some(id) = id else { return Ok(()) };
+        if self.ended().known.contains(id) {
+            return Err(Refusal::NoSession);
+        }
+        match (Session::open(&self.seal, id, SystemTime::now()), self.strangers) {
+            (Ok(session), _) if session.owner.as_deref() == owner => Ok(()),
+            (Err(Unsealed::Foreign), Strangers::Taken) if owner.is_none() => Ok(()),
+            (Ok(_) | Err(Unsealed::Foreign | Unsealed::Expired), _) => Err(Refusal::NoSession),
+        }
+    }
+
+    /// Takes no request of this session any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NoSession`] when none was taken before.
+    pub(super) fn end(&self, id: &str, owner: Option<&str>) -> Result<(), Refusal> {
+        self.check(Some(id), owner)?;
+        self.end_as_told(id);
+        Ok(())
+    }
+
+    /// The same on the word of another replica, which has asked whose it is; whether there was one to end.
+    pub(super) fn end_as_told(&self, id: &str) -> bool {
+        let Ok(session) = Session::open(&self.seal, id, SystemTime::now()) else {
+            // A stranger's: there is nothing to remember, or anybody could fill the list.
+            return false;
+        };
+        self.ended().add(session.client(), id);
+        true
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many sessions' levels are kept; the oldest makes room for a new one.
+const LEVELS_LIMIT: usize = 10_000;
+
+/// How much of an id tells it from every other: its salt.
+const KEY_LENGTH: usize = 32;
+
+/// The levels of sessions.
+#[derive(Debug, Default)]
+pub(super) struct Levels(Mutex<KeptLevels>);
+
+#[derive(Debug, Default)]
+struct KeptLevels {
+    levels: HashMap<Box<str>, LogLevel>,
+    /// The keys, the oldest first.
+    order: VecDeque<Box<str>>,
+}
+
+impl Levels {
+    /// Keeps what the client of a session wants.
+    pub(super) fn set(&self, session: &str, level: LogLevel) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key(session);
+        if kept.levels.insert(key.into(), level).is_none() {
+            kept.order.push_back(key.into());
+        }
+        while kept.order.len() > LEVELS_LIMIT {
+            if let Some(oldest) = kept.order.pop_front() {
+                kept.levels.remove(&oldest);
+            }
+        }
+    }
+
+    /// What it wants, as far as was heard here.
+    pub(super) fn of(&self, session: &str) -> Option<LogLevel> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).levels.get(key(session)).copied()
+    }
+}
+
+fn key(session: &str) -> &str {
+    session.get(..KEY_LENGTH).unwrap_or(session)
+}
+
+/// How long an id may be that a request can be cancelled by, in bytes.
+const ID_LIMIT_BYTES: usize = 256;
+
+/// A session, and the id of a request in it as JSON.
+type Key = (Box<str>, Box<str>);
+
+/// The requests of sessions that are being answered by this process. As many as there are connections at
+/// most.
+#[derive(Debug, Default)]
+pub(super) struct InFlight(Mutex<HashMap<Key, Arc<Notify>>>);
+
+/// One of them; it leaves when this is dropped.
+#[derive(Debug)]
+pub(super) struct Flight<'a> {
+    all: &'a InFlight,
+    key: Key,
+    ended: Arc<Notify>,
+}
+
+impl InFlight {
+    /// Notes a request. `None` where one of that id is in flight already: nobody could tell them apart.
+    pub(super) fn enter(&self, session: &str, id: &str) -> Option<Flight<'_>> {
+        if id.len() > ID_LIMIT_BYTES {
+            return None;
+        }
+        let key: Key = (session.into(), canonical(id).into());
+        let ended = Arc::new(Notify::new());
+        let mut requests = self.requests();
+        if requests.contains_key(&key) {
+            return None;
+        }
+        requests.insert(key.clone(), Arc::clone(&ended));
+        Some(Flight { all: self, key, ended })
+    }
+
+    /// Ends a request that nobody waits for any more; whether it was in flight here.
+    pub(super) fn cancel(&self, session: &str, id: &str) -> bool {
+        let request = self.requests().get(&(session.into(), canonical(id).into())).cloned();
+        request.inspect(|request| request.notify_one()).is_some()
+    }
+
+    fn requests(&self) -> MutexGuard<'_, HashMap<Key, Arc<Notify>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flight<'_> {
+    /// Waits until the request is cancelled.
+    pub(super) async fn cancelled(&self) {
+        self.ended.notified().await;
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        self.all.requests().remove(&self.key);
+    }
+}
+
+/// Two writings of one id are the same id.
+fn canonical(id: &str) -> String {
+    serde_json::from_str::<Value>(id).map_or_else(|_| id.to_owned(), |id| id.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_its_id() {
+        let (seal, now) = (Seal::random(), SystemTime::UNIX_EPOCH);
+        let said = json!({"sampling": {}, "elicitation": {"form": {}}, "experimental": {"x": 1}, "roots": 7});
+        let session = Session::new(Revision::R2025_11_25, said.as_object().unwrap().clone());
+        let opened = Session::open(&seal, &session.seal(&seal, now), now).unwrap();
+        assert_eq!(opened, session);
+        assert_eq!(opened.revision, "2025-11-25");
+        assert_eq!(Value::Object(opened.capabilities), json!({"sampling": {}, "elicitation": {"form": {}}}));
+        let endless = json!({"sampling": {"x": "y".repeat(9999)}});
+        let session = Session::new(Revision::R2025_11_25, endless.as_object().unwrap().clone());
+        assert_eq!(Value::Object(session.capabilities), json!({"sampling": {}}));
+    }
+}
+
+#[cfg(test)]
+mod sessions_tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::{
+        inbound::mcp::revision::Revision,
+        route::Scopes,
+        upstream::{Caller, Client},
+    };
+
+    fn id(seal: &Seal) -> String {
+        Session::new(Revision::R2025_11_25, Map::new()).seal(seal, SystemTime::now())
+    }
+
+    fn id_of(seal: &Seal, caller: &Caller) -> String {
+        Session::new(Revision::R2025_11_25, Map::new()).of(caller).seal(seal, SystemTime::now())
+    }
+
+    fn client(name: &str) -> Caller {
+        Caller::Client(Arc::new(Client::new(name, name, Scopes::default())))
+    }
+
+    #[test]
+    fn an_id_is_taken_until_it_is_ended() {
+        let seal = Seal::random();
+        let sessions = Sessions::new(seal.clone(), Strangers::Refused);
+        let (one, other) = (id(&seal), id(&seal));
+        sessions.check(None, None).unwrap();
+        sessions.check(Some(&one), None).unwrap();
+        sessions.end(&one, None).unwrap();
+        assert_eq!(sessions.check(Some(&one), None).unwrap_err(), Refusal::NoSession);
+        assert_eq!(sessions.end(&one, None).unwrap_err(), Refusal::NoSession);
+        sessions.check(Some(&other), None).unwrap();
+        let expired = Session::new(Revision::R2025_11_25, Map::new()).seal(&seal, SystemTime::UNIX_EPOCH);
+        assert_eq!(sessions.check(Some(&expired), None).unwrap_err(), Refusal::NoSession);
+    }
+
+    #[test]
+    fn ids_of_strangers_are_refused_where_every_replica_knows_its_own() {
+        let foreign = id(&Seal::random());
+        let refused = Sessions::new(Seal::random(), Strangers::Refused);
+        assert_eq!(refused.check(Some(&foreign), None).unwrap_err(), Refusal::NoSession);
+        let taken = Sessions::new(Seal::random(), Strangers::Taken);
+        taken.check(Some(&foreign), None).unwrap();
+        taken.end(&foreign, None).unwrap();
+        assert_eq!(taken.ended().known.len(), 0);
+    }
+
+    #[test]
+    fn a_session_is_nobodys_but_its_owners() {
+        let seal = Seal::random();
+        let owned =
+            Session::new(Revision::R2025_11_25, Map::new()).of(&client("me")).seal(&seal, SystemTime::now());
+        for strangers in [Strangers::Taken, Strangers::Refused] {
+            let sessions = Sessions::new(seal.clone(), strangers);
+            let check = |id: &str, owner| sessions.check(Some(id), owner).is_ok();
+            assert!(check(&owned, Some("me")));
+            assert!(!check(&owned, Some("you")) && !check(&owned, None));
+            assert!(!check(&id(&seal), Some("me")), "it was begun by nobody");
+            assert!(!check(&id(&Seal::random()), Some("me")), "nobody knows whose it is");
+            assert_eq!(sessions.end(&owned, Some("you")), Err(Refusal::NoSession));
+            assert!(check(&owned, Some("me")));
+        }
+    }
+
+    #[test]
+    fn the_list_of_ended_sessions_has_an_end() {
+        let seal = Seal::random();
+        let sessions = Sessions::new(seal.clone(), Strangers::Refused);
+        let first = id(&seal);
+        sessions.end(&first, None).unwrap();
+        for _ in 0..ENDED_LIMIT {
+            sessions.end(&id(&seal), None).unwrap();
+        }
+        assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
+        sessions.check(Some(&first), None).unwrap();
+    }
+
+    #[test]
+    fn who_ends_many_sessions_brings_back_nobody_elses() {
+        let seal = Seal::random();
+        let sessions = Sessions::new(seal.clone(), Strangers::Refused);
+        let (here, there) = (["192.0.2.1", "192.0.2.2"]).map(|at| Caller::at(at.parse().unwrap())).into();
+        let (known, other) = (client("one"), client("two"));
+        for (victim, attacker) in [(&here, &there), (&known, &other), (&known, &here), (&here, &known)] {
+            let theirs = id_of(&seal, victim);
+            let first = id_of(&seal, attacker);
+            sessions.end(&theirs, victim.owner()).unwrap();
+            sessions.end(&first, attacker.owner()).unwrap();
+            for _ in 0..ENDED_LIMIT {
+                sessions.end(&id_of(&seal, attacker), attacker.owner()).unwrap();
+            }
+            assert_eq!(sessions.check(Some(&theirs), victim.owner()), Err(Refusal::NoSession));
+            assert_eq!(sessions.check(Some(&first), attacker.owner()), Ok(()), "the list has an end");
+            assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod levels_tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_session_makes_room() {
+        let levels = Levels::default();
+        levels.set("first", LogLevel::Debug);
+        levels.set("first", LogLevel::Error);
+        assert_eq!(levels.of("first"), Some(LogLevel::Error));
+        for number in 0..LEVELS_LIMIT {
+            levels.set(&format!("session {number}"), LogLevel::Info);
+        }
+        assert_eq!((levels.of("first"), levels.of("session 0")), (None, Some(LogLevel::Info)));
+    }
+}
+
+#[cfg(test)]
+mod in_flight_tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_is_cancelled_in_its_session_only() {
+        let all = InFlight::default();
+        let (mine, other) = (all.enter("mine", r#""a""#).unwrap(), all.enter("other", r#""a""#).unwrap());
+        assert!(all.enter("mine", r#""\u0061""#).is_none(), "the same id");
+        assert!(all.enter("mine", "1").is_some());
+        assert!(all.cancel("mine", r#""\u0061""#));
+        mine.cancelled().await;
+        drop(mine);
+        assert!(!all.cancel("mine", r#""a""#));
+        assert!(all.enter("mine", &format!("{:0300}", 1)).is_none());
+        drop(other);
+        assert!(all.requests().is_empty());
+    }
+}

@@ -1,0 +1,272 @@
+//! MCP over the pipes of a process: a message a line, both ways, and many requests at once (2026-07-28 and
+//! 2025-11-25, Transports, "stdio").
+//!
+//! A client of the older era says at `initialize` what it speaks and what it is capable of; here that is kept
+//! for the connection. One of the newer era says so in every request, and needs no handshake.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, SystemTime},
+};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::{
+    Mcp,
+    carrier::{Carrier, Handshake},
+    client::Outbox,
+    message::{self, Message},
+    protocol::Protocol,
+    refusal::Refusal,
+    revision::Revision,
+    sessions::Session,
+    subscriptions,
+};
+use crate::{
+    inbound::{
+        authenticate::Identity,
+        context::{Arrival, Connection, Ending, RequestContext, Shutdown},
+    },
+    upstream::Caller,
+};
+
+/// How many requests may be in flight at once; one more is refused, so that cancellations and answers are
+/// still read.
+const IN_FLIGHT_LIMIT: usize = 256;
+
+/// A line that a client wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// What stood in it, without its end.
+    Whole(Vec<u8>),
+    /// It is longer than a message may be; the rest was passed over.
+    TooLong {
+        /// How long it may be.
+        limit_bytes: usize,
+    },
+}
+
+/// How a conversation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Parted {
+    /// Every request was answered, or is of no more use to anybody.
+    Clean,
+    /// The client said nothing more, and the drain timeout was over before all of its requests were answered.
+    CutOff {
+        /// How many were not.
+        requests: usize,
+    },
+}
+
+impl Mcp {
+    /// Speaks with one client: takes its lines, and puts what it is to be told into `out`, each without a
+    /// line break.
+    ///
+    /// After its last line, requests in flight may take as long as `drain`. They are cancelled when `stop` is
+    /// ready, and when nobody takes what is put into `out` any more.
+    pub async fn converse(
+        &self,
+        mut lines: mpsc::Receiver<Line>,
+        out: mpsc::Sender<Bytes>,
+        drain: Duration,
+        stop: impl Future<Output = ()>,
+    ) -> Parted {
+        let mut stop = pin!(stop);
+        let gone = out.clone();
+        let mut gone = pin!(gone.closed());
+        let mut conversation = Conversation::new(Arc::clone(&self.protocol), out);
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = &mut stop => return Parted::Clean,
+                () = &mut gone => return Parted::Clean,
+                // Room for others, and what they have said.
+                Some(_) = conversation.running.join_next() => continue,
+                line = lines.recv() => line,
+            };
+            match line {
+                None => break,
+                Some(Line::Whole(message)) if message.trim_ascii().is_empty() => {}
+                Some(Line::Whole(message)) => {
+                    conversation.take(message).await;
+                    conversation.tell_changes();
+                }
+                Some(Line::TooLong { limit_bytes }) => {
+                    let words = format!("a message may have {limit_bytes} bytes, and this one has more");
+                    conversation.refuse(None, Refusal::NotAMessage(words.into())).await;
+                }
+            }
+        }
+        conversation.shutdown.send_replace(Shutdown::Begun);
+        let all_answered = async { while conversation.running.join_next().await.is_some() {} };
+        let ended = tokio::select! {
+            biased;
+            () = &mut stop => return Parted::Clean,
+            () = &mut gone => return Parted::Clean,
+            ended = timeout(drain, all_answered) => ended,
+        };
+        match ended {
+            Ok(()) => Parted::Clean,
+            Err(_) => Parted::CutOff { requests: conversation.running.len() },
+        }
+    }
+}
+
+/// One client. Dropping it cancels what it waits for.
+struct Conversation {
+    protocol: Arc<Protocol>,
+    out: mpsc::Sender<Bytes>,
+    /// The latest handshake.
+    handshake: Arc<ArcSwapOption<Handshake>>,
+    connection: Arc<Connection>,
+    /// Told when the client says nothing more: what would never end by itself ends then.
+    shutdown: watch::Sender<Shutdown>,
+    running: JoinSet<()>,
+    /// What tells a client of the older era of changes, and the handshake that it is told for.
+    telling: JoinSet<()>,
+    told_for: Option<Arc<Handshake>>,
+}
+
+impl Conversation {
+    fn new(protocol: Arc<Protocol>, out: mpsc::Sender<Bytes>) -> Self {
+        let (shutdown, ending) = watch::channel(Shutdown::Serving);
+        let connection = Connection { ending: Ending::new(ending), ..Connection::default() };
+        Self {
+            protocol,
+            out,
+            handshake: Arc::default(),
+            connection: Arc::new(connection),
+            shutdown,
+            running: JoinSet::new(),
+            telling: JoinSet::new(),
+            told_for: None,
+        }
+    }
+
+    async fn take(&mut self, message: Vec<u8>) {
+        if self.running.len() >= IN_FLIGHT_LIMIT && message::wants_answer(&message) {
+            return self.refuse(Some(&message), Refusal::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
+        }
+        let (protocol, context) = (Arc::clone(&self.protocol), self.context());
+        let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
+        let mut answering = Box::pin(answer(protocol, context, message, out, handshake));
+        // The beginning of it in the order of the lines: what is said after a handshake finds it done.
+        if poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await.is_pending() {
+            self.running.spawn(answering);
+        }
+    }
+
+    /// A message of the client, which is who started us.
+    fn context(&self) -> RequestContext {
+        RequestContext { arrival: Arrival::of_pipe(&self.connection), identity: Identity::local() }
+    }
+
+    /// From its handshake on, a client of the older era is told what changes without asking for it: over HTTP
+    /// it opens a stream, and here is one.
+    fn tell_changes(&mut self) {
+        let handshake = self.handshake.load_full();
+        if handshake.as_ref().map(Arc::as_ptr) == self.told_for.as_ref().map(Arc::as_ptr) {
+            return;
+        }
+        self.telling.abort_all();
+        self.told_for.clone_from(&handshake);
+        let Some(handshake) = handshake else { return };
+        let (protocol, out) = (Arc::clone(&self.protocol), self.out.clone());
+        let session = handshake.session.as_str();
+        let Ok((place, closed)) = protocol.streams.place_of(session, &Caller::Only) else { return };
+        // From now on: what changes after the next answer is not missed.
+        let listener = protocol.gateway.changes().listen();
+        let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
+        self.telling.spawn(async move {
+            let (outbox, mut mailbox) = Outbox::new(Arc::clone(&protocol.questions));
+            let audience = subscriptions::Audience { gateway: &protocol.gateway, caller: Caller::Only };
+            let telling =
+                subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed);
+            let mut telling = pin!(telling);
+            loop {
+                let told = tokio::select! {
+                    () = &mut telling => return,
+                    Some(told) = mailbox.recv() => told,
+                };
+                if out.send(in_one_line(told.into())).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Answers a request that nothing is done for.
+    async fn refuse(&self, request: Option<&[u8]>, refusal: Refusal) {
+        let (context, handshake) = (self.context(), self.handshake.load_full());
+        let carrier = Carrier::stdio(&context, handshake.as_deref());
+        let (id, method) = match request.map(message::message) {
+            Some(Ok(Message::Request(request))) => (Some(request.id), Some(request.method)),
+            Some(Ok(Message::Notification(_) | Message::Response { .. }) | Err(_)) | None => (None, None),
+        };
+        let assumed = carrier.revision().unwrap_or(Revision::R2026_07_28);
+        let answer = self.protocol.refuse(carrier, id, method.as_deref(), assumed, &refusal);
+        // Nobody reads any more: the conversation is about to end.
+        let _ = self.out.send(in_one_line(answer.into_body())).await;
+    }
+}
+
+/// Answers one message, what it has to say before that included.
+async fn answer(
+    protocol: Arc<Protocol>,
+    context: RequestContext,
+    message: Vec<u8>,
+    out: mpsc::Sender<Bytes>,
+    handshake: Arc<ArcSwapOption<Handshake>>,
+) {
+    let (outbox, mut mailbox) = Outbox::new(Arc::clone(&protocol.questions));
+    let said = handshake.load_full();
+    let mut answering = pin!(protocol.take(Carrier::stdio(&context, said.as_deref()), &message, &outbox));
+    let answer = loop {
+        tokio::select! {
+            biased;
+            answer = &mut answering => break answer,
+            Some(told) = mailbox.recv() => {
+                if out.send(in_one_line(told.into())).await.is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    // There is nothing to say, or the client waits no more.
+    let Some(answer) = answer else { return };
+    // What was told before the result goes before it.
+    while let Ok(told) = mailbox.try_recv() {
+        if out.send(in_one_line(told.into())).await.is_err() {
+            return;
+        }
+    }
+    if let Some(session) = answer.session()
+        && let Ok(opened) = Session::open(&protocol.seal, session, SystemTime::now())
+        && let Ok(revision) = opened.revision.parse()
+    {
+        handshake.store(Some(Arc::new(Handshake { revision, session: session.to_owned() })));
+    }
+    // Nobody reads any more: the conversation is about to end.
+    let _ = out.send(in_one_line(answer.into_body())).await;
+}
+
+/// JSON with its line breaks as spaces: an upstream's own may stand in a result, and inside of a string JSON
+/// has none.
+fn in_one_line(mut json: Vec<u8>) -> Bytes {
+    for byte in &mut json {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    json.into()
+}

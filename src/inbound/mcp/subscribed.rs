@@ -1,0 +1,451 @@
+//! Which resources the sessions of the older era want to hear of.
+//!
+//! A session hears of changes where it listens, which need not be where it subscribed: where replicas share a
+//! store, what it subscribed to is there, too, and each reads it again when another says so. Without one, or
+//! while it can't be reached, a replica knows what it was told itself. Upstreams are asked only for sessions
+//! that listen.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tracing::{debug, warn};
+
+use super::{Mcp, protocol::Protocol};
+use crate::{
+    pipeline::{Gateway, WatchError, Watching},
+    route::LogLevel,
+    shared_state::{Message, SharedStore},
+    telemetry::Foreign,
+};
+
+/// How many sessions may have subscribed; of more, those are forgotten that do not listen, the oldest first.
+const SESSION_LIMIT: usize = 10_000;
+
+/// How many resources one session may have subscribed to.
+pub(super) const SUBSCRIPTION_LIMIT: usize = 100;
+
+/// How long their URIs may be together, in bytes.
+const SUBSCRIBED_LIMIT_BYTES: usize = 32 << 10;
+
+/// The subscriptions of all sessions.
+#[derive(Debug, Default)]
+pub(super) struct Subscribed(Mutex<Sessions>);
+
+#[derive(Debug, Default)]
+struct Sessions {
+    by_id: HashMap<Box<str>, Session>,
+    /// How many there have been.
+    begun: u64,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    /// Which of them all it is.
+    number: u64,
+    /// How many streams it listens on.
+    streams: usize,
+    /// What it wants to hear of.
+    resources: BTreeMap<Box<str>, Wanted>,
+}
+
+/// One resource that a session wants to hear of.
+#[derive(Debug)]
+struct Wanted {
+    /// That somebody wants to hear of it, while the session listens here.
+    watching: Option<Watching>,
+    /// Whether other replicas can know it.
+    is_known: bool,
+}
+
+/// A session listens, until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Listening {
+    session: Box<str>,
+    subscribed: Arc<Subscribed>,
+}
+
+impl Subscribed {
+    /// Notes that a session wants to hear of a resource.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchError`] when it can't be told of it.
+    pub(super) fn add(&self, gateway: &Gateway, session: &str, uri: &str) -> Result<(), WatchError> {
+        gateway.can_watch(uri)?;
+        let mut sessions = self.sessions();
+        let session = sessions.session(session).ok_or(WatchError::TooMany)?;
+        if session.resources.contains_key(uri) {
+            return Ok(());
+        }
+        if !session.has_room_for(uri) {
+            return Err(WatchError::Enough);
+        }
+        let watching = if session.streams > 0 { Some(gateway.watch(uri)?) } else { None };
+        session.resources.insert(uri.into(), Wanted { watching, is_known: false });
+        Ok(())
+    }
+
+    /// Notes that other replicas can know of a subscription.
+    pub(super) fn known(&self, session: &str, uri: &str) {
+        let mut sessions = self.sessions();
+        let found = sessions.by_id.get_mut(session).and_then(|found| found.resources.get_mut(uri));
+        if let Some(wanted) = found {
+            wanted.is_known = true;
+        }
+    }
+
+    /// Takes what a session wants to hear of, as all replicas know it, in the place of what was known here;
+    /// beside what only this one knows.
+    pub(super) fn replace(&self, gateway: &Gateway, session: &str, uris: &[String]) {
+        let mut sessions = self.sessions();
+        let Some(found) = sessions.by_id.get_mut(session) else { return };
+        found.resources.retain(|uri, wanted| !wanted.is_known || uris.iter().any(|other| **other == **uri));
+        for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
+            // What is no resource here may be one of another configuration.
+            if found.resources.contains_key(uri.as_str())
+                || !found.has_room_for(uri)
+                || gateway.can_watch(uri).is_err()
+            {
+                continue;
+            }
+            let watching = if found.streams > 0 { gateway.watch(uri).ok() } else { None };
+            found.resources.insert(uri.as_str().into(), Wanted { watching, is_known: true });
+        }
+    }
+
+    /// Whether a session listens here.
+    pub(super) fn listens(&self, session: &str) -> bool {
+        self.sessions().by_id.get(session).is_some_and(|session| session.streams > 0)
+    }
+
+    /// The sessions that listen here.
+    pub(super) fn listening(&self) -> Vec<Box<str>> {
+        let sessions = self.sessions();
+        let listening = sessions.by_id.iter().filter(|(_, session)| session.streams > 0);
+        listening.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The subscriptions that other replicas can't know yet, each with its session.
+    pub(super) fn unknown(&self) -> Vec<(Box<str>, Box<str>)> {
+        let sessions = self.sessions();
+        let all = sessions.by_id.iter().flat_map(|(id, session)| {
+            session
+                .resources
+                .iter()
+                .filter(|(_, wanted)| !wanted.is_known)
+                .map(|(uri, _)| (id.clone(), uri.clone()))
+        });
+        all.collect()
+    }
+
+    /// Notes that it does not any more.
+    pub(super) fn remove(&self, session: &str, uri: &str) {
+        let mut sessions = self.sessions();
+        let Some(found) = sessions.by_id.get_mut(session) else { return };
+        found.resources.remove(uri);
+        sessions.forget_if_idle(session);
+    }
+
+    /// Forgets a session that has ended.
+    pub(super) fn end(&self, session: &str) {
+        self.sessions().by_id.remove(session);
+    }
+
+    /// Notes that a session listens on a stream; what it subscribed to is watched from now on.
+    pub(super) fn listen(self: &Arc<Self>, gateway: &Gateway, session: &str) -> Listening {
+        let mut sessions = self.sessions();
+        // Where there is no room, it hears of no resource.
+        if let Some(found) = sessions.session(session) {
+            found.streams += 1;
+            for (uri, wanted) in found.resources.iter_mut().filter(|(_, wanted)| wanted.watching.is_none()) {
+                match gateway.watch(uri) {
+                    Ok(begun) => wanted.watching = Some(begun),
+                    Err(error) => {
+                        // The URI may have a client's arguments in it.
+                        warn!(%error, "a session listens to a resource that is not watched");
+                        debug!(uri = %Foreign(uri), "the resource that is not watched");
+                    }
+                }
+            }
+        }
+        Listening { session: session.into(), subscribed: Arc::clone(self) }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Session {
+    fn has_room_for(&self, uri: &str) -> bool {
+        let bytes: usize = self.resources.keys().map(|uri| uri.len()).sum();
+        self.resources.len() < SUBSCRIPTION_LIMIT && bytes + uri.len() <= SUBSCRIBED_LIMIT_BYTES
+    }
+}
+
+impl Sessions {
+    /// A session, known or new; `None` where there is no room for it.
+    fn session(&mut self, id: &str) -> Option<&mut Session> {
+        if !self.by_id.contains_key(id) {
+            if self.by_id.len() >= SESSION_LIMIT {
+                let idle = self.by_id.iter().filter(|(_, session)| session.streams == 0);
+                let oldest = idle.min_by_key(|(_, session)| session.number).map(|(id, _)| id.clone())?;
+                self.by_id.remove(&oldest);
+            }
+            self.begun += 1;
+            self.by_id.insert(id.into(), Session { number: self.begun, ..Session::default() });
+        }
+        self.by_id.get_mut(id)
+    }
+
+    fn forget_if_idle(&mut self, id: &str) {
+        let idle = |session: &Session| session.streams == 0 && session.resources.is_empty();
+        if self.by_id.get(id).is_some_and(idle) {
+            self.by_id.remove(id);
+        }
+    }
+}
+
+impl Listening {
+    /// Everything that the session wants to hear of.
+    pub(super) fn all(&self) -> Vec<Arc<str>> {
+        let sessions = self.subscribed.sessions();
+        let session = sessions.by_id.get(&self.session);
+        session.into_iter().flat_map(|session| session.resources.keys()).map(|uri| (**uri).into()).collect()
+    }
+
+    /// Whether the session wants to hear of this resource.
+    pub(super) fn wants(&self, uri: &str) -> bool {
+        let sessions = self.subscribed.sessions();
+        sessions.by_id.get(&self.session).is_some_and(|session| session.resources.contains_key(uri))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut sessions = self.subscribed.sessions();
+        let Some(found) = sessions.by_id.get_mut(&self.session) else { return };
+        found.streams = found.streams.saturating_sub(1);
+        if found.streams == 0 {
+            found.resources.values_mut().for_each(|wanted| wanted.watching = None);
+        }
+        sessions.forget_if_idle(&self.session);
+    }
+}
+
+/// How long subscriptions are kept after the last one of their session.
+const SUBSCRIPTION_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+impl Protocol {
+    /// Notes that a session wants to hear of a resource, wherever it listens.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchError`] when it can't be told of it.
+    pub(super) async fn subscribe(&self, session: &str, uri: &str) -> Result<(), WatchError> {
+        self.subscribed.add(&self.gateway, session, uri)?;
+        let Some(shared) = self.gateway.shared() else { return Ok(()) };
+        match save(shared, session, uri).await {
+            // Not known to the others: they are told when the store is back.
+            None => Ok(()),
+            Some(true) => {
+                self.subscribed.known(session, uri);
+                shared.tell(&Message::Subscribed { session: session.into() });
+                Ok(())
+            }
+            Some(false) => {
+                self.subscribed.remove(session, uri);
+                Err(WatchError::Enough)
+            }
+        }
+    }
+
+    /// Notes that it does not any more.
+    pub(super) async fn unsubscribe(&self, session: &str, uri: &str) {
+        self.subscribed.remove(session, uri);
+        if let Some(shared) = self.gateway.shared()
+            && shared.drop_member(&group(shared, session), uri.as_bytes()).await.is_ok()
+        {
+            shared.tell(&Message::Subscribed { session: session.into() });
+        }
+    }
+
+    /// Reads what a session has subscribed to at other replicas.
+    pub(super) async fn read_subscriptions(&self, session: &str) {
+        let Some(shared) = self.gateway.shared() else { return };
+        if let Ok(members) = shared.members(&group(shared, session)).await {
+            let uris: Vec<String> =
+                members.into_iter().filter_map(|member| String::from_utf8(member).ok()).collect();
+            self.subscribed.replace(&self.gateway, session, &uris);
+        }
+    }
+
+    /// Notes from which level on a session wants to be told log lines, by whichever replica it calls.
+    pub(super) fn set_level(&self, session: &str, level: LogLevel) {
+        self.levels.set(session, level);
+        if let Some(shared) = self.gateway.shared() {
+            shared.tell(&Message::Level { session: session.into(), level: level.as_str().into() });
+        }
+    }
+
+    /// Forgets a session that its client has ended.
+    pub(super) fn forget(&self, session: &str) {
+        self.streams.end_of(session);
+        self.resumables.end_of(session);
+        self.subscribed.end(session);
+    }
+
+    /// Tells the other replicas that a session was ended here.
+    pub(super) fn tell_ended(&self, session: &str) {
+        if let Some(shared) = self.gateway.shared() {
+            shared.remove(&group(shared, session));
+            shared.tell(&Message::Ended { session: session.into() });
+        }
+    }
+}
+
+impl Mcp {
+    /// A session wants to hear of other resources than before, said another replica.
+    pub async fn hear_subscribed(&self, session: &str) {
+        if self.protocol.subscribed.listens(session) {
+            self.protocol.read_subscriptions(session).await;
+        }
+    }
+
+    /// A session wants to be told log lines from this level on, said another replica.
+    pub fn hear_level(&self, session: &str, level: &str) {
+        // One that is none here may be one of another version.
+        if let Ok(level) = level.parse() {
+            self.protocol.levels.set(session, level);
+        }
+    }
+
+    /// A session was ended at another replica.
+    pub fn hear_ended(&self, session: &str) {
+        // It may be ended here as well, or have expired meanwhile.
+        if self.protocol.sessions.end_as_told(session) {
+            self.protocol.forget(session);
+        }
+    }
+
+    /// The store can be reached again: tells the others what only this replica knows, and hears what they do.
+    pub async fn catch_up(&self) {
+        let Some(shared) = self.protocol.gateway.shared() else { return };
+        for (session, uri) in self.protocol.subscribed.unknown() {
+            if save(shared, &session, &uri).await == Some(true) {
+                self.protocol.subscribed.known(&session, &uri);
+                shared.tell(&Message::Subscribed { session });
+            }
+        }
+        for session in self.protocol.subscribed.listening() {
+            self.protocol.read_subscriptions(&session).await;
+        }
+    }
+}
+
+/// Whether there was room for it; `None` where the store can't be reached.
+async fn save(shared: &SharedStore, session: &str, uri: &str) -> Option<bool> {
+    let group = group(shared, session);
+    shared.add(&group, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_LIFE).await.ok()
+}
+
+fn group(shared: &SharedStore, session: &str) -> String {
+    shared.name("subscriptions", &[session.as_bytes()])
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::{
+        config::{self, Sources},
+        pipeline::WATCHED_URI_LIMIT_BYTES,
+        server,
+    };
+
+    /// Nobody is there to be asked, which nobody hears of.
+    pub(in crate::inbound::mcp) fn gateway() -> Gateway {
+        let text = "upstreams: { none: http://127.0.0.1:1 }
+routes:
+  each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", watch: 1d } }
+  once: { description: x, request: GET none/once, resource: once:x }
+";
+        let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
+        server::assemble(&loaded).unwrap().gateway
+    }
+
+    #[tokio::test]
+    async fn upstreams_are_asked_for_sessions_that_listen() {
+        let (gateway, subscribed) = (gateway(), Arc::new(Subscribed::default()));
+        subscribed.add(&gateway, "s", "t://a").unwrap();
+        assert_eq!(subscribed.add(&gateway, "s", "none:x"), Err(WatchError::Unknown));
+        assert_eq!(subscribed.add(&gateway, "s", "once:x"), Err(WatchError::Unwatched));
+        let long = format!("t://{}", "x".repeat(WATCHED_URI_LIMIT_BYTES));
+        assert_eq!(subscribed.add(&gateway, "s", &long), Err(WatchError::TooLong));
+        assert_eq!(gateway.watched(), 0);
+        let first = subscribed.listen(&gateway, "s");
+        let second = subscribed.listen(&gateway, "s");
+        assert!(first.wants("t://a") && !first.wants("t://b"));
+        assert_eq!(gateway.watched(), 1);
+        subscribed.add(&gateway, "s", "t://b").unwrap();
+        subscribed.add(&gateway, "other", "t://c").unwrap();
+        assert!(second.wants("t://b") && !second.wants("t://c"));
+        assert_eq!(gateway.watched(), 2);
+        subscribed.remove("s", "t://a");
+        drop(first);
+        assert_eq!(gateway.watched(), 1);
+        drop(second);
+        assert_eq!(gateway.watched(), 0);
+        let again = subscribed.listen(&gateway, "s");
+        assert!(again.wants("t://b"));
+        subscribed.end("s");
+        assert!(!again.wants("t://b"));
+        assert_eq!(gateway.watched(), 0);
+        drop(again);
+        subscribed.remove("other", "t://c");
+        assert!(subscribed.sessions().by_id.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_other_replicas_know_takes_the_place_of_what_was_known() {
+        let (gateway, subscribed) = (gateway(), Arc::new(Subscribed::default()));
+        let uris = |uris: &[&str]| uris.iter().map(|uri| (*uri).to_owned()).collect::<Vec<_>>();
+        subscribed.replace(&gateway, "s", &uris(&["t://a"]));
+        assert!(subscribed.sessions().by_id.is_empty(), "nobody listens here");
+        let listening = subscribed.listen(&gateway, "s");
+        subscribed.replace(&gateway, "s", &uris(&["t://a", "t://b", "none:x"]));
+        subscribed.add(&gateway, "s", "t://own").unwrap();
+        assert_eq!(subscribed.unknown(), [("s".into(), "t://own".into())]);
+        subscribed.replace(&gateway, "s", &uris(&["t://b", "t://c"]));
+        assert_eq!(listening.all().len(), 3);
+        assert!(["t://b", "t://c", "t://own"].iter().all(|uri| listening.wants(uri)));
+        assert_eq!(gateway.watched(), 3);
+        subscribed.known("s", "t://own");
+        subscribed.replace(&gateway, "s", &[]);
+        assert_eq!((listening.all().len(), gateway.watched()), (0, 0));
+        assert_eq!(subscribed.listening(), [Box::<str>::from("s")]);
+    }
+
+    #[tokio::test]
+    async fn sessions_and_subscriptions_have_limits() {
+        let (gateway, subscribed) = (gateway(), Arc::new(Subscribed::default()));
+        for number in 0..SUBSCRIPTION_LIMIT {
+            subscribed.add(&gateway, "listens", &format!("t://{number}")).unwrap();
+        }
+        assert_eq!(subscribed.add(&gateway, "listens", "t://more"), Err(WatchError::Enough));
+        let long = |number: usize| format!("t://{number}{}", "x".repeat(WATCHED_URI_LIMIT_BYTES / 2));
+        let taken =
+            (0..SUBSCRIPTION_LIMIT).filter(|number| subscribed.add(&gateway, "long", &long(*number)).is_ok());
+        assert_eq!(taken.count(), 7, "their URIs are long");
+        let listening = subscribed.listen(&gateway, "listens");
+        for number in 0..=SESSION_LIMIT {
+            subscribed.add(&gateway, &format!("s{number}"), "t://a").unwrap();
+        }
+        assert_eq!(subscribed.sessions().by_id.len(), SESSION_LIMIT);
+        assert!(listening.wants("t://1"), "who listens is not forgotten");
+        assert!(!subscribed.sessions().by_id.contains_key("s0"), "the oldest is");
+    }
+}

@@ -1,0 +1,249 @@
+//! Tasks that ask their client while they go on: what they are made of until the upstream has the work.
+//!
+//! Answers come one by one, by requests that give nothing back (`tasks/update`), so there is nothing that could travel
+//! with the client. They are kept by the replica that the call came to, and a task's id says, sealed, which one that is.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::{Map, Value};
+use tokio::{sync::oneshot, time::Instant};
+
+use super::elicitation::{Outcome, Round};
+use crate::{
+    crypto::random_id,
+    pipeline::{Call, Called, Face, OpenJob, Snapshot, ask_first},
+    route::{Abilities, Question, Route, TraceContext},
+    telemetry::RequestId,
+    tool::ToolResult,
+    upstream::Caller,
+};
+
+/// How many of them are kept at once. A call that comes to more asks its client itself.
+const TASKS_LIMIT: usize = 1024;
+
+/// How long the answers to one of them may be together, in bytes.
+const ANSWERS_LIMIT_BYTES: usize = 64 << 10;
+
+/// How long the results are together that are kept, in bytes: those of work that was done before it could be asked
+/// about.
+const RESULTS_LIMIT_BYTES: usize = 32 << 20;
+
+/// The tasks of this replica that ask.
+#[derive(Debug, Default)]
+pub(super) struct AskingTasks {
+    tasks: Mutex<HashMap<String, (Instant, Arc<AskingTask>)>>,
+    kept_bytes: Arc<AtomicUsize>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct AskingTask {
+    abilities: Abilities,
+    /// For one request at a time.
+    stand: tokio::sync::Mutex<Stand>,
+}
+
+/// How one stands.
+#[derive(Debug)]
+pub(super) enum Stand {
+    /// It waits for answers; these are there.
+    Asking(Map<String, Value>),
+    /// The upstream is being asked. Dropping the end cancels that.
+    Beginning { _ends: oneshot::Sender<()> },
+    /// The upstream has it.
+    Job(Box<OpenJob>),
+    /// It is over, with this result as a client gets it.
+    Ended(Kept),
+    /// It is over, and its result is too long to keep.
+    Lost,
+    /// It was ended before it was done.
+    Cancelled,
+}
+
+/// A result that is kept; it counts until it is dropped.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) written: Bytes,
+    all_bytes: Arc<AtomicUsize>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.all_bytes.fetch_sub(self.written.len(), Ordering::Relaxed);
+    }
+}
+
+/// What the upstream is asked once everything is answered.
+pub(super) struct Work {
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) route: Arc<Route>,
+    pub(super) arguments: Map<String, Value>,
+    /// Those of the request that brought the last answer.
+    pub(super) headers: HeaderMap,
+    pub(super) request_id: RequestId,
+    pub(super) face: Face,
+    pub(super) caller: Caller,
+    pub(super) trace: Option<TraceContext>,
+    pub(super) protocol: &'static str,
+    /// What is kept of a result.
+    pub(super) keep: Box<dyn FnOnce(ToolResult) -> Stand + Send>,
+}
+
+/// What is left to ask after answers, or what came of them.
+pub(super) enum Left {
+    /// These questions.
+    Questions(Vec<Question>),
+    /// Nothing.
+    Nothing,
+    /// Somebody said no: the task ends with this.
+    Result(Box<ToolResult>),
+    /// One of the answers is none; nothing has changed.
+    Wrong(String),
+}
+
+impl AskingTasks {
+    /// Keeps a new task that waits for its first answers, and gives its name here. `None` where there are too many.
+    pub(super) fn begin(&self, abilities: Abilities, life: Duration) -> Option<String> {
+        let now = Instant::now();
+        let mut tasks = self.tasks();
+        if tasks.len() >= TASKS_LIMIT {
+            tasks.retain(|_, (until, _)| *until > now);
+        }
+        if tasks.len() >= TASKS_LIMIT {
+            return None;
+        }
+        let name = random_id();
+        let stand = tokio::sync::Mutex::new(Stand::Asking(Map::new()));
+        tasks.insert(name.clone(), (now + life, Arc::new(AskingTask { abilities, stand })));
+        Some(name)
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Arc<AskingTask>> {
+        let mut tasks = self.tasks();
+        let (until, task) = tasks.get(name)?;
+        if *until > Instant::now() {
+            return Some(Arc::clone(task));
+        }
+        tasks.remove(name);
+        None
+    }
+
+    /// Keeps a result, as far as there is room.
+    pub(super) fn keep(&self, written: Vec<u8>) -> Stand {
+        let (all_bytes, more) = (Arc::clone(&self.kept_bytes), written.len());
+        let room = |bytes: usize| bytes.checked_add(more).filter(|bytes| *bytes <= RESULTS_LIMIT_BYTES);
+        match all_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
+            Ok(_) => Stand::Ended(Kept { written: written.into(), all_bytes }),
+            Err(_) => Stand::Lost,
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<String, (Instant, Arc<AskingTask>)>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AskingTask {
+    pub(super) async fn stand(&self) -> tokio::sync::MutexGuard<'_, Stand> {
+        self.stand.lock().await
+    }
+
+    /// What is left to ask of this task, and all answers after these responses.
+    pub(super) async fn left(
+        &self,
+        (snapshot, route): (&Snapshot, &Arc<Route>),
+        arguments: &Map<String, Value>,
+        answered: &Map<String, Value>,
+        responses: Map<String, Value>,
+    ) -> (Left, Map<String, Value>) {
+        let (left, answers) =
+            left((snapshot, route), arguments, Round::new(self.abilities, answered.clone(), responses)).await;
+        if serde_json::to_vec(&answers).is_ok_and(|json| json.len() <= ANSWERS_LIMIT_BYTES) {
+            return (left, answers);
+        }
+        let why = format!("the answers to a task may have {ANSWERS_LIMIT_BYTES} bytes together");
+        (Left::Wrong(why), answers)
+    }
+
+    /// Has the upstream begin the work, now that everything is answered. Nobody waits for it: the call that this is
+    /// part of is over.
+    pub(super) fn begin(self: Arc<Self>, stand: &mut Stand, work: Work) {
+        let (ends, mut ended) = oneshot::channel();
+        let answers = match std::mem::replace(stand, Stand::Beginning { _ends: ends }) {
+            Stand::Asking(answers) => answers,
+            other => {
+                *stand = other;
+                return;
+            }
+        };
+        let abilities = self.abilities;
+        tokio::spawn(async move {
+            let mut round = Round::new(abilities, answers, Map::new());
+            let call = work.call(work.arguments.clone());
+            let called = tokio::select! {
+                called = work.snapshot.call_or_hand_over(&work.route, call, &mut round) => called,
+                _ = &mut ended => return,
+            };
+            let mut stand = self.stand.lock().await;
+            match (&*stand, called) {
+                (Stand::Beginning { .. }, Called::Job(job)) => *stand = Stand::Job(Box::new(job)),
+                (Stand::Beginning { .. }, Called::Result(result)) => *stand = (work.keep)(result),
+                // It was cancelled at the last moment.
+                (_, Called::Job(job)) => {
+                    drop(stand);
+                    let call = work.call(job.arguments);
+                    work.snapshot.end_job(&work.route, call, job.answers, &job.place).await;
+                }
+                (_, Called::Result(_)) => {}
+            }
+        });
+    }
+}
+
+impl Work {
+    fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
+        let (trace, caller, protocol) = (self.trace.clone(), self.caller.clone(), self.protocol);
+        let call = Call::new(arguments, &self.headers, self.request_id.clone(), self.face, caller);
+        Call { trace, protocol, ..call }
+    }
+}
+
+/// What is asked first of a client that is able to do this; `None` where the call is not one that asks.
+pub(super) async fn first_questions(
+    of: (&Snapshot, &Arc<Route>),
+    arguments: &Map<String, Value>,
+    abilities: Abilities,
+) -> Option<Vec<Question>> {
+    match left(of, arguments, Round::new(abilities, Map::new(), Map::new())).await.0 {
+        Left::Questions(questions) => Some(questions),
+        Left::Nothing | Left::Result(_) | Left::Wrong(_) => None,
+    }
+}
+
+async fn left(
+    (snapshot, route): (&Snapshot, &Arc<Route>),
+    arguments: &Map<String, Value>,
+    mut round: Round,
+) -> (Left, Map<String, Value>) {
+    let arguments = match snapshot.check_arguments(route, arguments.clone().into()).await {
+        Ok(arguments) => arguments,
+        Err(sentence) => return (Left::Wrong(sentence), round.answered),
+    };
+    let done = ask_first(&route.asking, arguments, &mut round).await;
+    let left = match (round.outcome, done) {
+        (Outcome::Open(questions), _) => Left::Questions(questions),
+        (Outcome::Wrong(why), _) => Left::Wrong(why),
+        (Outcome::Settled | Outcome::Unable(_), Ok(_)) => Left::Nothing,
+        (Outcome::Settled | Outcome::Unable(_), Err(result)) => Left::Result(result),
+    };
+    (left, round.answered)
+}

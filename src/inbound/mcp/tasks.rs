@@ -1,0 +1,440 @@
+//! Tasks (the extension `io.modelcontextprotocol/tasks` of 2026-07-28): work that a client asks about itself.
+//!
+//! A task is a job that the upstream keeps. Its id is sealed and holds where the job is asked about, and what
+//! the call was ([`Task`]); so any replica answers for it, and none keeps anything. Only a task that asks its
+//! client (`task_elicitation`) is kept by the replica where it began, to which the others hand on what they are
+//! asked about it ([`Asked`]).
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json, value::RawValue};
+
+use super::{
+    client::Client,
+    elicitation,
+    message::Member,
+    protocol::Protocol,
+    refusal::Refusal,
+    replicas::Peers,
+    response::{Answer, raw_json, write_tool_result},
+    revision::Revision,
+    task_elicitation::{self, AskingTask, Left, Stand, Work},
+};
+use crate::{
+    crypto::Purpose,
+    pipeline::{Call, JobState, OpenJob, Snapshot},
+    route::{JobPlace, JobRule, Question, Route, TaskOffer},
+    tool::ToolResult,
+};
+
+/// The extension's name, among the capabilities of both sides.
+pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// How long what is kept of a call may be, in bytes: a task's id goes into a header. A call that has more to
+/// keep waits for its result instead.
+const LIMIT_BYTES: usize = 2048;
+
+const GONE: &str = "unknown task: it was not begun here, or its time is over";
+
+const TOO_LONG: &str = "The work is done, but its result could not be kept: it is too long, or too many are.";
+
+/// Whether a call may become a task.
+///
+/// # Errors
+///
+/// [`Refusal::NeedsTasks`] when it can only be one, and the client knows none.
+pub(super) fn may_be(
+    route: &Route,
+    client: &Client<'_>,
+    arguments: &Map<String, Value>,
+) -> Result<bool, Refusal> {
+    let Some(job) = &route.job else { return Ok(false) };
+    match (job.task.offer, knows(client)) {
+        (TaskOffer::Off, _) | (TaskOffer::Offered, false) => Ok(false),
+        (TaskOffer::Required, false) => Err(Refusal::NeedsTasks),
+        (TaskOffer::Offered | TaskOffer::Required, true) => {
+            Ok(serde_json::to_vec(arguments).is_ok_and(|json| json.len() <= LIMIT_BYTES))
+        }
+    }
+}
+
+/// Whether some tool may give a task.
+pub(super) fn are_offered(snapshot: &Snapshot) -> bool {
+    let jobs = snapshot.table.in_order().iter().filter_map(|route| route.job.as_ref());
+    jobs.into_iter().any(|job| job.task.offer != TaskOffer::Off)
+}
+
+/// The answer to a call that has become a task.
+pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job: OpenJob) -> Answer {
+    let at = At::Job { place: job.place.to_text(), answers: job.answers };
+    let (id, task) = Task::new((protocol, client), tool, job.arguments, at, job.life);
+    let mut members = task.told(&id, "working", job.message.as_deref());
+    members.insert("pollIntervalMs".into(), milliseconds(job.wait).into());
+    Answer::result(client.request.id, Some("task"), &members, client.meta)
+}
+
+/// The answer to a call that becomes a task before anything is asked, so that the task asks it. `None` where
+/// its route says nothing of that, where there is nothing to ask, or too many such tasks are there.
+pub(super) async fn asking(
+    protocol: &Protocol,
+    client: &Client<'_>,
+    (snapshot, route): (&Snapshot, &Arc<Route>),
+    arguments: &Map<String, Value>,
+) -> Option<Answer> {
+    let job = route.job.as_ref().filter(|job| job.task.asks)?;
+    let abilities = client.revision.abilities(&client.capabilities());
+    let questions = task_elicitation::first_questions((snapshot, route), arguments, abilities).await?;
+    let name = protocol.asking_tasks.begin(abilities, job.task.life)?;
+    let address = protocol.questions.peers().and_then(Peers::own).map(str::to_owned);
+    let (tool, at) = (route.definition.name.as_str(), At::Replica { name, address });
+    let (id, task) = Task::new((protocol, client), tool, arguments.clone(), at, job.task.life);
+    let mut members = task.told(&id, "input_required", None);
+    members.insert("inputRequests".into(), elicitation::requests(&questions, client.revision).into());
+    members.insert("pollIntervalMs".into(), milliseconds(job.poll).into());
+    Some(Answer::result(client.request.id, Some("task"), &members, client.meta))
+}
+
+/// `tasks/get`: how a task stands, and its result once there is one.
+pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let asked = Asked::by(protocol, client)?;
+    let standing = match &asked.task.at {
+        At::Job { place, answers } => asked.at_upstream(client, place, answers).await?,
+        At::Replica { name, address } => match protocol.asking_tasks.find(name) {
+            Some(task) => asked.here(client, &task).await?,
+            None => return hand_on(protocol, client, address.as_deref()).await,
+        },
+    };
+    #[derive(Serialize)]
+    struct TaskResult {
+        #[serde(flatten)]
+        members: Map<String, Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Box<RawValue>>,
+    }
+    let revision = client.revision;
+    let mut members = asked.told(&standing, revision);
+    let written = match standing {
+        Standing::Done(result) => Some(written_result(result, revision)),
+        Standing::Written(bytes) => Some(bytes.to_vec()),
+        Standing::Failed { why } => {
+            members.insert("error".into(), json!({ "code": -32603, "message": why }));
+            None
+        }
+        Standing::Working { .. } | Standing::Asking(_) | Standing::Cancelled => None,
+    };
+    Ok(client.result(&TaskResult { members, result: written.map(raw_json) }))
+}
+
+/// `tasks/update`: answers to what a task has asked. A job that an upstream keeps asks nothing, so they are
+/// for nothing that waits, and such are to be ignored.
+pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let asked = Asked::by(protocol, client)?;
+    let At::Replica { name, address } = &asked.task.at else { return Ok(acknowledged(client)) };
+    let Some(task) = protocol.asking_tasks.find(name) else {
+        return hand_on(protocol, client, address.as_deref()).await;
+    };
+    let TaskParams { input_responses, .. } = client.request.params()?;
+    let responses = input_responses.object("params.inputResponses")?.unwrap_or_default();
+    let mut stand = task.stand().await;
+    let Stand::Asking(answered) = &mut *stand else { return Ok(acknowledged(client)) };
+    let (left, answers) =
+        task.left((&asked.snapshot, &asked.route), &asked.task.arguments, answered, responses).await;
+    match left {
+        Left::Questions(_) => *answered = answers,
+        Left::Wrong(why) => return Err(Refusal::Params(why.into())),
+        Left::Result(result) => {
+            *stand = protocol.asking_tasks.keep(written_result(*result, client.revision));
+        }
+        Left::Nothing => {
+            *answered = answers;
+            let (tasks, revision) = (Arc::clone(&protocol.asking_tasks), client.revision);
+            let Call { arguments, headers, request_id, face, caller, trace, protocol, .. } =
+                client.call(asked.task.arguments.clone());
+            let work = Work {
+                snapshot: Arc::clone(&asked.snapshot),
+                route: Arc::clone(&asked.route),
+                arguments,
+                headers: headers.clone(),
+                request_id,
+                face,
+                caller,
+                trace,
+                protocol,
+                keep: Box::new(move |result| tasks.keep(written_result(result, revision))),
+            };
+            Arc::clone(&task).begin(&mut stand, work);
+        }
+    }
+    Ok(acknowledged(client))
+}
+
+/// `tasks/cancel`: the upstream is told, where the route says how; what comes of it the next `tasks/get`
+/// tells.
+pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let asked = Asked::by(protocol, client)?;
+    match &asked.task.at {
+        At::Job { place, answers } => {
+            if let Some(place) = JobPlace::of_text(place) {
+                asked.end(client, answers.clone(), &place).await;
+            }
+        }
+        At::Replica { name, address } => {
+            let Some(task) = protocol.asking_tasks.find(name) else {
+                return hand_on(protocol, client, address.as_deref()).await;
+            };
+            let mut stand = task.stand().await;
+            match &*stand {
+                Stand::Asking(_) | Stand::Beginning { .. } => *stand = Stand::Cancelled,
+                Stand::Job(job) => asked.end(client, job.answers.clone(), &job.place).await,
+                Stand::Ended(_) | Stand::Lost | Stand::Cancelled => {}
+            }
+        }
+    }
+    Ok(acknowledged(client))
+}
+
+/// Lets the replica answer that keeps the task.
+async fn hand_on(protocol: &Protocol, client: &Client<'_>, address: Option<&str>) -> Result<Answer, Refusal> {
+    let peers = protocol.questions.peers();
+    if let (Some(peers), Some(address)) = (peers, address)
+        && let Some(reply) = peers.pass(address, client.carrier, client.request.message).await
+    {
+        return Ok(Answer::of_peer(reply.status, reply.body));
+    }
+    Err(Refusal::Params(GONE.into()))
+}
+
+/// Whether the client of a request knows tasks.
+fn knows(client: &Client<'_>) -> bool {
+    let capabilities = client.capabilities();
+    capabilities
+        .get("extensions")
+        .and_then(|extensions| extensions.get(EXTENSION))
+        .is_some_and(Value::is_object)
+}
+
+fn acknowledged(client: &Client<'_>) -> Answer {
+    client.result(&json!({}))
+}
+
+/// A result as a client of this revision reads it.
+fn written_result(mut result: ToolResult, revision: Revision) -> Vec<u8> {
+    revision.adapt(&mut result);
+    let mut out = Vec::new();
+    write_tool_result(revision, &result, &Map::new(), &mut out);
+    out
+}
+
+/// What a task's id holds.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    pub(super) tool: String,
+    pub(super) arguments: Map<String, Value>,
+    pub(super) at: At,
+    /// Whose it is, where clients are told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) owner: Option<String>,
+    /// Milliseconds since 1970.
+    created: i64,
+    life: u64,
+}
+
+/// Where it is known how a task stands.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum At {
+    /// At the upstream.
+    Job { place: String, answers: Map<String, Value> },
+    /// At a replica, under this name there.
+    Replica { name: String, address: Option<String> },
+}
+
+impl Task {
+    /// A task that begins now, and its id.
+    pub(super) fn new(
+        (protocol, client): (&Protocol, &Client<'_>),
+        tool: &str,
+        arguments: Map<String, Value>,
+        at: At,
+        life: Duration,
+    ) -> (String, Self) {
+        let now = SystemTime::now();
+        let task = Self {
+            tool: tool.to_owned(),
+            arguments,
+            at,
+            owner: client.carrier.owner().map(str::to_owned),
+            created: Timestamp::try_from(now).map_or(0, Timestamp::as_millisecond),
+            life: milliseconds(life),
+        };
+        let content = serde_json::to_vec(&task).expect("its keys are strings");
+        (protocol.seal.seal(Purpose::Task, &content, now + life), task)
+    }
+
+    /// What every answer tells of it.
+    pub(super) fn told(&self, id: &str, status: &str, message: Option<&str>) -> Map<String, Value> {
+        let created = Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::UNIX_EPOCH);
+        let mut members = Map::new();
+        members.insert("taskId".into(), id.into());
+        members.insert("status".into(), status.into());
+        if let Some(message) = message {
+            members.insert("statusMessage".into(), message.into());
+        }
+        members.insert("createdAt".into(), format!("{created:.3}").into());
+        // Nothing is kept, so what is known of it was found just now.
+        members.insert("lastUpdatedAt".into(), format!("{:.3}", Timestamp::now()).into());
+        members.insert("ttlMs".into(), self.life.into());
+        members
+    }
+}
+
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The parameters of `tasks/…`.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct TaskParams<'a> {
+    #[serde(borrow)]
+    task_id: Member<'a>,
+    /// Answers to what the task has asked, for `tasks/update`.
+    #[serde(borrow)]
+    pub(super) input_responses: Member<'a>,
+}
+
+/// A task that a request is about.
+pub(super) struct Asked {
+    id: String,
+    pub(super) task: Task,
+    pub(super) route: Arc<Route>,
+    pub(super) snapshot: Arc<Snapshot>,
+}
+
+/// How a task stands.
+pub(super) enum Standing {
+    Working {
+        message: Option<String>,
+        wait: Duration,
+    },
+    Asking(Vec<Question>),
+    Done(ToolResult),
+    /// The same, as it is written to clients.
+    Written(Bytes),
+    Cancelled,
+    Failed {
+        why: String,
+    },
+}
+
+impl Asked {
+    pub(super) fn by(protocol: &Protocol, client: &Client<'_>) -> Result<Self, Refusal> {
+        if !knows(client) {
+            return Err(Refusal::NeedsTasks);
+        }
+        let TaskParams { task_id, .. } = client.request.params()?;
+        let id = task_id.required_text("params.taskId")?.into_owned();
+        client.carrier.check_name(&id)?;
+        let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
+        let content = content.map_err(|_| Refusal::Params(GONE.into()))?;
+        let task: Option<Task> = serde_json::from_slice(&content).ok();
+        // To anybody else it is not there.
+        if task.as_ref().is_some_and(|task| task.owner.as_deref() != client.carrier.owner()) {
+            return Err(Refusal::Params(GONE.into()));
+        }
+        let snapshot = protocol.gateway.snapshot();
+        let found = task.and_then(|task| {
+            let route = snapshot.table.by_tool(&task.tool).filter(|route| route.job.is_some())?.clone();
+            Some((task, route))
+        });
+        let (task, route) =
+            found.ok_or_else(|| Refusal::Params("unknown task: its tool is no longer what it was".into()))?;
+        client.may(&route.scopes)?;
+        Ok(Self { id, task, route, snapshot })
+    }
+
+    pub(super) async fn at_upstream(
+        &self,
+        client: &Client<'_>,
+        place: &str,
+        answers: &Map<String, Value>,
+    ) -> Result<Standing, Refusal> {
+        let place = JobPlace::of_text(place).ok_or_else(|| Refusal::Params(GONE.into()))?;
+        Ok(self.of_job(client, &place, self.task.arguments.clone(), answers.clone()).await)
+    }
+
+    /// How a task stands that is kept here.
+    pub(super) async fn here(&self, client: &Client<'_>, task: &AskingTask) -> Result<Standing, Refusal> {
+        let poll = self.route.job.as_ref().map_or(JobRule::POLL_DEFAULT, |job| job.poll);
+        let stand = task.stand().await;
+        let (place, arguments, answers) = match &*stand {
+            Stand::Asking(answered) => {
+                let (left, _) = task
+                    .left((&self.snapshot, &self.route), &self.task.arguments, answered, Map::new())
+                    .await;
+                return Ok(match left {
+                    Left::Questions(questions) => Standing::Asking(questions),
+                    Left::Result(result) => Standing::Done(*result),
+                    Left::Wrong(why) => Standing::Failed { why },
+                    // The route asks less than it did: the next answer, whatever it is, begins the work.
+                    Left::Nothing => Standing::Working { message: None, wait: poll },
+                });
+            }
+            Stand::Beginning { .. } => return Ok(Standing::Working { message: None, wait: poll }),
+            Stand::Ended(kept) => return Ok(Standing::Written(kept.written.clone())),
+            Stand::Lost => return Ok(Standing::Failed { why: TOO_LONG.to_owned() }),
+            Stand::Cancelled => return Ok(Standing::Cancelled),
+            Stand::Job(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
+        };
+        // Others may ask about it while the upstream answers.
+        drop(stand);
+        Ok(self.of_job(client, &place, arguments, answers).await)
+    }
+
+    async fn of_job(
+        &self,
+        client: &Client<'_>,
+        place: &JobPlace,
+        arguments: Map<String, Value>,
+        answers: Map<String, Value>,
+    ) -> Standing {
+        match self.snapshot.ask_job(&self.route, client.call(arguments), answers, place).await {
+            JobState::Running { message, wait } => Standing::Working { message, wait },
+            JobState::Done(result) => Standing::Done(result),
+            JobState::Cancelled => Standing::Cancelled,
+            JobState::Lost { why } => Standing::Failed { why },
+        }
+    }
+
+    pub(super) async fn end(&self, client: &Client<'_>, answers: Map<String, Value>, place: &JobPlace) {
+        let call = client.call(self.task.arguments.clone());
+        self.snapshot.end_job(&self.route, call, answers, place).await;
+    }
+
+    /// What a client is told of it, its result aside.
+    pub(super) fn told(&self, standing: &Standing, revision: Revision) -> Map<String, Value> {
+        let (status, message) = match standing {
+            Standing::Working { message, .. } => ("working", message.as_deref()),
+            Standing::Asking(_) => ("input_required", None),
+            Standing::Done(_) | Standing::Written(_) => ("completed", None),
+            Standing::Cancelled => ("cancelled", None),
+            Standing::Failed { why } => ("failed", Some(why.as_str())),
+        };
+        let mut members = self.task.told(&self.id, status, message);
+        match standing {
+            Standing::Working { wait, .. } => {
+                members.insert("pollIntervalMs".into(), milliseconds(*wait).into());
+            }
+            Standing::Asking(questions) => {
+                members.insert("inputRequests".into(), elicitation::requests(questions, revision).into());
+            }
+            Standing::Done(_) | Standing::Written(_) | Standing::Cancelled | Standing::Failed { .. } => {}
+        }
+        members
+    }
+}

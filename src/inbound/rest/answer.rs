@@ -1,0 +1,399 @@
+//! A tool result as HTTP: status, envelope, headers.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::decode::DecodeError;
+use crate::{
+    inbound::accept::media_ranges,
+    pipeline::{AGE_META, Snapshot},
+    route::{Envelope, ErrorStatus, Route},
+    tool::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
+    translate::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY},
+    upstream::Caller,
+};
+
+/// What a client asks for with `Accept` to have the tool result, whatever the route says.
+pub(super) const MCP_ENVELOPE: &str = "application/vnd.glossator.mcp+json";
+/// What a client asks for with `Accept` to have the bare structured value, whatever the route says.
+pub(super) const PLAIN_ENVELOPE: &str = "application/vnd.glossator.plain+json";
+
+/// REST clients take any JSON: a route that opted out of `{"result": …}` gives them the bare value, as its
+/// manifest says.
+pub(super) const SHAPES: Shapes = Shapes::Any;
+
+const JSON: &str = "application/json";
+
+/// In what form a client gets the result of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Manner {
+    envelope: Envelope,
+    error_status: ErrorStatus,
+    media_type: &'static str,
+}
+
+impl Manner {
+    /// As the client asks, else as the route says.
+    pub(super) fn of(route: &Route, headers: &HeaderMap) -> Self {
+        let (envelope, media_type) = match asked_envelope(headers) {
+            Some(Envelope::Mcp) => (Envelope::Mcp, MCP_ENVELOPE),
+            Some(Envelope::Plain) => (Envelope::Plain, PLAIN_ENVELOPE),
+            None => (route.envelope, JSON),
+        };
+        Self { envelope, error_status: route.error_status, media_type }
+    }
+}
+
+/// The envelope that `Accept` names with the greater weight; the first of two alike.
+fn asked_envelope(headers: &HeaderMap) -> Option<Envelope> {
+    let mut best: Option<(Envelope, f32)> = None;
+    for range in media_ranges(headers) {
+        let envelope = match range {
+            range if range.is(MCP_ENVELOPE) => Envelope::Mcp,
+            range if range.is(PLAIN_ENVELOPE) => Envelope::Plain,
+            _ => continue,
+        };
+        if range.weight > best.map_or(0.0, |(_, best)| best) {
+            best = Some((envelope, range.weight));
+        }
+    }
+    best.map(|(envelope, _)| envelope)
+}
+
+/// The response to a call.
+pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
+    let mut out = Vec::new();
+    match manner.envelope {
+        Envelope::Mcp => write_result(result, SHAPES, &mut out),
+        Envelope::Plain => write_plain(result, &mut out),
+    }
+    let status = status_of(result.outcome, manner.error_status);
+    let mut response = typed(status, Body::from(out), manner.media_type);
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("accept"));
+    // The bare value has no place to say that it is not all.
+    if manner.envelope == Envelope::Plain
+        && let Some(limit) = result.meta.get(LIMIT_META_KEY)
+        && let Ok(limit) = HeaderValue::from_str(&limit.to_string())
+    {
+        headers.insert("glossator-limit", limit);
+    }
+    if let Some(age) = result.meta.get(AGE_META).and_then(Value::as_u64) {
+        response.headers_mut().insert(header::AGE, HeaderValue::from(age));
+    }
+    let again_after = match result.outcome {
+        Outcome::Error(Fault::Busy { again_after } | Fault::TooOften { again_after }) => {
+            Some(seconds(again_after))
+        }
+        Outcome::Error(_) => {
+            result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64).map(HeaderValue::from)
+        }
+        Outcome::Success => None,
+    };
+    if let Some(again_after) = again_after.filter(|_| !response.status().is_success()) {
+        response.headers_mut().insert(header::RETRY_AFTER, again_after);
+    }
+    response
+}
+
+/// Of a tool that no route has yet, whose manner is not known either.
+pub(super) fn not_ready(result: &ToolResult) -> Response<Body> {
+    let message = result.content.iter().find_map(|content| content.block.text(None)).unwrap_or_default();
+    let mut response = error(StatusCode::SERVICE_UNAVAILABLE, &message);
+    if let Some(again_after) = result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(again_after));
+    }
+    response
+}
+
+/// Rounded up, as who comes back too early is turned away again; one at least.
+fn seconds(time: Duration) -> HeaderValue {
+    let rounded = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    HeaderValue::from(rounded.max(1))
+}
+
+/// The answer to `GET /tools`: a list, which a client goes over without knowing more; or, to a client that asks for
+/// the envelope of MCP, the object that `tools/list` gives.
+pub(super) fn manifest(
+    headers: &HeaderMap,
+    snapshot: &Snapshot,
+    caller: &Caller,
+    mount: &str,
+) -> Response<Body> {
+    let list = manifest_json(snapshot, caller, mount);
+    let mut response = match asked_envelope(headers) {
+        Some(Envelope::Mcp) => {
+            let object = [b"{\"tools\":", list.as_slice(), b"}"].concat();
+            typed(StatusCode::OK, object.into(), MCP_ENVELOPE)
+        }
+        Some(Envelope::Plain) => typed(StatusCode::OK, list.into(), PLAIN_ENVELOPE),
+        None => json(StatusCode::OK, list.into()),
+    };
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    response
+}
+
+/// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount` comes before every
+/// endpoint.
+fn manifest_json(snapshot: &Snapshot, caller: &Caller, mount: &str) -> Vec<u8> {
+    let mut out = b"[".to_vec();
+    for (index, entry) in snapshot.lists.tools.seen_by(caller).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        let definition = entry.json(SHAPES).get().as_bytes();
+        let Some(endpoint) = snapshot.table.by_tool(entry.key()).and_then(|route| route.endpoints().next())
+        else {
+            out.extend_from_slice(definition);
+            continue;
+        };
+        let members = definition.strip_suffix(b"}").expect("a definition is a JSON object");
+        out.extend_from_slice(members);
+        out.extend_from_slice(b",\"endpoint\":");
+        write_escaped(&format!("{mount}{}", endpoint.path), &mut out);
+        out.extend_from_slice(b",\"method\":");
+        write_escaped(endpoint.method.as_str(), &mut out);
+        out.push(b'}');
+    }
+    out.push(b']');
+    out
+}
+
+/// The truth about a result as an HTTP status.
+fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
+    let fault = match (outcome, error_status) {
+        (Outcome::Success, _) | (Outcome::Error(_), ErrorStatus::Ok) => return StatusCode::OK,
+        (Outcome::Error(fault), ErrorStatus::Truthful) => fault,
+    };
+    match fault {
+        Fault::Arguments => StatusCode::BAD_REQUEST,
+        // Nobody can be asked over REST: the tool is not for such clients.
+        Fault::Forbidden | Fault::Unanswered => StatusCode::FORBIDDEN,
+        // A 407 speaks of the proxy, which is us, and would have a client send its password here.
+        Fault::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
+        Fault::Upstream { status } => StatusCode::from_u16(status)
+            .ok()
+            .filter(StatusCode::is_client_error)
+            .unwrap_or(StatusCode::BAD_GATEWAY),
+        Fault::Reported { status } => status
+            .and_then(|status| StatusCode::from_u16(status).ok())
+            .filter(|status| !status.is_informational())
+            .unwrap_or(StatusCode::UNPROCESSABLE_ENTITY),
+        Fault::Unreadable | Fault::Unreachable => StatusCode::BAD_GATEWAY,
+        Fault::Deadline => StatusCode::GATEWAY_TIMEOUT,
+        Fault::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::TooOften { .. } => StatusCode::TOO_MANY_REQUESTS,
+    }
+}
+
+/// The structured value alone, or `{"result": TEXT}` when there is none; `{"error": TEXT}` of a tool error, with
+/// `code` and `details` beside it where its rule gives it a code and a structure.
+///
+/// The value is what the `mcp` envelope has as `structuredContent`, so it meets the `outputSchema` that
+/// `GET /tools` shows. A result with neither structure nor text (a picture, say) gives its content blocks as
+/// `result`.
+fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
+    let key = match (result.outcome, &result.structured) {
+        (Outcome::Success, Some(structured)) => {
+            write_structured(structured, out);
+            return;
+        }
+        (Outcome::Success, None) => "result",
+        (Outcome::Error(_), _) => "error",
+    };
+    out.extend_from_slice(b"{\"");
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\":");
+    match text_of(result) {
+        Some(text) => write_escaped(&text, out),
+        None => {
+            let mut whole = Vec::new();
+            write_result(result, SHAPES, &mut whole);
+            let mut whole: Value = serde_json::from_slice(&whole).unwrap_or_default();
+            out.extend_from_slice(whole["content"].take().to_string().as_bytes());
+        }
+    }
+    if result.is_error() {
+        if let Some(code) = result.meta.get(CODE_META_KEY) {
+            out.extend_from_slice(b",\"code\":");
+            out.extend_from_slice(code.to_string().as_bytes());
+        }
+        if let Some(structured) = &result.structured {
+            out.extend_from_slice(b",\"details\":");
+            write_structured(structured, out);
+        }
+    }
+    out.push(b'}');
+}
+
+fn write_structured(structured: &Structured, out: &mut Vec<u8>) {
+    let json = structured.json().bytes();
+    if structured.is_wrapped(SHAPES) {
+        out.reserve(json.len() + 11);
+        out.extend_from_slice(b"{\"result\":");
+        out.extend_from_slice(json);
+        out.push(b'}');
+    } else {
+        out.extend_from_slice(json);
+    }
+}
+
+/// All text blocks, one under the other; `None` when there is no such block.
+fn text_of(result: &ToolResult) -> Option<String> {
+    let structured = result.structured.as_ref();
+    let texts: Vec<_> = result.content.iter().filter_map(|content| content.block.text(structured)).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// An error of the face itself, the same in both envelopes.
+pub(super) fn error(status: StatusCode, message: &str) -> Response<Body> {
+    value(status, &json!({ "error": message }))
+}
+
+/// An error of a request that could not be read. Of JSON that is none, clients know the words; the place is beside them.
+pub(super) fn unread(error: &DecodeError) -> Response<Body> {
+    match error {
+        DecodeError::NotJson { what } => value(
+            error.status(),
+            &json!({ "error": DecodeError::INVALID_JSON, "details": { "reason": what } }),
+        ),
+        DecodeError::Body(body) => {
+            let mut response = self::error(error.status(), &error.to_string());
+            body.tell(response.headers_mut());
+            response
+        }
+        DecodeError::MediaType { .. }
+        | DecodeError::NotAnObject { .. }
+        | DecodeError::Query
+        | DecodeError::Twice { .. } => self::error(error.status(), &error.to_string()),
+    }
+}
+
+/// An error of a request that is handed through, and when to come back where it is ours.
+pub(super) fn upstream_failed(
+    status: StatusCode,
+    message: &str,
+    again_after: Option<Duration>,
+) -> Response<Body> {
+    let mut response = error(status, message);
+    if let Some(again_after) = again_after {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds(again_after));
+    }
+    response
+}
+
+/// 405, with what is allowed.
+pub(super) fn wrong_method(found: &Method, allowed: &[Method]) -> Response<Body> {
+    let listed = listed(allowed);
+    let message = format!("`{found}` is not possible here; {listed} is");
+    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &message);
+    let listed = HeaderValue::from_str(&listed).expect("a method has visible ASCII characters only");
+    response.headers_mut().insert(header::ALLOW, listed);
+    response
+}
+
+/// Methods as `Allow` has them.
+pub(super) fn listed(methods: &[Method]) -> String {
+    methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// A small JSON document.
+pub(super) fn value(status: StatusCode, value: &Value) -> Response<Body> {
+    json(status, value.to_string().into())
+}
+
+/// JSON that is already written.
+pub(super) fn json(status: StatusCode, body: Bytes) -> Response<Body> {
+    typed(status, body.into(), JSON)
+}
+
+fn typed(status: StatusCode, body: Body, media_type: &'static str) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::{Block, Content, JsonText, Text};
+
+    const BUSY: Fault = Fault::Busy { again_after: Duration::from_secs(2) };
+
+    fn status(fault: Fault) -> u16 {
+        status_of(Outcome::Error(fault), ErrorStatus::Truthful).as_u16()
+    }
+
+    fn plain(result: &ToolResult) -> String {
+        let mut out = Vec::new();
+        write_plain(result, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_status_tells_the_truth() {
+        assert_eq!(status_of(Outcome::Success, ErrorStatus::Truthful), 200);
+        for (fault, expected) in [
+            (Fault::Arguments, 400),
+            (Fault::Unanswered, 403),
+            (Fault::Forbidden, 403),
+            (Fault::Upstream { status: 404 }, 404),
+            (Fault::Upstream { status: 429 }, 429),
+            (Fault::Upstream { status: 407 }, 502),
+            (Fault::Upstream { status: 500 }, 502),
+            (Fault::Upstream { status: 302 }, 502),
+            (Fault::Upstream { status: 1000 }, 502),
+            (Fault::Reported { status: None }, 422),
+            (Fault::Reported { status: Some(409) }, 409),
+            (Fault::Reported { status: Some(100) }, 422),
+            (Fault::Unreadable, 502),
+            (Fault::Unreachable, 502),
+            (Fault::Deadline, 504),
+            (BUSY, 503),
+            (Fault::TooOften { again_after: Duration::from_secs(1) }, 429),
+        ] {
+            assert_eq!(status(fault), expected, "{fault:?}");
+            assert_eq!(status_of(Outcome::Error(fault), ErrorStatus::Ok), 200);
+        }
+    }
+
+    #[test]
+    fn the_client_may_choose_the_envelope() {
+        let asked =
+            |accept: &str| asked_envelope(&[(header::ACCEPT, accept.parse().unwrap())].into_iter().collect());
+        assert_eq!(asked("application/json, */*"), None);
+        assert_eq!(asked("application/vnd.glossator.plain+json"), Some(Envelope::Plain));
+        assert_eq!(asked("*/*;q=0.1, Application/Vnd.Glossator.MCP+json ; q=0.5"), Some(Envelope::Mcp));
+        let both = "application/vnd.glossator.mcp+json;q=0.2, application/vnd.glossator.plain+json;q=0.3";
+        assert_eq!(asked(both), Some(Envelope::Plain));
+        assert_eq!(asked("application/vnd.glossator.plain+json;q=0"), None);
+        assert_eq!(asked("application/vnd.glossator.plain+json;q=loud"), None);
+    }
+
+    #[test]
+    fn the_plain_envelope_is_the_value_or_the_error() {
+        let structured = |json: &'static str| {
+            let mut result = ToolResult::new(Outcome::Success, vec![Block::Text(Text::OfStructure).into()]);
+            result.structured =
+                Some(Structured::new(JsonText::check(&Bytes::from_static(json.as_bytes())).unwrap()));
+            result
+        };
+        assert_eq!(plain(&structured(r#"{"b": 1.0, "a": 2}"#)), r#"{"b": 1.0, "a": 2}"#);
+        assert_eq!(plain(&structured("[1]")), r#"{"result":[1]}"#);
+        assert_eq!(plain(&ToolResult::text("it is \"5\"")), r#"{"result":"it is \"5\""}"#);
+        assert_eq!(plain(&ToolResult::error(BUSY, "busy")), r#"{"error":"busy"}"#);
+        let mut full = ToolResult::error(BUSY, "disk full").with_meta(CODE_META_KEY, 28);
+        full.structured = structured(r#"{"disk":"sda"}"#).structured;
+        assert_eq!(plain(&full), r#"{"error":"disk full","code":28,"details":{"disk":"sda"}}"#);
+        let image = Block::Image { data: "AA==".into(), mime_type: "image/png".into() };
+        let picture = ToolResult::new(Outcome::Success, vec![Content::from(image)]);
+        assert_eq!(plain(&picture), r#"{"result":[{"type":"image","data":"AA==","mimeType":"image/png"}]}"#);
+    }
+}

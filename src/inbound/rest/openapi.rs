@@ -1,0 +1,354 @@
+//! `GET /openapi.json`: every operation of every route, as OpenAPI 3.1.
+//!
+//! The schemas of arguments and of structured content stand under `components`, so that a `$ref` inside of them,
+//! which is written for the schema alone, can be made to lead there.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::answer::SHAPES;
+use crate::{
+    pipeline::Snapshot,
+    route::{Envelope, ErrorStatus, RestEndpoint, Route},
+    translate::Action,
+    upstream::Caller,
+};
+
+const JSON: &str = "application/json";
+
+/// The document. Paths by route, in the order of the tools' names; the rest of the face, which calls no tool, is
+/// not in it. `mount` is the path that all of them are below, if there is one. What
+/// the caller may not call is not in it either.
+pub(super) fn of(snapshot: &Snapshot, caller: &Caller, mount: &str) -> Bytes {
+    let mut schemas = Map::new();
+    schemas.insert("Error".into(), error_schema());
+    schemas.insert("Content".into(), content_schema());
+    schemas.insert("ToolError".into(), tool_error_schema());
+    let mut paths = Map::new();
+    for route in snapshot.table.in_order().iter().filter(|route| caller.may(&route.scopes)) {
+        let described = Described::of(route, &mut schemas);
+        for (index, endpoint) in route.endpoints().enumerate() {
+            let operation = described.operation(&endpoint, index, &mut schemas);
+            let methods = paths.entry(endpoint.path).or_insert_with(|| json!({}));
+            methods[endpoint.method.as_str().to_ascii_lowercase()] = operation;
+        }
+    }
+    let mut document = json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": env!("CARGO_PKG_NAME"),
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Tools over plain HTTP. A client may choose between the tool result and the bare \
+                            structured value with `Accept: application/vnd.glossator.mcp+json` or \
+                            `application/vnd.glossator.plain+json`.",
+        },
+        "paths": paths,
+        "components": { "schemas": schemas },
+    });
+    if caller.client().is_some() {
+        document["components"]["securitySchemes"] = json!({
+            "bearer": { "type": "http", "scheme": "bearer" },
+            "key": { "type": "apiKey", "in": "header", "name": "X-API-Key" },
+        });
+        document["security"] = json!([{ "bearer": [] }, { "key": [] }]);
+    }
+    if !mount.is_empty() {
+        document["servers"] = json!([{ "url": mount }]);
+    }
+    document.to_string().into()
+}
+
+/// One route, and where its schemas stand.
+struct Described<'a> {
+    route: &'a Route,
+    /// What comes of a success, and what comes of a failure.
+    success: Value,
+    failure: Value,
+}
+
+impl<'a> Described<'a> {
+    fn of(route: &'a Route, schemas: &mut Map<String, Value>) -> Self {
+        let mut definition = route.definition.to_json(SHAPES);
+        let name = route.definition.name.as_str();
+        let mut add = |kind: &str, schema: Value| {
+            let key = format!("{name}.{kind}");
+            let placed = placed(&schema, &format!("#/components/schemas/{key}"));
+            schemas.insert(key.clone(), placed);
+            reference(&key)
+        };
+        add("input", Value::Object(Map::clone(route.input.document())));
+        let output = definition.remove("outputSchema").map(|schema| add("output", schema));
+        let success = match route.envelope {
+            Envelope::Mcp => result_schema(output),
+            // Without a promise anything may come.
+            Envelope::Plain => output.unwrap_or_else(|| json!({})),
+        };
+        let failure = match route.envelope {
+            Envelope::Mcp => json!({ "anyOf": [reference("ToolError"), reference("Error")] }),
+            // Written out: it is short, and nothing is needed to read it.
+            Envelope::Plain => plain_error_schema(route),
+        };
+        Self { route, success, failure }
+    }
+
+    fn operation(&self, endpoint: &RestEndpoint, index: usize, schemas: &mut Map<String, Value>) -> Value {
+        let definition = &self.route.definition;
+        let name = definition.name.as_str();
+        let mut operation = Map::new();
+        // No tool has a `/` in its name, so this is the name of no other operation.
+        let id = if index == 0 { name.to_owned() } else { format!("tools/{name}") };
+        operation.insert("operationId".into(), id.into());
+        if let Some(title) = &definition.title {
+            operation.insert("summary".into(), title.as_str().into());
+        }
+        if let Some(description) = &definition.description {
+            operation.insert("description".into(), description.as_str().into());
+        }
+        let in_path = in_path(&endpoint.path);
+        let takes_body = !matches!(endpoint.method, Method::GET | Method::DELETE);
+        let parameters = self.parameters(&in_path, !takes_body);
+        if !parameters.is_empty() {
+            operation.insert("parameters".into(), parameters.into());
+        }
+        if takes_body {
+            operation.insert("requestBody".into(), self.body(&in_path, schemas));
+        }
+        operation.insert("responses".into(), self.responses());
+        Value::Object(operation)
+    }
+
+    /// The arguments in the path, and all others in the query where there is no body for them.
+    fn parameters(&self, in_path: &[&str], with_query: bool) -> Vec<Value> {
+        let input = self.route.input.document();
+        let base = format!("#/components/schemas/{}.input", self.route.definition.name);
+        let properties = input.get("properties").and_then(Value::as_object);
+        let property = |name: &str| properties.and_then(|properties| properties.get(name));
+        let parameter = |name: &str, place: &str, required: bool| {
+            let schema = property(name).map_or_else(|| json!({}), |schema| placed(schema, &base));
+            let mut parameter = json!({ "name": name, "in": place, "required": required });
+            if let Some(description) = schema.get("description").filter(|text| text.is_string()) {
+                parameter["description"] = description.clone();
+            }
+            // An object is written as JSON; everything else as OpenAPI has it by default.
+            if schema.get("type").and_then(Value::as_str) == Some("object") {
+                parameter["content"] = json!({ JSON: { "schema": schema } });
+            } else {
+                parameter["schema"] = schema;
+            }
+            parameter
+        };
+        let required = required(input);
+        let mut parameters: Vec<Value> = in_path.iter().map(|name| parameter(name, "path", true)).collect();
+        if with_query {
+            let others = properties.into_iter().flat_map(Map::keys).map(String::as_str);
+            let others = others.filter(|name| !in_path.contains(name));
+            parameters.extend(others.map(|name| parameter(name, "query", required.contains(&name))));
+        }
+        parameters
+    }
+
+    /// The arguments as a JSON object, those in the path aside.
+    fn body(&self, in_path: &[&str], schemas: &mut Map<String, Value>) -> Value {
+        let input = self.route.input.document();
+        let name = self.route.definition.name.as_str();
+        let must: Vec<&str> = required(input).into_iter().filter(|name| !in_path.contains(name)).collect();
+        let is_required = !must.is_empty();
+        let schema = if in_path.is_empty() {
+            reference(&format!("{name}.input"))
+        } else {
+            let mut rest = Map::clone(input);
+            if let Some(Value::Object(properties)) = rest.get_mut("properties") {
+                properties.retain(|name, _| !in_path.contains(&name.as_str()));
+            }
+            if rest.contains_key("required") {
+                rest.insert("required".into(), must.into());
+            }
+            let key = format!("{name}.body");
+            schemas.insert(key.clone(), placed(&rest.into(), &format!("#/components/schemas/{name}.input")));
+            reference(&key)
+        };
+        json!({ "required": is_required, "content": { JSON: { "schema": schema } } })
+    }
+
+    fn responses(&self) -> Value {
+        let response = |description: &str, schema: &Value| json!({ "description": description, "content": { JSON: { "schema": schema } } });
+        let mut responses: BTreeMap<String, Value> = BTreeMap::new();
+        let mut fail = |status: &str, description: &str| {
+            responses.entry(status.to_owned()).or_insert_with(|| response(description, &self.failure));
+        };
+        fail("400", "The arguments, or the body that they are in, can't be used.");
+        fail(
+            "4XX",
+            "The request is refused: by the service, whose status this is, or before the service is asked.",
+        );
+        match self.route.error_status {
+            ErrorStatus::Truthful => {
+                for status in self.reported() {
+                    fail(&status.to_string(), "The service reported an error.");
+                }
+                fail("500", "The call failed.");
+                fail("502", "The service failed, can't be reached, or gave a reply that can't be read.");
+                fail("503", "The service is busy with as many calls as it is given at a time.");
+                fail("504", "The service gave no complete reply in time.");
+            }
+            ErrorStatus::Ok => fail("500", "The call failed."),
+        }
+        let success = match self.route.error_status {
+            ErrorStatus::Truthful => self.success.clone(),
+            ErrorStatus::Ok => json!({ "anyOf": [self.success, self.failure] }),
+        };
+        responses.insert("200".into(), response("What the tool gave.", &success));
+        json!(responses)
+    }
+
+    /// The statuses of the errors that rules recognise.
+    fn reported(&self) -> impl Iterator<Item = u16> + '_ {
+        self.route.translator.rules.iter().filter_map(|rule| match &rule.action {
+            Action::Error(error) => Some(error.status.unwrap_or(422)),
+            Action::Success(_) => None,
+        })
+    }
+}
+
+fn reference(key: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{key}") })
+}
+
+fn error_schema() -> Value {
+    json!({ "type": "object", "properties": { "error": { "type": "string" } }, "required": ["error"] })
+}
+
+/// An error in the plain envelope, with what the rules of the route give it beside its text.
+fn plain_error_schema(route: &Route) -> Value {
+    let mut schema = error_schema();
+    for rule in &route.translator.rules {
+        let Action::Error(error) = &rule.action else { continue };
+        if error.code.is_some() {
+            schema["properties"]["code"] =
+                json!({ "description": "The service's own code of the error, where it has one." });
+        }
+        if error.structured.is_some() {
+            schema["properties"]["details"] = json!({ "type": "object" });
+        }
+    }
+    schema
+}
+
+fn content_schema() -> Value {
+    json!({
+        "description": "A block of content, as the Model Context Protocol has it.",
+        "type": "object",
+        "properties": {
+            "type": { "enum": ["text", "image", "audio", "resource_link", "resource"] },
+            "text": { "type": "string" }
+        },
+        "required": ["type"]
+    })
+}
+
+fn tool_error_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "content": { "type": "array", "minItems": 1, "items": reference("Content") },
+            "structuredContent": { "type": "object" },
+            "isError": { "const": true },
+            "_meta": { "type": "object" }
+        },
+        "required": ["content", "isError"]
+    })
+}
+
+/// A success in the envelope of MCP; `output` is the schema of its structured content.
+fn result_schema(output: Option<Value>) -> Value {
+    let mut required = vec!["content", "isError"];
+    if output.is_some() {
+        required.push("structuredContent");
+    }
+    json!({
+        "type": "object",
+        "properties": {
+            "content": { "type": "array", "minItems": 1, "items": reference("Content") },
+            "structuredContent": output.unwrap_or_else(|| json!({})),
+            "isError": { "const": false },
+            "_meta": { "type": "object" }
+        },
+        "required": required
+    })
+}
+
+/// The arguments of a path, in order.
+fn in_path(path: &str) -> Vec<&str> {
+    path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).collect()
+}
+
+fn required(schema: &Map<String, Value>) -> Vec<&str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// A schema whose `$ref`s to itself lead to `base`, where it stands in the document. One with an `$id` of its own
+/// keeps them: they are relative to that.
+fn placed(schema: &Value, base: &str) -> Value {
+    let Value::Object(members) = schema else {
+        return match schema {
+            Value::Array(items) => items.iter().map(|item| placed(item, base)).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                schema.clone()
+            }
+        };
+    };
+    if members.contains_key("$id") {
+        return schema.clone();
+    }
+    let each = members.iter().map(|(key, value)| {
+        let value = match (key.as_str(), value) {
+            ("$ref" | "$dynamicRef", Value::String(target)) => match target.strip_prefix('#') {
+                Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {
+                    Value::String(format!("{base}{pointer}"))
+                }
+                Some(_) | None => value.clone(),
+            },
+            // Values, in which `$ref` is a name like any other.
+            ("const" | "enum" | "default" | "examples" | "example", _) => value.clone(),
+            // Names of one's own, each with a schema.
+            (
+                "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
+                Value::Object(named),
+            ) => named.iter().map(|(name, schema)| (name.clone(), placed(schema, base))).collect(),
+            _ => placed(value, base),
+        };
+        (key.clone(), value)
+    });
+    each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_lead_to_where_the_schema_stands() {
+        let schema = json!({
+            "$defs": { "city": { "type": "string" } },
+            "properties": {
+                "$ref": { "$ref": "#/$defs/city" },
+                "default": { "$ref": "#", "default": { "$ref": "#/$defs/city" } },
+                "other": { "allOf": [{ "$ref": "#/$defs/city" }, { "$ref": "#named" }] },
+                "own": { "$id": "urn:x", "$ref": "#/$defs/city" }
+            }
+        });
+        let expected = json!({
+            "$defs": { "city": { "type": "string" } },
+            "properties": {
+                "$ref": { "$ref": "#/c/a/$defs/city" },
+                "default": { "$ref": "#/c/a", "default": { "$ref": "#/$defs/city" } },
+                "other": { "allOf": [{ "$ref": "#/c/a/$defs/city" }, { "$ref": "#named" }] },
+                "own": { "$id": "urn:x", "$ref": "#/$defs/city" }
+            }
+        });
+        assert_eq!(placed(&schema, "#/c/a"), expected);
+    }
+}

@@ -1,0 +1,276 @@
+//! Hands a request that is not for us to a legacy server, and its reply back, so that existing clients keep
+//! working through the same port.
+//!
+//! Method, path, query, both bodies and all end-to-end headers cross unchanged, streamed; `Host` becomes the
+//! upstream's. Added are `X-Forwarded-For` (after what a trusted proxy said), `X-Forwarded-Host` and
+//! `X-Forwarded-Proto` (where a trusted proxy set none) and `Via`, which the reply gets too. What a client
+//! that is no trusted proxy says in such headers was taken out at the door.
+
+use std::{
+    net::IpAddr,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts,
+};
+use http_body::{Body as _, Frame, SizeHint};
+use tracing::{info, warn};
+
+use super::{Told, answer, refuse};
+use crate::{
+    inbound::{
+        HandedThrough,
+        authenticate::{Guard, RevocableBody},
+        context::{Arrival, RequestContext},
+        door::{BodyError, is_coded},
+    },
+    policy::Passthrough,
+    route::{TraceContext, UpstreamName, leads_out},
+    telemetry::{Chain, Foreign, RequestId, Span, SpanKind, method_word},
+    upstream::{Caller, UpstreamError, http::remove_hop_by_hop},
+};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
+
+pub(super) async fn hand_through(
+    upstream: &Passthrough,
+    guard: &Guard,
+    context: &RequestContext,
+    mut parts: Parts,
+    body: Body,
+) -> Response<Body> {
+    if let Some((status, message)) = unfit(&parts) {
+        return refuse(context.logged(Some(&parts)), status, &Told("can't be handed through", message));
+    }
+    let (caller, request_id) = (context.caller(), &context.arrival.request_id);
+    let mut line = Line {
+        begun: Instant::now(),
+        request_id: request_id.clone(),
+        upstream: upstream.name().clone(),
+        method: method_word(&parts.method),
+        path: Foreign(parts.uri.path()).to_string(),
+        client: context.arrival.address,
+        caller: caller.clone(),
+        status: None,
+        rejected_by: None,
+        bytes: 0,
+    };
+    // First, or a client that names them in `Connection` would have ours removed too.
+    remove_hop_by_hop(&mut parts.headers);
+    tell_who_asks(&mut parts, &context.arrival);
+    let span = context.arrival.span.child(SpanKind::Client, "passthrough");
+    tell_of_trace(&span, &mut parts, upstream);
+    let (response, status) = match upstream.stream(Request::from_parts(parts, body), caller).await {
+        Ok(reply) => {
+            let mut response = reply.map(|body| match body.size_hint().exact() {
+                Some(_) => Body::new(body),
+                // It may stay open for as long as it likes.
+                None => Body::new(RevocableBody::new(Body::new(body), guard.revoked(context))),
+            });
+            response.headers_mut().append(header::VIA, VIA);
+            HandedThrough::mark(&mut response);
+            let status = response.status();
+            span.number("http.response.status_code", status.as_u16());
+            if status.is_client_error() || status.is_server_error() {
+                span.failed(status.as_str().to_owned());
+            }
+            (response, status)
+        }
+        Err(error) => {
+            span.failed(error.facts().label);
+            line.rejected_by = error.facts().rejected_by;
+            if line.rejected_by.is_none() {
+                warn!(%request_id, upstream = %upstream.name(), error = %Chain(&error), "passthrough failed");
+            }
+            let (status, message) = failure(&error);
+            (answer::upstream_failed(status, message, error.facts().retry_after), status)
+        }
+    };
+    line.status = Some(status);
+    response.map(|body| Body::new(Logged { body, line }))
+}
+
+/// The log line of a request that is handed through, written when the body of its response has ended or is dropped.
+struct Line {
+    begun: Instant,
+    request_id: RequestId,
+    upstream: UpstreamName,
+    method: &'static str,
+    path: String,
+    client: Option<IpAddr>,
+    caller: Caller,
+    /// Of the response, where there was one before the client left or the server ended.
+    status: Option<StatusCode>,
+    /// Which limit of ours rejected it.
+    rejected_by: Option<&'static str>,
+    /// How many bytes of the body went to the client.
+    bytes: u64,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        info!(
+            method = self.method,
+            path = %self.path,
+            status = self.status.map(|status| status.as_u16()),
+            reply_bytes = self.bytes,
+            duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            rejected_by = self.rejected_by,
+            upstream = %self.upstream,
+            request_id = %self.request_id,
+            client = self.caller.address_in_log(self.client).map(tracing::field::display),
+            client_name = self.caller.name_in_log().map(tracing::field::display),
+            "passthrough"
+        );
+    }
+}
+
+/// The body of a response that is handed through, which counts itself for its line.
+struct Logged {
+    body: Body,
+    line: Line,
+}
+
+impl http_body::Body for Logged {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            self.line.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The upstream is a part of our own place in the trace, where there is one.
+fn tell_of_trace(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
+    let Some(context) = span.context() else { return };
+    TraceContext::remove(&mut parts.headers);
+    context.write(&mut parts.headers);
+    if span.is_recorded() {
+        let method = method_word(&parts.method);
+        span.rename(|| method.to_owned());
+        span.text("http.request.method", method);
+        span.text("glossator.upstream", upstream.name().as_str().to_owned());
+    }
+}
+
+/// What can't be handed through, and why.
+fn unfit(parts: &Parts) -> Option<(StatusCode, String)> {
+    if parts.method == Method::CONNECT {
+        return Some((StatusCode::NOT_IMPLEMENTED, "this is not a tunnel: `CONNECT` is not possible".into()));
+    }
+    if !parts.uri.path().starts_with('/') {
+        return Some((StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into()));
+    }
+    // It would lead out of the upstream's base path, and past the paths that are ours.
+    if leads_out(parts.uri.path()) {
+        let message =
+            "the request's path has a segment `..` or a zero byte, as it stands or once it is decoded";
+        return Some((StatusCode::BAD_REQUEST, message.into()));
+    }
+    if is_coded(&parts.headers) {
+        return Some((StatusCode::NOT_IMPLEMENTED, BodyError::Coded.to_string()));
+    }
+    // `h2c` is an offer that may be passed over (RFC 9110, section 7.8); any other protocol is what the client
+    // needs, and without it the upstream's answer would puzzle it.
+    let upgrades = parts.headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    let wanted = upgrades.flat_map(|value| value.split(',')).map(str::trim).find(|name| {
+        !name.is_empty()
+            && !name.eq_ignore_ascii_case("h2c")
+            && !name.to_ascii_lowercase().starts_with("tls/")
+    })?;
+    let wanted: String = wanted.chars().take(100).collect();
+    let message = format!("a change of protocol (`{wanted}`) can't be handed through");
+    Some((StatusCode::NOT_IMPLEMENTED, message))
+}
+
+fn tell_who_asks(parts: &mut Parts, arrival: &Arrival) {
+    let connection = &arrival.connection;
+    let peer = connection.peer.map(|peer| peer.ip().to_canonical().to_string());
+    let headers = &mut parts.headers;
+    if let Some(peer) = peer {
+        let before = joined(headers, &FORWARDED_FOR);
+        let all = if before.is_empty() { peer } else { format!("{before}, {peer}") };
+        if let Ok(all) = HeaderValue::from_str(&all) {
+            headers.insert(FORWARDED_FOR, all);
+        }
+    }
+    if !headers.contains_key(FORWARDED_HOST)
+        && let Some(host) = headers.get(header::HOST).cloned()
+    {
+        headers.insert(FORWARDED_HOST, host);
+    }
+    if !headers.contains_key(FORWARDED_PROTO) {
+        let scheme = if connection.is_tls { "https" } else { "http" };
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static(scheme));
+    }
+    headers.append(header::VIA, VIA);
+}
+
+fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
+    let values: Vec<_> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    values.join(", ")
+}
+
+/// Why the upstream gave no reply, as far as it is anyone's business.
+fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
+    match error {
+        UpstreamError::Connect { .. } | UpstreamError::NotStarted { .. } => {
+            (StatusCode::BAD_GATEWAY, "the upstream can't be reached")
+        }
+        UpstreamError::ConnectDeadline { .. }
+        | UpstreamError::Deadline { .. }
+        | UpstreamError::AttemptDeadline { .. } => {
+            (StatusCode::GATEWAY_TIMEOUT, "the upstream did not answer in time")
+        }
+        UpstreamError::CutOff { .. } => {
+            (StatusCode::BAD_GATEWAY, "the upstream broke off before it answered")
+        }
+        UpstreamError::NotHttp { .. }
+        | UpstreamError::NotCgi { .. }
+        | UpstreamError::NotMcp { .. }
+        | UpstreamError::HeadTooLong { .. }
+        | UpstreamError::TooLong { .. } => (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read"),
+        // Nothing is buffered of what is passed through, so the last of them does not come.
+        UpstreamError::Busy { .. } | UpstreamError::Resting { .. } | UpstreamError::BufferFull { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
+        }
+        UpstreamError::SlowUpload { .. } => {
+            (StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly")
+        }
+        UpstreamError::CallerBusy { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, "you ask the upstream for too much at once")
+        }
+        UpstreamError::Credential { .. } => (
+            StatusCode::BAD_GATEWAY,
+            "the upstream wants to know who asks, and there is no credential for it",
+        ),
+        UpstreamError::TooOften { .. } => (StatusCode::TOO_MANY_REQUESTS, "the upstream is asked too often"),
+        UpstreamError::Uncounted { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "how often the upstream is asked can't be counted just now")
+        }
+        UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be handed through"),
+    }
+}

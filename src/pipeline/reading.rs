@@ -1,0 +1,213 @@
+//! From a URI to what is read under it: a call whose arguments stand in the URI, and its result as contents.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, header};
+
+use super::{Call, Snapshot, questions::Nobody, sentences};
+use crate::{
+    reply::Reply,
+    route::Route,
+    tool::{ContentsOf, Fault, Outcome, ResourceBody, ResourceContents, ToolResult},
+    translate::words_of_nothing,
+};
+
+/// What was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReadResource {
+    /// One at least.
+    pub contents: Vec<ResourceContents>,
+    /// How long it may be kept, and by whom.
+    pub freshness: Freshness,
+}
+
+/// Why nothing was read. The text is for clients.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// No route has a resource of this URI.
+    #[error("no resource has this URI; `resources/list` and `resources/templates/list` name those there are")]
+    Unknown,
+    /// The service has none, in its words.
+    #[error("resource not found: {0}")]
+    Missing(String),
+    /// What stands in the URI is no argument of the template.
+    #[error("no resource can have this URI: {0}")]
+    Arguments(String),
+    /// Anything else.
+    #[error("the resource can't be read: {0}")]
+    Failed(String),
+}
+
+/// How long something that was read may be kept, as the upstream says (RFC 9111, section 5.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Freshness {
+    /// So long; zero where the upstream says nothing.
+    pub lasts: Duration,
+    /// By these.
+    pub scope: CacheScope,
+}
+
+/// Who may keep something that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheScope {
+    /// Everybody, for everybody.
+    Public,
+    /// Whoever asked, for themselves.
+    Private,
+}
+
+/// What is kept of a reply's head when its body has been translated.
+#[derive(Debug, Clone)]
+pub(super) struct ReplyHead {
+    media_type: Option<String>,
+    /// What is shown in the place of a body where there is none.
+    nothing: Option<String>,
+    freshness: Freshness,
+    pub(super) etag: Option<HeaderValue>,
+    pub(super) last_modified: Option<HeaderValue>,
+}
+
+impl ReplyHead {
+    pub(super) fn of(reply: &Reply) -> Self {
+        Self {
+            media_type: reply.media_type().map(Into::into),
+            nothing: reply.body.is_empty().then(|| words_of_nothing(reply)),
+            freshness: Freshness::of(&reply.headers),
+            etag: reply.headers.get(header::ETAG).cloned(),
+            last_modified: reply.headers.get(header::LAST_MODIFIED).cloned(),
+        }
+    }
+}
+
+impl Freshness {
+    /// Nobody can tell.
+    const NONE: Self = Self { lasts: Duration::ZERO, scope: CacheScope::Private };
+    /// Longer than anybody means.
+    const MOST: Duration = Duration::from_secs(30 * 24 * 3600);
+
+    fn of(headers: &HeaderMap) -> Self {
+        let (mut lasts, mut public, mut private) = (Duration::ZERO, false, false);
+        let values = headers.get_all(header::CACHE_CONTROL).into_iter();
+        let directives = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+        for directive in directives {
+            let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+            match name.trim().to_ascii_lowercase().as_str() {
+                "no-store" | "no-cache" => return Self::NONE,
+                "public" => public = true,
+                "private" => private = true,
+                "max-age" => lasts = seconds(value),
+                _ => {}
+            }
+        }
+        // What a cache before us kept is not as fresh as that.
+        let age =
+            headers.get(header::AGE).and_then(|value| value.to_str().ok()).map_or(Duration::ZERO, seconds);
+        let scope = if public && !private { CacheScope::Public } else { CacheScope::Private };
+        Self { lasts: lasts.saturating_sub(age), scope }
+    }
+}
+
+fn seconds(text: &str) -> Duration {
+    let seconds = text.trim().trim_matches('"').parse().map(Duration::from_secs);
+    seconds.unwrap_or_default().min(Freshness::MOST)
+}
+
+impl Snapshot {
+    /// Reads a resource. Of `call`, the arguments are those in the URI. Dropping the future cancels the upstream
+    /// request.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] when there is no such resource, or it can't be read.
+    pub async fn read(&self, uri: &str, call: Call<'_>) -> Result<ReadResource, ReadError> {
+        let unknown = || match self.awaited.resources {
+            true => ReadError::Failed(sentences::NOT_READY.to_owned()),
+            false => ReadError::Unknown,
+        };
+        let (route, arguments) = self.table.by_uri(uri).ok_or_else(unknown)?;
+        let mut call = Call { arguments, ..call };
+        let mut head = None;
+        let result = self.call_seeing(route, &mut call, &mut Nobody, Some(&mut head)).await;
+        read_of(route, uri, &result, head.as_ref())
+    }
+}
+
+/// A result as something that was read.
+pub(super) fn read_of(
+    route: &Route,
+    uri: &str,
+    result: &ToolResult,
+    head: Option<&ReplyHead>,
+) -> Result<ReadResource, ReadError> {
+    if let Outcome::Error(fault) = result.outcome {
+        let words = words(result);
+        return Err(match fault {
+            Fault::Arguments => ReadError::Arguments(words),
+            Fault::Upstream { status: 404 | 410 } | Fault::Reported { status: Some(404 | 410) } => {
+                ReadError::Missing(words)
+            }
+            Fault::Upstream { .. }
+            | Fault::Reported { .. }
+            | Fault::Unreadable
+            | Fault::Unreachable
+            | Fault::Deadline
+            | Fault::Forbidden
+            | Fault::Unanswered
+            | Fault::Busy { .. }
+            | Fault::TooOften { .. } => ReadError::Failed(words),
+        });
+    }
+    let of = ContentsOf {
+        uri,
+        declared: route.resource.as_ref().and_then(|resource| resource.media_type.as_deref()),
+        replied: head.and_then(|head| head.media_type.as_deref()),
+    };
+    let mut contents = of.result(result);
+    // An empty document is one, and not a sentence that says so.
+    if let (Some(head), [ResourceContents { body: ResourceBody::Text(text), .. }]) = (head, &mut contents[..])
+        && head.nothing.as_ref() == Some(text)
+    {
+        text.clear();
+    }
+    let mut freshness = head.map_or(Freshness::NONE, |head| head.freshness);
+    if route.request.forwards_headers() {
+        // What callers send may be what decides.
+        freshness.scope = CacheScope::Private;
+    }
+    Ok(ReadResource { contents, freshness })
+}
+
+/// The text of a tool error.
+fn words(result: &ToolResult) -> String {
+    let structured = result.structured.as_ref();
+    let texts = result.content.iter().filter_map(|content| content.block.text(structured));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_upstream_says_how_long_its_reply_may_be_kept() {
+        for (cache_control, age, lasts, scope) in [
+            ("", "", 0, CacheScope::Private),
+            ("max-age=60", "", 60, CacheScope::Private),
+            ("public, max-age=60", "", 60, CacheScope::Public),
+            ("Public,Max-Age=\"60\"", "20", 40, CacheScope::Public),
+            ("max-age=60", "70", 0, CacheScope::Private),
+            ("public, private, max-age=60", "", 60, CacheScope::Private),
+            ("public, max-age=60, no-cache", "", 0, CacheScope::Private),
+            ("no-store, max-age=60", "", 0, CacheScope::Private),
+            ("max-age=-1", "", 0, CacheScope::Private),
+            ("max-age=99999999999", "", 30 * 24 * 3600, CacheScope::Private),
+            ("public, max-age=99999999999999999999999", "x", 0, CacheScope::Public),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
+            headers.insert(header::AGE, HeaderValue::from_static(age));
+            let expected = Freshness { lasts: Duration::from_secs(lasts), scope };
+            assert_eq!(Freshness::of(&headers), expected, "{cache_control}");
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Whether what clients have read is still what they would read: upstreams tell nobody, so they are asked.
+//!
+//! One question at a time for each resource, however many clients want to know, and none when nobody does. An upstream
+//! that knows validators (`ETag`, `Last-Modified`) answers without a body when nothing changed; else the contents are
+//! held against those of the last time, as clients would read them.
+//!
+//! Where replicas share a store, each asks for its own clients, and what one sees change it tells the others: so all
+//! clients hear of it when the first replica does, and once.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use serde_json::{Map, Value};
+use tokio::{task::AbortHandle, time::sleep};
+use tracing::{debug, warn};
+
+use super::{
+    Change, Gateway, Snapshot,
+    reading::{ReadError, ReplyHead, read_of},
+};
+use crate::{
+    policy::jitter,
+    route::{Route, UpstreamRequest},
+    shared_state::Message,
+    telemetry::{Chain, Foreign},
+    tool::{Arguments, ResourceBody, ResourceContents},
+    translate::Stop,
+    upstream::{Ask, Due},
+};
+
+/// How many resources are watched at once.
+pub const WATCHED_LIMIT: usize = 1000;
+
+/// How long the URI of one may be, in bytes: no upstream is asked for more.
+pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
+
+/// How often a resource is asked for that is not there any more: it may come back.
+const GONE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Why a resource is not watched. The text is for clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WatchError {
+    /// No route has a resource of this URI.
+    #[error("no resource has this URI; `resources/list` and `resources/templates/list` name those there are")]
+    Unknown,
+    /// Its route has no `watch`.
+    #[error("this resource is not watched for changes; read it again to learn of them")]
+    Unwatched,
+    /// Its URI is longer than [`WATCHED_URI_LIMIT_BYTES`].
+    #[error("the URI of a resource that is watched may have {WATCHED_URI_LIMIT_BYTES} bytes")]
+    TooLong,
+    /// There are [`WATCHED_LIMIT`] others.
+    #[error("as many resources as can be are watched already ({WATCHED_LIMIT}); try again later")]
+    TooMany,
+    /// Its client has subscribed to as many as one may.
+    #[error("this session has subscribed to as many resources as one may; unsubscribe from some first")]
+    Enough,
+}
+
+/// Somebody wants to know when a resource changes, until this is dropped: then
+/// [`Change::Resource`] is told.
+#[derive(Debug)]
+#[must_use]
+pub struct Watching {
+    uri: Arc<str>,
+    watches: Watches,
+}
+
+/// The resources that are watched.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watches(Arc<Mutex<HashMap<Arc<str>, Watched>>>);
+
+#[derive(Debug)]
+struct Watched {
+    /// How many want to know.
+    listeners: usize,
+    /// What asks the upstream.
+    task: AbortHandle,
+    /// What clients were told of last.
+    told: Told,
+}
+
+/// The fingerprint of what clients know, or could read: that of the first look, or of the last change that they were told.
+#[derive(Debug, Clone, Default)]
+struct Told(Arc<Mutex<Option<u64>>>);
+
+impl Told {
+    /// Notes what it is now, and gives what was noted before.
+    fn replace(&self, fingerprint: u64) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(fingerprint)
+    }
+}
+
+/// What a resource was when it was last looked at.
+#[derive(Debug)]
+struct Known {
+    /// Of the contents.
+    fingerprint: u64,
+    /// The route that they were read through: another one may make other contents of the same reply.
+    route: Option<Arc<Route>>,
+    etag: Option<HeaderValue>,
+    last_modified: Option<HeaderValue>,
+}
+
+/// What one look gave.
+enum Seen {
+    /// The upstream says that it is what it was.
+    Same,
+    /// This.
+    Is(Known),
+    /// Nothing can be said.
+    Nothing,
+}
+
+impl Gateway {
+    /// Whether somebody can be told when this resource changes.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchError::Unknown`], [`WatchError::Unwatched`] or [`WatchError::TooLong`].
+    pub fn can_watch(&self, uri: &str) -> Result<(), WatchError> {
+        if uri.len() > WATCHED_URI_LIMIT_BYTES {
+            return Err(WatchError::TooLong);
+        }
+        let snapshot = self.snapshot();
+        let unknown = || match snapshot.proxied.resource(uri) {
+            Some(_) => WatchError::Unwatched,
+            None => WatchError::Unknown,
+        };
+        let (route, _) = snapshot.table.by_uri(uri).ok_or_else(unknown)?;
+        let watch = route.resource.as_ref().and_then(|resource| resource.watch);
+        watch.map(|_| ()).ok_or(WatchError::Unwatched)
+    }
+
+    /// Watches a resource, until what this gives is dropped. Needs a runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchError`].
+    pub fn watch(&self, uri: &str) -> Result<Watching, WatchError> {
+        self.can_watch(uri)?;
+        let mut watched = self.watches.watched();
+        let known = watched.get_key_value(uri).map(|(known, _)| Arc::clone(known));
+        if let Some(uri) = known
+            && let Some(entry) = watched.get_mut(&uri)
+        {
+            entry.listeners += 1;
+            return Ok(Watching { uri, watches: self.watches.clone() });
+        }
+        if watched.len() >= WATCHED_LIMIT {
+            return Err(WatchError::TooMany);
+        }
+        let uri: Arc<str> = uri.into();
+        let told = Told::default();
+        let looking = look_again_and_again(self.clone(), Arc::clone(&uri), told.clone());
+        let task = tokio::spawn(looking).abort_handle();
+        watched.insert(Arc::clone(&uri), Watched { listeners: 1, task, told });
+        Ok(Watching { uri, watches: self.watches.clone() })
+    }
+
+    /// Another replica has seen a resource change. Tells those who want to know, unless they were told of it.
+    pub fn hear_of_change(&self, uri: &str, fingerprint: u64) {
+        let watched = self.watches.watched();
+        let Some((uri, entry)) = watched.get_key_value(uri) else { return };
+        if entry.told.replace(fingerprint) != Some(fingerprint) {
+            debug!(%uri, "another replica saw a watched resource change");
+            self.changes().tell(Change::Resource(Arc::clone(uri)));
+        }
+    }
+
+    /// How many resources are watched now.
+    pub fn watched(&self) -> usize {
+        self.watches.watched().len()
+    }
+}
+
+impl Watches {
+    fn watched(&self) -> MutexGuard<'_, HashMap<Arc<str>, Watched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watching {
+    /// What is watched.
+    pub fn uri(&self) -> &Arc<str> {
+        &self.uri
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut watched = self.watches.watched();
+        let Some(entry) = watched.get_mut(&self.uri) else { return };
+        entry.listeners -= 1;
+        if entry.listeners == 0 {
+            entry.task.abort();
+            watched.remove(&self.uri);
+        }
+    }
+}
+
+/// Looks at a resource at its interval, and tells when it is not what it was, until it is aborted.
+async fn look_again_and_again(gateway: Gateway, uri: Arc<str>, told: Told) {
+    let mut known: Option<Known> = None;
+    let mut failing = false;
+    loop {
+        let interval = {
+            let snapshot = gateway.snapshot();
+            let (seen, interval) = snapshot.look(&uri, known.as_ref(), &mut failing).await;
+            if let Seen::Is(now) = seen {
+                let fingerprint = now.fingerprint;
+                // Another replica may have told of it before we looked.
+                let is_news = told.replace(fingerprint).is_some_and(|before| before != fingerprint);
+                if is_news {
+                    debug!(%uri, "a watched resource changed");
+                    gateway.changes().tell(Change::Resource(Arc::clone(&uri)));
+                }
+                let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
+                // What we only see otherwise than another replica is no change, or the two would go on for ever.
+                if is_news
+                    && has_changed
+                    && let Some(shared) = gateway.shared()
+                {
+                    shared.tell(&Message::Changed { uri: Arc::clone(&uri), fingerprint });
+                }
+                known = Some(now);
+            }
+            interval
+        };
+        sleep(jitter(interval)).await;
+    }
+}
+
+impl Snapshot {
+    /// Looks at a resource once, and says how long to wait for the next time.
+    async fn look(&self, uri: &str, known: Option<&Known>, failing: &mut bool) -> (Seen, Duration) {
+        let found = self.table.by_uri(uri).and_then(|(route, arguments)| {
+            let interval = route.resource.as_ref()?.watch?;
+            Some((route, arguments, interval))
+        });
+        // Since a reload nobody can read it, or look at it.
+        let Some((route, arguments, interval)) = found else {
+            return (Seen::Is(Known::missing(None)), GONE_INTERVAL);
+        };
+        let looked = self.look_through(route, uri, arguments, known).await;
+        let seen = looked.unwrap_or_else(|why| {
+            // Once for a series of failures: the next one says the same.
+            if !std::mem::replace(failing, true) {
+                let (route_of, route) = (route, &route.definition.name);
+                warn!(%route, why = why.plain, "a watched resource can't be looked at");
+                let words = route_of.translator.redaction.hide_long(&why.words);
+                let (uri, words) = (Foreign(uri), Foreign(&words));
+                debug!(%route, %uri, %words, "a watched resource can't be looked at");
+            }
+            Seen::Nothing
+        });
+        *failing &= matches!(seen, Seen::Nothing);
+        (seen, interval)
+    }
+
+    async fn look_through(
+        &self,
+        route: &Arc<Route>,
+        uri: &str,
+        arguments: Map<String, Value>,
+        known: Option<&Known>,
+    ) -> Result<Seen, Unseen> {
+        let due = Due::after(route.deadline);
+        let unfit =
+            |words: String| Unseen { plain: "its URI has no arguments of the route".to_owned(), words };
+        let arguments = self.check_arguments(route, arguments.into()).await.map_err(unfit)?;
+        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &Stop| {
+            route.request.build(arguments, headers, Some(stop))
+        };
+        let request = self.workers.build(route, &arguments, &HeaderMap::new(), due.at, build).await;
+        let request = request.map_err(|_| unfit("its request takes too long to make".to_owned()))?;
+        let mut request = request.map_err(|error| unfit(error.to_string()))?;
+        let known = known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, route)));
+        if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
+            && request.method == Method::GET
+        {
+            known.ask_for_what_is_new(&mut request.headers);
+        }
+        let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
+        let ask = Ask::new(request, route.reply_limit_bytes, due, repeatable);
+        let ask = Ask { charge: self.charge(route), ..ask };
+        let reply = self.upstream_of(route).follow_up(&ask).await.map_err(|error| Unseen {
+            plain: Chain(&error).to_string(),
+            words: error.words().unwrap_or_default().to_owned(),
+        })?;
+        if reply.status == StatusCode::NOT_MODIFIED && known.is_some() {
+            return Ok(Seen::Same);
+        }
+        let head = ReplyHead::of(&reply);
+        let translation = self.workers.translate(route, arguments, reply, due.at).await;
+        let translation = translation.map_err(|_| Unseen {
+            plain: "its reply can't be translated".to_owned(),
+            words: String::new(),
+        })?;
+        match read_of(route, uri, &translation.result, Some(&head)) {
+            Ok(read) => Ok(Seen::Is(Known {
+                fingerprint: fingerprint(&read.contents),
+                route: Some(Arc::clone(route)),
+                etag: head.etag,
+                last_modified: head.last_modified,
+            })),
+            Err(ReadError::Missing(_)) => Ok(Seen::Is(Known::missing(Some(Arc::clone(route))))),
+            Err(error @ (ReadError::Unknown | ReadError::Arguments(_) | ReadError::Failed(_))) => {
+                Err(Unseen { plain: "it can't be read".to_owned(), words: error.to_string() })
+            }
+        }
+    }
+}
+
+/// Why a resource could not be looked at.
+struct Unseen {
+    /// Without a word of its URI or of the reply.
+    plain: String,
+    /// What may quote them, for a log at `debug`.
+    words: String,
+}
+
+impl Known {
+    /// It is not there.
+    fn missing(route: Option<Arc<Route>>) -> Self {
+        Self { fingerprint: fingerprint(&[]), route, etag: None, last_modified: None }
+    }
+
+    /// Says in a request what is known already (RFC 9110, section 13.1); what the route says itself stays.
+    fn ask_for_what_is_new(&self, headers: &mut HeaderMap) {
+        let validators =
+            [(header::IF_NONE_MATCH, &self.etag), (header::IF_MODIFIED_SINCE, &self.last_modified)];
+        for (name, value) in validators {
+            if let Some(value) = value {
+                headers.entry(name).or_insert_with(|| value.clone());
+            }
+        }
+    }
+}
+
+fn fingerprint(contents: &[ResourceContents]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    contents.len().hash(&mut hasher);
+    for ResourceContents { uri, media_type, body } in contents {
+        (uri, media_type).hash(&mut hasher);
+        match body {
+            ResourceBody::Text(text) => (0_u8, text).hash(&mut hasher),
+            ResourceBody::Blob(blob) => (1_u8, blob).hash(&mut hasher),
+        }
+    }
+    hasher.finish()
+}

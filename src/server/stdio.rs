@@ -1,0 +1,163 @@
+//! MCP over this process's standard input and output.
+
+use std::{
+    future::Future,
+    io::{self, BufRead, BufReader, Read, Write},
+    thread,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+use tracing::{debug, info, warn};
+
+use super::{CUT_TIMEOUT, Drained};
+use crate::inbound::mcp::{Line, Mcp, Parted};
+
+/// How many messages may wait to be written, beside those that wait for their place here.
+const OUT_LIMIT: usize = 16;
+
+/// The two pipes, and how a client on them is treated.
+#[derive(Debug)]
+pub struct Pipes<I, O> {
+    /// What the client writes.
+    pub input: I,
+    /// What it reads; nothing but messages is written.
+    pub output: O,
+    /// How long one of its messages may be.
+    pub message_limit_bytes: usize,
+    /// How long its requests may take when it has said its last.
+    pub drain: Duration,
+}
+
+/// Speaks with the client at the other end until it says nothing more, reads nothing more, or `stop` is ready.
+///
+/// # Errors
+///
+/// When the system gives no threads.
+pub async fn serve_stdio<I, O>(
+    mcp: &Mcp,
+    pipes: Pipes<I, O>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<Drained>
+where
+    I: Read + Send + 'static,
+    O: Write + Send + 'static,
+{
+    let Pipes { input, output, message_limit_bytes, drain } = pipes;
+    // Pipes can't be waited for on every system, so each has a thread. The one that reads is left behind: nothing ends
+    // it but the client.
+    let (line, lines) = mpsc::channel(1);
+    thread::Builder::new().name("input".to_owned()).spawn(move || read(input, message_limit_bytes, &line))?;
+    let (out, messages) = mpsc::channel(OUT_LIMIT);
+    let (done, written) = oneshot::channel();
+    thread::Builder::new().name("output".to_owned()).spawn(move || {
+        write(output, messages);
+        // Nobody waits any more for a client that does not read.
+        let _ = done.send(());
+    })?;
+    info!("speaking MCP on standard input and output");
+    let parted = mcp.converse(lines, out, drain, stop).await;
+    if timeout(CUT_TIMEOUT, written).await.is_err() {
+        debug!("the client does not read what it was told last");
+    }
+    Ok(match parted {
+        Parted::Clean => Drained::All,
+        Parted::CutOff { requests } => {
+            warn!(requests, after = ?drain, "requests still in flight are cut off");
+            Drained::CutOff { connections: 1 }
+        }
+    })
+}
+
+/// Hands on line by line, to the end or until nobody wants more.
+fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<Line>) {
+    let mut input = BufReader::with_capacity(64 << 10, input);
+    loop {
+        match next_line(&mut input, limit_bytes) {
+            Ok(Some(line)) => {
+                if lines.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+            Ok(None) => return,
+            Err(error) => {
+                warn!(%error, "standard input can't be read");
+                return;
+            }
+        }
+    }
+}
+
+/// The next line without its end; `None` when there is no more. The last one need not have an end.
+fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<Line>> {
+    let (mut line, mut is_too_long, mut is_there) = (Vec::new(), false, false);
+    loop {
+        let piece = match input.fill_buf() {
+            Ok(piece) => piece,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        let taken = &piece[..end.unwrap_or(piece.len())];
+        is_there |= !piece.is_empty();
+        is_too_long |= line.len() + taken.len() > limit_bytes;
+        if is_too_long {
+            line = Vec::new();
+        } else {
+            line.extend_from_slice(taken);
+        }
+        let (used, is_last) = (end.map_or(piece.len(), |end| end + 1), piece.is_empty());
+        input.consume(used);
+        if end.is_some() || is_last {
+            return Ok(match (is_there, is_too_long) {
+                (false, _) => None,
+                (true, true) => Some(Line::TooLong { limit_bytes }),
+                (true, false) => Some(Line::Whole(line)),
+            });
+        }
+    }
+}
+
+/// Writes a line for each message, until there are no more or the client is gone.
+fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
+    while let Some(message) = messages.blocking_recv() {
+        let written =
+            output.write_all(&message).and_then(|()| output.write_all(b"\n")).and_then(|()| output.flush());
+        if let Err(error) = written {
+            debug!(%error, "the client does not read any more");
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[Line]) {
+        for capacity in [1, 3, 100] {
+            let mut input = BufReader::with_capacity(capacity, text.as_bytes());
+            let mut found = Vec::new();
+            while let Some(line) = next_line(&mut input, 5).unwrap() {
+                found.push(line);
+            }
+            assert_eq!(found, expected, "{text:?} by {capacity}");
+        }
+    }
+
+    #[test]
+    fn lines_are_told_apart_and_a_long_one_is_passed_over() {
+        let whole = |text: &str| Line::Whole(text.into());
+        let too_long = Line::TooLong { limit_bytes: 5 };
+        check("", &[]);
+        check("\n", &[whole("")]);
+        check("a\n\r\nb", &[whole("a"), whole("\r"), whole("b")]);
+        check("12345\n123456\n12\n", &[whole("12345"), too_long.clone(), whole("12")]);
+        check("1234567890", &[too_long]);
+    }
+}

@@ -1,0 +1,174 @@
+//! What MCP servers list, beside what is written: their tools as routes, their prompts and resources as they are.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use tracing::{info, warn};
+
+use crate::{
+    config::{ImportNote, Importer, RouteFile},
+    pipeline::ProxiedTable,
+    prompt::PromptTable,
+    route::{Conflict, Route, RouteTable, UpstreamName},
+    tool::ToolName,
+    upstream::mcp::{ListKind, McpLists},
+};
+
+/// What each MCP server has listed last.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    lists: BTreeMap<UpstreamName, McpLists>,
+    /// What was said of each, so that it is said once.
+    told: HashMap<(UpstreamName, &'static str), Vec<ImportNote>>,
+}
+
+impl Lists {
+    /// Takes the lists of a server in the place of those before.
+    pub(super) fn set(&mut self, upstream: UpstreamName, lists: McpLists) {
+        self.lists.insert(upstream, lists);
+    }
+
+    /// The lists of a server, where it has given them.
+    pub(super) fn get(&self, upstream: &UpstreamName) -> Option<&McpLists> {
+        self.lists.get(upstream)
+    }
+
+    /// Forgets servers that are there no more.
+    pub(super) fn retain(&mut self, keeps: impl Fn(&UpstreamName) -> bool) {
+        self.lists.retain(|name, _| keeps(name));
+        self.told.retain(|(name, _), _| keeps(name));
+    }
+
+    /// The table of all routes, and the routes in it. Where a tool can't be told apart from a route that is written, or from a tool of a
+    /// server before, it is left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`] between routes that are written; a loaded configuration was checked for that.
+    pub(super) fn table<'w>(
+        &mut self,
+        importer: &Importer,
+        written: &'w [RouteFile],
+    ) -> Result<(RouteTable, Cow<'w, [RouteFile]>), Conflict> {
+        let mut routes = Cow::Borrowed(written);
+        let mut listed: Vec<RouteFile> = Vec::new();
+        let imported = importer.import(
+            self.lists.iter().map(|(name, lists)| (name, lists.of(ListKind::Tools).as_slice())),
+            written,
+        );
+        let names: Vec<UpstreamName> = self.lists.keys().cloned().collect();
+        for (upstream, mut imported) in names.into_iter().zip(imported) {
+            for route in imported.written {
+                if let Some(own) = routes.to_mut().iter_mut().find(|own| own.name() == route.name()) {
+                    *own = route;
+                }
+            }
+            for route in imported.routes {
+                match listed.iter().find(|other| other.name() == route.name()) {
+                    None => listed.push(route),
+                    Some(other) => imported.notes.push(ImportNote {
+                        tool: route.name().to_string(),
+                        what: format!(
+                            "it is left out: `{}` has a tool of that name; give the tools a `prefix`",
+                            other.route.upstream
+                        ),
+                    }),
+                }
+            }
+            self.tell((upstream, "tools"), imported.notes);
+        }
+        loop {
+            let all = routes.iter().chain(&listed).map(|file| Arc::clone(&file.route)).collect();
+            let conflict = match RouteTable::new(all) {
+                Ok(table) => {
+                    if !self.lists.is_empty() {
+                        info!(
+                            tools = listed.len(),
+                            servers = self.lists.len(),
+                            "tools of MCP servers are listed"
+                        );
+                    }
+                    if !listed.is_empty() {
+                        routes.to_mut().extend(listed);
+                    }
+                    return Ok((table, routes));
+                }
+                Err(conflict) => conflict,
+            };
+            let Some(index) = listed.iter().position(|file| is_part(&conflict, &file.route)) else {
+                return Err(conflict);
+            };
+            let route = listed.remove(index).route;
+            warn!(upstream = %route.upstream, tool = %route.definition.name, error = %conflict, "a tool of the server is left out");
+        }
+    }
+}
+
+impl Lists {
+    /// The prompts and resources of the servers, and the routes that stand for them. What is of the configuration, or of a
+    /// server before, goes first.
+    pub(super) fn proxied(
+        &mut self,
+        importer: &Importer,
+        own_routes: &RouteTable,
+        own_prompts: &PromptTable,
+    ) -> (ProxiedTable, Vec<RouteFile>) {
+        let (mut table, mut routes) = (ProxiedTable::default(), Vec::new());
+        for lists in importer.proxy(&self.lists) {
+            let mut notes = lists.notes;
+            let mut add = |name: String, added: Result<(), String>| {
+                if let Err(why) = added {
+                    notes.push(ImportNote { tool: name, what: format!("it is left out: {why}") });
+                }
+            };
+            for (name, prompt) in lists.prompts {
+                add(prompt.theirs.clone(), table.add_prompt(name, prompt, own_prompts));
+            }
+            for resource in lists.resources {
+                add(resource.theirs.clone(), table.add_resource(resource, own_routes));
+            }
+            for (pattern, template) in lists.templates {
+                add(template.theirs.clone(), table.add_template(pattern, template, own_routes));
+            }
+            table.has_prompts |= lists.has_prompts;
+            table.has_resources |= lists.has_resources;
+            routes.extend(lists.routes);
+            self.tell((lists.upstream, "prompts and resources"), notes);
+        }
+        let [prompts, resources, templates] = table.counts();
+        if table.has_prompts || table.has_resources {
+            info!(prompts, resources, templates, "prompts and resources of MCP servers are offered");
+        }
+        (table, routes)
+    }
+
+    /// Tells what there is to know of a server's list, unless it was told before.
+    fn tell(&mut self, of: (UpstreamName, &'static str), notes: Vec<ImportNote>) {
+        if self.told.get(&of) == Some(&notes) {
+            return;
+        }
+        let upstream = &of.0;
+        for ImportNote { tool, what } in &notes {
+            match of.1 {
+                "tools" => warn!(%upstream, tool, what, "about a tool of the server"),
+                _ => warn!(%upstream, name = tool, what, "about a prompt or a resource of the server"),
+            }
+        }
+        self.told.insert(of, notes);
+    }
+}
+
+/// Whether a route is one of the two that can't be told apart.
+fn is_part(conflict: &Conflict, route: &Route) -> bool {
+    let is = |tool: &ToolName| route.definition.name == *tool;
+    match conflict {
+        Conflict::Tool { tool } => is(tool),
+        Conflict::Resource { tool, with, .. } => is(tool) || is(with),
+        Conflict::Endpoint { tool, path, .. } => {
+            is(tool) || route.endpoints().any(|endpoint| endpoint.path == *path)
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The calls of the last hour, route by route.
+//!
+//! The path of a call does not know of it: now and then the metrics are read, and the difference to the reading before
+//! becomes a slot.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use super::meters::{BOUNDS, Durations, Meters};
+
+/// How often the metrics are to be read.
+pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Maximum number of slots: an hour of them.
+pub const SLOTS: usize = 240;
+
+/// Maximum number of routes that are tracked separately; further ones count in the sum of all only.
+pub const HISTORY_ROUTES_LIMIT: usize = 256;
+
+/// The last hour. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub struct History(Arc<Mutex<Slots>>);
+
+#[derive(Debug, Default)]
+struct Slots {
+    /// The oldest first.
+    past: VecDeque<Slot>,
+    /// The last reading: when it was, and its counts.
+    read: Option<SystemTime>,
+    counted: Counted,
+}
+
+/// A reading, by the numbers of the routes' metrics. A tool whose route has changed may be there more than once.
+#[derive(Debug, Default)]
+struct Counted(BTreeMap<u64, (Arc<str>, Tally)>);
+
+/// The time between two readings.
+#[derive(Debug)]
+struct Slot {
+    time: (SystemTime, SystemTime),
+    all: Tally,
+    /// Only those that were called.
+    routes: BTreeMap<Arc<str>, Tally>,
+    left_out: usize,
+}
+
+/// What was counted in some time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Calls completed.
+    pub calls: u64,
+    /// Those of them that gave an error.
+    pub errors: u64,
+    took: Durations,
+}
+
+/// The last hour.
+#[derive(Debug, Clone)]
+pub struct Past {
+    /// When each of the slots began and ended, the oldest first; the last one is not over yet.
+    pub times: Vec<(SystemTime, SystemTime)>,
+    /// The calls of each slot, of all routes.
+    pub all: Vec<Tally>,
+    /// The same of each route that was called.
+    pub routes: BTreeMap<Arc<str>, Vec<Tally>>,
+    /// How many more routes were called in one slot, at most, for which there was no room.
+    pub left_out: usize,
+}
+
+impl History {
+    /// Reads the metrics, and begins another slot.
+    pub fn sample(&self, meters: &Meters, now: SystemTime) {
+        let counted = Counted::read(meters);
+        let mut slots = self.slots();
+        if slots.past.len() == SLOTS {
+            slots.past.pop_front();
+        }
+        let slot = slots.current(&counted, now);
+        slots.past.push_back(slot);
+        (slots.counted, slots.read) = (counted, Some(now));
+    }
+
+    /// The last hour, up to now.
+    pub fn read(&self, meters: &Meters, now: SystemTime) -> Past {
+        let counted = Counted::read(meters);
+        let slots = self.slots();
+        let current = slots.current(&counted, now);
+        let all = || slots.past.iter().chain([&current]);
+        let mut routes = BTreeMap::new();
+        for (index, slot) in all().enumerate() {
+            for (tool, tally) in &slot.routes {
+                let tallies = routes
+                    .entry(Arc::clone(tool))
+                    .or_insert_with(|| vec![Tally::default(); slots.past.len() + 1]);
+                tallies[index] = tally.clone();
+            }
+        }
+        Past {
+            times: all().map(|slot| slot.time).collect(),
+            all: all().map(|slot| slot.all.clone()).collect(),
+            routes,
+            left_out: all().map(|slot| slot.left_out).max().unwrap_or_default(),
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slots {
+    /// The slot since the last reading.
+    fn current(&self, counted: &Counted, now: SystemTime) -> Slot {
+        let known: BTreeSet<&Arc<str>> = self.past.iter().flat_map(|slot| slot.routes.keys()).collect();
+        let mut room = HISTORY_ROUTES_LIMIT.saturating_sub(known.len());
+        let mut routes = counted.since(&self.counted);
+        let (all, called) = (sum(&routes), routes.len());
+        routes.retain(|tool, _| {
+            let is_known = known.contains(tool);
+            let is_tracked = is_known || room > 0;
+            room -= usize::from(is_tracked && !is_known);
+            is_tracked
+        });
+        let begin = self.read.unwrap_or(now);
+        Slot { time: (begin, now.max(begin)), all, left_out: called - routes.len(), routes }
+    }
+}
+
+impl Counted {
+    fn read(meters: &Meters) -> Self {
+        let tallies = meters.routes().into_iter().map(|route| {
+            let (calls, errors, took) = route.over();
+            (route.number(), (Arc::clone(route.tool()), Tally { calls, errors, took }))
+        });
+        Self(tallies.collect())
+    }
+
+    /// The calls since another reading, by tool.
+    fn since(&self, before: &Self) -> BTreeMap<Arc<str>, Tally> {
+        let mut since = BTreeMap::<Arc<str>, Tally>::new();
+        for (number, (tool, now)) in &self.0 {
+            let tally = before.0.get(number).map_or_else(|| now.clone(), |(_, before)| now.since(before));
+            if tally.calls > 0 {
+                since.entry(Arc::clone(tool)).or_default().add(&tally);
+            }
+        }
+        since
+    }
+}
+
+fn sum(routes: &BTreeMap<Arc<str>, Tally>) -> Tally {
+    let mut all = Tally::default();
+    routes.values().for_each(|tally| all.add(tally));
+    all
+}
+
+impl Tally {
+    /// Adds another one.
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        self.took.add(&other.took);
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            calls: self.calls.saturating_sub(before.calls),
+            errors: self.errors.saturating_sub(before.errors),
+            took: self.took.since(&before.took),
+        }
+    }
+
+    /// The time within which this share of the calls was over, as exactly as the ranges tell. `None` where there were no
+    /// calls. Of what took longer than all bounds nothing is known but that.
+    #[expect(clippy::cast_precision_loss, reason = "counts of an hour, and no more than a picture of them")]
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let wanted = share * self.took.count() as f64;
+        let (mut below, mut lower) = (0.0, 0.0);
+        for (index, count) in self.took.ranges.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let count = *count as f64;
+            lower = index.checked_sub(1).map_or(0.0, |before| BOUNDS[before]).max(lower);
+            let upper = BOUNDS.get(index).copied().unwrap_or(lower);
+            if below + count >= wanted {
+                let inside = ((wanted - below) / count).clamp(0.0, 1.0);
+                return Some(Duration::from_secs_f64(lower + (upper - lower) * inside));
+            }
+            below += count;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::CallEnd;
+
+    fn call(meters: &Meters, tool: &str, outcome: &'static str, milliseconds: u64) {
+        let route = meters.route(tool.into(), "old".into(), 0);
+        route.began("rest");
+        let fault = (outcome == "error").then_some("unreadable");
+        let end = CallEnd { face: "rest", protocol: "", outcome, fault };
+        route.ended(end, Duration::from_millis(milliseconds));
+    }
+
+    fn at(slot: usize) -> SystemTime {
+        SystemTime::UNIX_EPOCH + SAMPLE_INTERVAL * u32::try_from(slot).unwrap()
+    }
+
+    #[test]
+    fn each_slot_has_what_was_counted_in_it_and_the_last_one_goes_on() {
+        let (meters, history) = (Meters::default(), History::default());
+        call(&meters, "a", "success", 2);
+        history.sample(&meters, at(1));
+        call(&meters, "a", "error", 2);
+        call(&meters, "b", "success", 2);
+        history.sample(&meters, at(2));
+        call(&meters, "b", "success", 2);
+        let past = history.read(&meters, at(3));
+        let counts = |slots: &[Tally]| -> Vec<(u64, u64)> {
+            slots.iter().map(|slot| (slot.calls, slot.errors)).collect()
+        };
+        assert_eq!(counts(&past.all), [(1, 0), (2, 1), (1, 0)]);
+        assert_eq!(counts(&past.routes["a"]), [(1, 0), (1, 1), (0, 0)]);
+        assert_eq!(counts(&past.routes["b"]), [(0, 0), (1, 0), (1, 0)]);
+        assert_eq!(past.times, [(at(1), at(1)), (at(1), at(2)), (at(2), at(3))]);
+    }
+
+    #[test]
+    fn a_route_that_is_removed_keeps_its_hour_and_counts_anew_when_it_comes_back() {
+        let (meters, history) = (Meters::default(), History::default());
+        for tool in ["a", "a", "a", "b"] {
+            call(&meters, tool, "success", 2);
+        }
+        history.sample(&meters, at(1));
+        // Nobody has these routes any more.
+        meters.read();
+        call(&meters, "b", "error", 2);
+        let past = history.read(&meters, at(2));
+        let counts = |slots: &[Tally]| -> Vec<(u64, u64)> {
+            slots.iter().map(|slot| (slot.calls, slot.errors)).collect()
+        };
+        assert_eq!(counts(&past.all), [(4, 0), (1, 1)]);
+        assert_eq!(counts(&past.routes["a"]), [(3, 0), (0, 0)]);
+        history.sample(&meters, at(2));
+        call(&meters, "a", "success", 2);
+        let past = history.read(&meters, at(3));
+        assert_eq!(counts(&past.routes["a"]), [(3, 0), (0, 0), (1, 0)]);
+        assert_eq!(past.all[2].quantile(1.0), Some(Duration::from_micros(2500)));
+    }
+
+    #[test]
+    fn an_hour_is_kept_and_what_was_not_called_in_it_is_forgotten_but_its_count() {
+        let (meters, history) = (Meters::default(), History::default());
+        call(&meters, "a", "success", 2);
+        for slot in 0..=SLOTS {
+            history.sample(&meters, at(slot));
+        }
+        let past = history.read(&meters, at(SLOTS + 1));
+        assert_eq!((past.times.len(), past.all.len(), past.routes.len()), (SLOTS + 1, SLOTS + 1, 0));
+        call(&meters, "a", "success", 2);
+        let past = history.read(&meters, at(SLOTS + 1));
+        assert_eq!(past.routes["a"].iter().map(|slot| slot.calls).sum::<u64>(), 1);
+        assert_eq!(past.routes["a"].len(), SLOTS + 1);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_routes_and_the_others_count_in_the_sum() {
+        let (meters, history) = (Meters::default(), History::default());
+        for number in 0..HISTORY_ROUTES_LIMIT + 3 {
+            call(&meters, &format!("t{number}"), "success", 2);
+        }
+        for _ in 0..2 {
+            let past = history.read(&meters, at(2));
+            assert_eq!((past.routes.len(), past.left_out), (HISTORY_ROUTES_LIMIT, 3));
+            history.sample(&meters, at(1));
+        }
+        let past = history.read(&meters, at(2));
+        let all: u64 = past.all.iter().map(|slot| slot.calls).sum();
+        assert_eq!(all, HISTORY_ROUTES_LIMIT as u64 + 3);
+    }
+
+    #[test]
+    fn quantiles_lie_in_the_bucket_that_has_them() {
+        let meters = Meters::default();
+        for _ in 0..98 {
+            call(&meters, "a", "success", 2);
+        }
+        call(&meters, "a", "success", 200);
+        call(&meters, "a", "success", 60_000);
+        let tally = sum(&Counted::read(&meters).since(&Counted::default()));
+        let millis = |share| tally.quantile(share).unwrap().as_millis();
+        assert_eq!(millis(0.5), 1);
+        assert!((100..=250).contains(&millis(0.99)), "{}", millis(0.99));
+        assert_eq!(millis(1.0), 30_000);
+        assert_eq!(Tally::default().quantile(0.5), None);
+    }
+}

@@ -1,0 +1,263 @@
+//! The log: structured lines on standard error.
+
+use std::{
+    fmt::{self, Debug},
+    io::{self, IsTerminal},
+    sync::OnceLock,
+    time::Duration,
+};
+
+use serde_json::json;
+use tracing::field::Field;
+use tracing_subscriber::{
+    EnvFilter,
+    field::MakeExt,
+    fmt::{
+        FormatFields, Subscriber,
+        format::{Writer, debug_fn},
+        time::{FormatTime, SystemTime},
+    },
+};
+
+use super::log_writer::LogWriter;
+
+/// What to log, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSettings {
+    /// Directives of `tracing_subscriber::EnvFilter`: `info`, `warn,glossator=debug`.
+    pub filter: String,
+    /// The form of a line.
+    pub format: LogFormat,
+}
+
+/// The form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people; coloured on a terminal.
+    Text,
+    /// One JSON object a line, for collectors.
+    Json,
+}
+
+impl LogFormat {
+    /// A line that is written beside the log: before there is one, or about it.
+    pub fn line(self, level: &str, message: &str) -> String {
+        match self {
+            Self::Text => message.to_owned(),
+            Self::Json => json!({ "timestamp": now(), "level": level, "message": message }).to_string(),
+        }
+    }
+
+    /// The line about lines that were dropped because nobody took them quickly enough.
+    pub(super) fn dropped(self, lines: u64) -> String {
+        let (now, message) = (now(), "log lines dropped");
+        match self {
+            Self::Text => format!("{now}  WARN glossator::telemetry::log_writer: {message} lines={lines}"),
+            Self::Json => {
+                json!({ "timestamp": now, "level": "WARN", "message": message, "lines": lines }).to_string()
+            }
+        }
+    }
+}
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The filter can't be read.
+    #[error("`{filter}` is not a log filter")]
+    Filter {
+        /// As written.
+        filter: String,
+        /// What is wrong with it.
+        #[source]
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// The system gives no thread that writes it.
+    #[error("the log can't be written")]
+    NoThread(#[source] io::Error),
+    /// This process has one already.
+    #[error("the log is already set up")]
+    AlreadySet,
+}
+
+impl LogSettings {
+    /// A log from a level on: `off`, `error`, `warn`, `info`, `debug` or `trace`.
+    pub fn of_level(level: &str, format: LogFormat) -> Self {
+        let filter = match level {
+            quiet @ ("off" | "error" | "warn") => quiet.to_owned(),
+            // The MCP library tells every request at `info`; that is our line to write.
+            level => format!("{level},rmcp=warn"),
+        };
+        Self { filter, format }
+    }
+}
+
+/// The writer of this process's log, once that is set up.
+static WRITER: OnceLock<LogWriter> = OnceLock::new();
+
+/// How long the last lines are waited for.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits until what was logged is written, before the process ends. Not for ever: it may be that nobody reads it.
+pub fn flush() {
+    if let Some(writer) = WRITER.get() {
+        writer.flush(FLUSH_PATIENCE);
+    }
+}
+
+/// How many lines were dropped so far, because nobody took them quickly enough.
+pub fn dropped() -> u64 {
+    WRITER.get().map_or(0, LogWriter::dropped)
+}
+
+/// Sets the log of this process up, once. It goes to standard error: standard output belongs to results, and
+/// on the stdio face to the protocol.
+///
+/// # Errors
+///
+/// [`LogError`].
+pub fn init(settings: &LogSettings) -> Result<(), LogError> {
+    let filter = parse_filter(&settings.filter)?;
+    let writer = LogWriter::start(io::stderr(), settings.format).map_err(LogError::NoThread)?;
+    let lines = Subscriber::builder()
+        .with_env_filter(filter)
+        .with_writer(writer.clone())
+        // A log that can't be written (standard error closed) must not end the program, which a complaint
+        // about it on standard error would.
+        .log_internal_errors(false);
+    let set = match settings.format {
+        LogFormat::Text => {
+            let lines = lines.with_ansi(io::stderr().is_terminal()).fmt_fields(text_fields());
+            tracing::subscriber::set_global_default(lines.finish())
+        }
+        LogFormat::Json => tracing::subscriber::set_global_default(
+            lines.json().flatten_event(true).with_ansi(false).finish(),
+        ),
+    };
+    set.map_err(|_| LogError::AlreadySet)?;
+    WRITER.set(writer).map_err(|_| LogError::AlreadySet)
+}
+
+/// The present time in UTC, as log lines show it: `2026-11-21T23:36:47.647162Z`.
+fn now() -> String {
+    let mut text = String::new();
+    SystemTime.format_time(&mut Writer::new(&mut text)).expect("a String takes everything");
+    text
+}
+
+/// Writes the fields of a text line, each by [`write_field`].
+fn text_fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
+    debug_fn(write_field).delimited(" ")
+}
+
+/// Writes `name=value`. A value with spaces in it is in quotes, so that programs find its end; characters that a
+/// terminal might obey are escaped.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let value = format!("{value:?}");
+    let is_quoted = value.starts_with('"');
+    match field.name() {
+        "message" => {}
+        name => {
+            write!(writer, "{name}=")?;
+            if !is_quoted && value.contains([' ', '"', '=']) {
+                return write!(writer, "{value:?}");
+            }
+        }
+    }
+    value.chars().try_for_each(|character| match character.is_control() {
+        true => write!(writer, "{}", character.escape_default()),
+        false => writer.write_char(character),
+    })
+}
+
+fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
+    EnvFilter::builder()
+        .parse(filter)
+        .map_err(|source| LogError::Filter { filter: filter.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::{info, subscriber::with_default};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged, without its time.
+    #[track_caller]
+    fn check(log: fn(), expected: &str) {
+        let written = Written::default();
+        let writer = written.clone();
+        let lines = Subscriber::builder().with_ansi(false).with_writer(move || writer.clone());
+        with_default(lines.fmt_fields(text_fields()).finish(), log);
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let (_, line) = text.split_once('Z').unwrap();
+        assert_eq!(line, format!("  INFO glossator::telemetry::log::tests: {expected}\n"));
+    }
+
+    #[test]
+    fn a_line_is_a_message_and_its_fields() {
+        check(|| info!("only words, and {}", 1 + 1), "only words, and 2");
+        check(
+            || info!(tool = %"get_thing", status = Some(200_u16), none = None::<u16>, yes = true, "call"),
+            "call tool=get_thing status=200 yes=true",
+        );
+        check(
+            || info!(most = u64::MAX, part = -1.5, r#type = "a", "x"),
+            r#"x most=18446744073709551615 part=-1.5 type="a""#,
+        );
+        let log = || {
+            let error = io::Error::other(io::Error::other("cause"));
+            info!(error = &error as &dyn std::error::Error, "failed");
+        };
+        check(log, "failed error=cause");
+    }
+
+    #[test]
+    fn a_value_with_spaces_is_in_quotes() {
+        check(
+            || info!(error = %"no \"way\" there", path = %"/a", wait = ?Some(1), "a message"),
+            r#"a message error="no \"way\" there" path=/a wait=Some(1)"#,
+        );
+        check(|| info!(text = "a \"b\" \\ ø\n", "x"), r#"x text="a \"b\" \\ ø\n""#);
+        check(|| info!(evil = %"a\n\u{1b} b", "x"), r#"x evil="a\n\u{1b} b""#);
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing() {
+        check(
+            || info!(evil = %"\u{1b}[31mred\u{7}", "a bell \u{7}"),
+            r"a bell \u{7} evil=\u{1b}[31mred\u{7}",
+        );
+        check(|| info!(text = %"caf\u{e9}\u{85}", "x"), "x text=caf\u{e9}\\u{85}");
+    }
+
+    #[test]
+    fn the_time_is_in_utc() {
+        let now = now();
+        assert!(now.len() == "2026-11-21T23:36:47.647162Z".len() && now.ends_with('Z'), "{now}");
+    }
+
+    #[test]
+    fn every_level_is_a_filter_and_not_every_text() {
+        for level in ["off", "error", "warn", "info", "debug", "trace"] {
+            parse_filter(&LogSettings::of_level(level, LogFormat::Text).filter).unwrap();
+        }
+        parse_filter("glossator=loud").unwrap_err();
+    }
+}

@@ -1,0 +1,240 @@
+//! The calls of one route, and the requests to one upstream.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    super::Failures,
+    histogram::{Durations, Histogram},
+    reading::{Labels, Reading},
+    words::{ByWord, Words},
+};
+
+/// What is counted of the calls of one route. It is looked up when a configuration is put in force, not by each call.
+pub struct RouteMeters {
+    number: u64,
+    tool: Arc<str>,
+    upstream: Arc<str>,
+    faces: ByWord<OfFace, 8>,
+    /// Replies that each rule has decided; the last are those that none of them did.
+    rules: Box<[AtomicU64]>,
+    strange: ByWord<AtomicU64, 2>,
+    replies: Arc<UpstreamMeters>,
+    failures: Failures,
+}
+
+#[derive(Default)]
+struct OfFace {
+    in_flight: AtomicUsize,
+    /// By the revision of MCP, and by what came of the call.
+    ended: ByWord<Words, 12>,
+    durations: ByWord<Histogram, 6>,
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallEnd {
+    /// The way in.
+    pub face: &'static str,
+    /// The revision of MCP; empty for other ways in.
+    pub protocol: &'static str,
+    /// How it ended: `success`, `error`, `task` or `cancelled`.
+    pub outcome: &'static str,
+    /// Why there was an error.
+    pub fault: Option<&'static str>,
+}
+
+/// Why a reply is not one that a route was written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strange {
+    /// The route has rules, and none of them is for it.
+    NoRule,
+    /// The rule that is for it could not read it.
+    Unreadable,
+}
+
+/// What is counted of the requests to one upstream.
+pub struct UpstreamMeters {
+    name: Arc<str>,
+    replies: Words,
+    durations: Histogram,
+}
+
+impl RouteMeters {
+    pub(super) fn new(
+        tool: Arc<str>,
+        upstream: Arc<str>,
+        rules: usize,
+        replies: Arc<UpstreamMeters>,
+        failures: Failures,
+    ) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        // Told of from the beginning, so that they can be seen to grow.
+        let strange = ByWord::default();
+        if rules > 0 {
+            strange.of(Strange::NoRule.as_str());
+        }
+        strange.of(Strange::Unreadable.as_str());
+        let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
+        Self { number, tool, upstream, faces: ByWord::default(), rules, strange, replies, failures }
+    }
+
+    /// A call has begun.
+    pub fn began(&self, face: &'static str) {
+        self.faces.of(face).in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is over.
+    pub fn ended(&self, end: CallEnd, took: Duration) {
+        let CallEnd { face, protocol, outcome, fault } = end;
+        let face = self.faces.of(face);
+        face.in_flight.fetch_sub(1, Ordering::Relaxed);
+        face.ended.of(protocol).add(fault.unwrap_or(outcome));
+        face.durations.of(outcome).observe(took);
+    }
+
+    /// A rule of the route has decided what a reply means; the default rules where there is none.
+    pub fn decided(&self, rule: Option<usize>) {
+        let last = self.rules.len() - 1;
+        self.rules[rule.unwrap_or(last).min(last)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The last calls of all routes that failed.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    /// How many rules the route has.
+    pub fn rules(&self) -> usize {
+        self.rules.len() - 1
+    }
+
+    /// A reply came that the route was not written for.
+    pub fn strange(&self, why: Strange) {
+        self.strange.of(why.as_str()).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The upstream has replied, or not: `2xx`, or a word for what went wrong.
+    pub fn upstream_replied(&self, result: &'static str, took: Duration) {
+        self.replies.replies.add(result);
+        self.replies.durations.observe(took);
+    }
+
+    /// The tool.
+    pub(in crate::telemetry) fn tool(&self) -> &Arc<str> {
+        &self.tool
+    }
+
+    /// What tells it from all others that this process has had, those of the same route included.
+    pub(in crate::telemetry) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many calls are over, how many of them gave an error, and how long they took.
+    pub(in crate::telemetry) fn over(&self) -> (u64, u64, Durations) {
+        let (mut calls, mut errors, mut took) = (0, 0, Durations::default());
+        for (_, of_face) in self.faces.iter() {
+            for (word, count) in of_face.ended.iter().flat_map(|(_, ended)| ended.read()) {
+                calls += count;
+                if is_fault(word) {
+                    errors += count;
+                }
+            }
+            of_face.durations.iter().for_each(|(_, histogram)| took.add(&histogram.read()));
+        }
+        (calls, errors, took)
+    }
+
+    pub(super) fn tell(&self, reading: &mut Reading) {
+        let labels = |more: &[(&'static str, &str)]| -> Labels {
+            let all = [&[("tool", &*self.tool)][..], more].concat();
+            all.into_iter().map(|(label, value)| (label, value.to_owned().into())).collect()
+        };
+        for (face, of_face) in self.faces.iter() {
+            let in_flight = reading.gauge("glossator_calls_in_flight", "Calls that are not over");
+            in_flight.add(labels(&[("face", face)]), of_face.in_flight.load(Ordering::Relaxed));
+            let durations = reading.histogram("glossator_call_duration_seconds", "How long calls took");
+            for (outcome, histogram) in of_face.durations.iter() {
+                durations.add(labels(&[("face", face), ("outcome", outcome)]), histogram.read());
+            }
+            let calls = reading.counter("glossator_calls", "Calls that are over");
+            for (protocol, ended) in of_face.ended.iter() {
+                for (word, count) in ended.read() {
+                    let (outcome, fault) = if is_fault(word) { ("error", word) } else { (word, "") };
+                    let more = [
+                        ("upstream", &*self.upstream),
+                        ("face", face),
+                        ("protocol", protocol),
+                        ("outcome", outcome),
+                        ("fault", fault),
+                    ];
+                    calls.add(labels(&more), count);
+                }
+            }
+        }
+        let rules = reading.counter("glossator_rules", "Replies by the rule of the route that decided");
+        for (index, count) in self.rules.iter().enumerate() {
+            let number = (index + 1).to_string();
+            let rule = if index < self.rules() { number.as_str() } else { "default" };
+            rules.add(labels(&[("rule", rule)]), count.load(Ordering::Relaxed));
+        }
+        let help = "Replies that a route was not written for: none of its rules held, or the one that did could not read it";
+        let strange = reading.counter("glossator_strange_replies", help);
+        for (reason, count) in self.strange.iter() {
+            strange.add(labels(&[("reason", reason)]), count.load(Ordering::Relaxed));
+        }
+    }
+}
+
+impl UpstreamMeters {
+    pub(super) fn new(name: Arc<str>) -> Self {
+        Self { name, replies: Words::default(), durations: Histogram::default() }
+    }
+
+    pub(super) fn tell(&self, reading: &mut Reading) {
+        let upstream = ("upstream", Cow::Owned(self.name.to_string()));
+        let help = "Requests to upstreams by what came of them, repetitions counted once";
+        let replies = reading.counter("glossator_upstream_replies", help);
+        for (result, count) in self.replies.read() {
+            replies.add(vec![upstream.clone(), ("result", result.into())], count);
+        }
+        let help = "How long upstreams took, waits and repetitions included";
+        reading
+            .histogram("glossator_upstream_duration_seconds", help)
+            .add(vec![upstream], self.durations.read());
+    }
+}
+
+/// Whether a word says why a call gave an error; the others are how a call ends without one.
+fn is_fault(word: &str) -> bool {
+    !matches!(word, "success" | "task" | "cancelled")
+}
+
+impl Strange {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::NoRule => "no_rule",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl fmt::Debug for RouteMeters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "RouteMeters({})", self.tool)
+    }
+}
+
+impl fmt::Debug for UpstreamMeters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "UpstreamMeters({})", self.name)
+    }
+}

@@ -1,0 +1,33 @@
+//! What an operator sees: a log with one line per call, a request id to find it by, whole error chains.
+//!
+//! In reading order: [`log`] sets the subscriber up, [`RequestId`] is the same word in the log, in a tool
+//! error and in `X-Request-Id`, a [`Ticket`] takes it through all rooms, [`Chain`] writes an error with everything behind it,
+//! [`Foreign`] what other people wrote; [`Meters`] count, [`History`] keeps of that how the last hour went, and
+//! [`Failures`] the last calls that failed.
+//!
+//! Values of requests and responses are logged at `debug` only: at most [`LOGGED_BYTES`] of each, after the route's
+//! redaction and without our secrets. At every other level a line says what kind of value it was, and how long.
+//! Credentials are never logged.
+
+pub mod log;
+
+mod call_context;
+mod failures;
+mod history;
+mod log_writer;
+mod meters;
+mod otel;
+mod text;
+
+pub use call_context::{RequestId, RequestIdError, Ticket};
+pub use failures::{Decided, FAILURES_LIMIT, Failure, Failures};
+pub use history::{HISTORY_ROUTES_LIMIT, History, Past, SAMPLE_INTERVAL, SLOTS, Tally};
+pub use meters::{
+    BOUNDS, CallEnd, Durations, Family, Kind, Labels, MeterSource, Meters, Reading, RouteMeters, Strange,
+    TextFormat, UpstreamMeters, Value, Words, method_word,
+};
+pub use otel::{
+    Accepted, Batch, QUEUE_LIMIT, Sampling, SamplingError, Service, Span, SpanKind, SpanQueue, Tracing,
+    read_answer,
+};
+pub use text::{Chain, Foreign, LOGGED_BYTES, Quoted};

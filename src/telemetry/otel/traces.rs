@@ -1,0 +1,388 @@
+//! Spans of requests, calls and attempts, and which traces are sampled.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use opentelemetry::{
+    Context, KeyValue, SpanId, TraceFlags, TraceId, Value,
+    trace::{Span as _, SpanContext, Status, TraceContextExt, TraceState, Tracer, TracerProvider},
+};
+use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span as SdkSpan};
+
+use super::{
+    Service,
+    queue::{SpanQueue, queue},
+};
+use crate::route::TraceContext;
+
+/// Makes spans, or nothing at all. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Tracing(Option<Arc<SdkTracer>>);
+
+/// One thing that takes a time, within a trace. It ends when its last clone is dropped. Where traces are off it is
+/// nothing, and costs nothing.
+#[derive(Clone, Default)]
+pub struct Span(Option<Arc<Live>>);
+
+struct Live {
+    tracer: Tracing,
+    context: SpanContext,
+    span: Mutex<SdkSpan>,
+    recorded: bool,
+}
+
+/// From where a span is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpanKind {
+    /// Somebody else asks us.
+    Server,
+    /// We ask somebody else.
+    Client,
+}
+
+impl Tracing {
+    /// No spans.
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    /// Spans of a service, and the queue that they come out of when they are over.
+    pub fn new(service: &Service, sampling: Sampling) -> (Self, SpanQueue) {
+        let (entrance, queue) = queue();
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(entrance)
+            .with_sampler(sampling.sampler())
+            .with_resource(service.resource())
+            .build();
+        let scope = opentelemetry::InstrumentationScope::builder(Service::NAME)
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .build();
+        let tracer = provider.tracer_with_scope(scope);
+        (Self(Some(Arc::new(tracer))), queue)
+    }
+
+    /// Whether there are spans.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Begins a span within the trace that somebody else has named, or within a new one.
+    pub fn begin(&self, kind: SpanKind, name: &'static str, parent: Option<&TraceContext>) -> Span {
+        if self.0.is_none() {
+            return Span::default();
+        }
+        self.begin_within(kind, name, parent.and_then(context_of))
+    }
+
+    fn begin_within(&self, kind: SpanKind, name: &'static str, parent: Option<SpanContext>) -> Span {
+        let Some(tracer) = &self.0 else { return Span::default() };
+        let kind = match kind {
+            SpanKind::Server => opentelemetry::trace::SpanKind::Server,
+            SpanKind::Client => opentelemetry::trace::SpanKind::Client,
+        };
+        let parent = match parent {
+            Some(parent) => Context::new().with_remote_span_context(parent),
+            None => Context::new(),
+        };
+        let span = tracer.build_with_context(tracer.span_builder(name).with_kind(kind), &parent);
+        let (context, recorded) = (span.span_context().clone(), span.is_recording());
+        Span(Some(Arc::new(Live { tracer: self.clone(), context, span: Mutex::new(span), recorded })))
+    }
+}
+
+impl Span {
+    /// Whether there is one at all.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether anybody will read what is said of it.
+    pub fn is_recorded(&self) -> bool {
+        self.0.as_ref().is_some_and(|live| live.recorded)
+    }
+
+    /// Begins a part of it.
+    pub fn child(&self, kind: SpanKind, name: &'static str) -> Self {
+        match &self.0 {
+            Some(live) => live.tracer.begin_within(kind, name, Some(live.context.clone())),
+            None => Self::default(),
+        }
+    }
+
+    /// Begins what is a part of another trace, where that is named, and only came by this way; or else a part of this.
+    pub fn child_or_linked(&self, kind: SpanKind, name: &'static str, parent: Option<&TraceContext>) -> Self {
+        let Some(live) = &self.0 else { return Self::default() };
+        let Some(parent) = parent.and_then(context_of) else { return self.child(kind, name) };
+        let span = live.tracer.begin_within(kind, name, Some(parent));
+        span.with(|span| span.add_link(live.context.clone(), Vec::new()));
+        span
+    }
+
+    /// Gives it a better name.
+    pub fn rename(&self, name: impl FnOnce() -> String) {
+        self.with(|span| span.update_name(name()));
+    }
+
+    /// Says something of it.
+    pub fn text(&self, key: &'static str, text: impl Into<Cow<'static, str>>) {
+        if self.is_recorded() {
+            let text: Value = match text.into() {
+                Cow::Borrowed(text) => text.into(),
+                Cow::Owned(text) => text.into(),
+            };
+            self.with(|span| span.set_attribute(KeyValue::new(key, text)));
+        }
+    }
+
+    /// Says something of it in a number.
+    pub fn number(&self, key: &'static str, number: impl TryInto<i64>) {
+        if let Ok(number) = number.try_into() {
+            self.with(|span| span.set_attribute(KeyValue::new(key, number)));
+        }
+    }
+
+    /// Says that it failed, and of what kind that failure is.
+    pub fn failed(&self, kind: impl Into<Cow<'static, str>>) {
+        self.text("error.type", kind);
+        self.with(|span| span.set_status(Status::error("")));
+    }
+
+    /// Its own place in the trace, for whoever is asked next.
+    pub fn context(&self) -> Option<TraceContext> {
+        let context = &self.0.as_ref()?.context;
+        let parent = format!(
+            "00-{}-{}-{:02x}",
+            context.trace_id(),
+            context.span_id(),
+            context.trace_flags().to_u8() & TraceFlags::SAMPLED.to_u8()
+        );
+        let state = context.trace_state().header();
+        TraceContext::of(&parent, Some(state.as_str()))
+    }
+
+    /// The trace that it is a part of, in 32 hexadecimal digits.
+    pub fn trace_id(&self) -> Option<impl fmt::Display + use<>> {
+        self.0.as_ref().map(|live| live.context.trace_id())
+    }
+
+    fn with(&self, change: impl FnOnce(&mut SdkSpan)) {
+        if let Some(live) = self.0.as_ref().filter(|live| live.recorded) {
+            change(&mut live.lock());
+        }
+    }
+}
+
+impl Live {
+    fn lock(&self) -> MutexGuard<'_, SdkSpan> {
+        self.span.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(live) => write!(formatter, "Span({})", live.context.span_id()),
+            None => formatter.write_str("Span(none)"),
+        }
+    }
+}
+
+/// A place in a trace as the library has it. What is no such place was not let in before.
+fn context_of(trace: &TraceContext) -> Option<SpanContext> {
+    let mut parts = trace.parent().split('-').skip(1);
+    let (trace_id, span_id) = (TraceId::from_hex(parts.next()?).ok()?, SpanId::from_hex(parts.next()?).ok()?);
+    let flags = u8::from_str_radix(parts.next()?, 16).ok()?;
+    // A state that the library does not take is left out; the place is right without it.
+    let state = trace.state().and_then(|state| TraceState::from_str(state).ok()).unwrap_or_default();
+    let context = SpanContext::new(trace_id, span_id, TraceFlags::new(flags), true, state);
+    context.is_valid().then_some(context)
+}
+
+/// Which traces are told of: by what a caller decided before us, and by their number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampling {
+    /// Whether a caller that names a trace decides for it.
+    pub by_parent: bool,
+    /// How many of the others are told of, from 0 to 1.
+    pub ratio: f64,
+}
+
+/// A text that is no sampler.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a sampler")]
+pub struct SamplingError(String);
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { by_parent: true, ratio: 1.0 }
+    }
+}
+
+impl Sampling {
+    /// The words for them, as `OTEL_TRACES_SAMPLER` has them.
+    pub const WORDS: &'static [&'static str] = Self::WORDS_OR_OFF.split_at(1).1;
+
+    /// The same, and first the word for none.
+    pub const WORDS_OR_OFF: &'static [&'static str] = &[
+        "off",
+        "always_on",
+        "always_off",
+        "traceidratio",
+        "parentbased_always_on",
+        "parentbased_always_off",
+        "parentbased_traceidratio",
+    ];
+
+    /// The same for so many of the traces, where its word leaves that open.
+    #[must_use]
+    pub fn with_ratio(self, ratio: f64) -> Self {
+        Self { ratio: ratio.clamp(0.0, 1.0), ..self }
+    }
+
+    /// Whether a word leaves open how many.
+    pub fn takes_ratio(word: &str) -> bool {
+        word.ends_with("traceidratio")
+    }
+
+    pub(super) fn sampler(self) -> Sampler {
+        let root = match self.ratio {
+            1.0.. => Sampler::AlwaysOn,
+            ratio if ratio > 0.0 => Sampler::TraceIdRatioBased(ratio),
+            _ => Sampler::AlwaysOff,
+        };
+        if self.by_parent { Sampler::ParentBased(Box::new(root)) } else { root }
+    }
+}
+
+impl FromStr for Sampling {
+    type Err = SamplingError;
+
+    fn from_str(word: &str) -> Result<Self, SamplingError> {
+        let (by_parent, rest) = match word.strip_prefix("parentbased_") {
+            Some(rest) => (true, rest),
+            None => (false, word),
+        };
+        let ratio = match rest {
+            "always_on" | "traceidratio" => 1.0,
+            "always_off" => 0.0,
+            _ => return Err(SamplingError(word.to_owned())),
+        };
+        Ok(Self { by_parent, ratio })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::otel::Batch;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn parent(flags: &str) -> TraceContext {
+        let text = format!("{}{flags}", PARENT.strip_suffix("01").unwrap());
+        TraceContext::of(&text, Some("a=1")).unwrap()
+    }
+
+    fn on(sampling: Sampling) -> (Tracing, SpanQueue) {
+        Tracing::new(&Service::new(None, []), sampling)
+    }
+
+    fn ended(queue: &mut SpanQueue) -> Vec<String> {
+        let mut batch = Batch::default();
+        queue.take(&mut batch, 100);
+        batch.0.into_iter().map(|span| span.name.into_owned()).collect()
+    }
+
+    #[test]
+    fn a_span_is_within_the_trace_of_its_caller_and_has_a_place_of_its_own() {
+        let (tracing, mut queue) = on(Sampling::default());
+        let span = tracing.begin(SpanKind::Server, "a", Some(&parent("01")));
+        let own = span.context().unwrap();
+        assert!(
+            own.parent().starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && own.parent().ends_with("-01")
+        );
+        assert_ne!(own.parent(), PARENT);
+        assert_eq!(own.state(), Some("a=1"));
+        assert_eq!(span.trace_id().unwrap().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        let child = span.child(SpanKind::Client, "b");
+        child.rename(|| "c".into());
+        drop(child);
+        assert_eq!(ended(&mut queue), ["c"]);
+        drop(span.clone());
+        assert!(ended(&mut queue).is_empty(), "it is not over yet");
+        drop(span);
+        assert_eq!(ended(&mut queue), ["a"]);
+    }
+
+    #[test]
+    fn who_decided_that_a_trace_is_not_told_of_is_believed() {
+        let (tracing, mut queue) = on(Sampling::default());
+        let span = tracing.begin(SpanKind::Server, "a", Some(&parent("00")));
+        assert!(span.is_on() && !span.is_recorded());
+        span.text("x", "y");
+        let own = span.context().unwrap();
+        assert!(
+            own.parent().starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && own.parent().ends_with("-00")
+        );
+        assert!(!span.child(SpanKind::Client, "b").is_recorded());
+        drop(span);
+        assert!(ended(&mut queue).is_empty());
+        let (tracing, _queue) = on("always_on".parse().unwrap());
+        assert!(tracing.begin(SpanKind::Server, "a", Some(&parent("00"))).is_recorded());
+        let (tracing, _queue) = on("parentbased_always_off".parse().unwrap());
+        assert!(!tracing.begin(SpanKind::Server, "a", None).is_recorded());
+        assert!(tracing.begin(SpanKind::Server, "a", Some(&parent("01"))).is_recorded());
+    }
+
+    #[test]
+    fn what_came_by_one_way_and_is_a_part_of_another_trace_is_linked() {
+        let (tracing, mut queue) = on(Sampling::default());
+        let way = tracing.begin(SpanKind::Server, "way", None);
+        drop(way.child_or_linked(SpanKind::Server, "linked", Some(&parent("01"))));
+        drop(way.child_or_linked(SpanKind::Server, "child", None));
+        let mut batch = Batch::default();
+        queue.take(&mut batch, 100);
+        let [linked, child] = &batch.0[..] else { panic!("{batch:?}") };
+        assert_eq!(linked.span_context.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(linked.links.len(), 1);
+        assert_eq!(child.span_context.trace_id().to_string(), way.trace_id().unwrap().to_string());
+        assert!(child.links.is_empty());
+    }
+
+    #[test]
+    fn where_traces_are_off_there_is_nothing() {
+        let span = Tracing::off().begin(SpanKind::Server, "a", Some(&parent("01")));
+        assert!(!span.is_on() && span.context().is_none() && span.trace_id().is_none());
+        span.rename(|| unreachable!("nobody asks for a name"));
+    }
+
+    #[test]
+    fn a_queue_that_is_full_drops_and_says_how_many() {
+        let (tracing, mut queue) = on(Sampling::default());
+        for _ in 0..QUEUE_AND_MORE {
+            drop(tracing.begin(SpanKind::Server, "a", None));
+        }
+        assert_eq!(queue.dropped(), 10);
+        assert_eq!(queue.dropped(), 0);
+        let mut batch = Batch::default();
+        queue.take(&mut batch, usize::MAX);
+        assert_eq!(batch.len(), super::super::QUEUE_LIMIT);
+    }
+
+    const QUEUE_AND_MORE: usize = super::super::QUEUE_LIMIT + 10;
+
+    #[test]
+    fn every_word_is_a_sampler_and_no_other() {
+        for word in Sampling::WORDS {
+            let sampling: Sampling = word.parse().unwrap();
+            assert_eq!(sampling.by_parent, word.starts_with("parent"), "{word}");
+            assert_eq!(sampling.ratio > 0.0, !word.ends_with("off"), "{word}");
+        }
+        assert!("jaeger_remote".parse::<Sampling>().is_err());
+        assert!("parentbased_".parse::<Sampling>().is_err());
+    }
+}

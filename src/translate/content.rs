@@ -1,0 +1,437 @@
+//! Blocks of content, from templates or from the reply.
+//!
+//! In reading order: a [`ContentTemplate`] has blocks, [`render`] makes those of a result; what one shows is
+//! its [`Payload`].
+
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+use minijinja::Value as Name;
+use regex::Regex;
+use serde_json::Value;
+
+use super::{
+    jq::Jq,
+    response_view::ResponseView,
+    template::{Budget, Template, TemplateError, from_json},
+    variables::{Known, jq_names},
+    why::Why,
+};
+use crate::tool::{
+    Annotations, Block, Content, LimitedWriter, ResourceBody, Shapes, Structured, Text, kind_of,
+};
+
+/// What a rule shows people and models.
+#[derive(Debug)]
+pub enum ContentTemplate {
+    /// One text block: the JSON text of the structure, or the text of the reply where there is none.
+    Default,
+    /// These blocks, in order; never empty.
+    Blocks(Vec<BlockTemplate>),
+}
+
+/// How many blocks one result may have; a list of more is an error that says so.
+pub const BLOCK_LIMIT: usize = 1000;
+/// How long the blocks of one result may be together, in bytes.
+const CONTENT_LIMIT_BYTES: usize = 64 << 20;
+
+/// One block, or one for each row of a list.
+#[derive(Debug)]
+pub struct BlockTemplate {
+    /// What it shows.
+    pub payload: Payload,
+    /// Hints for clients.
+    pub annotations: Option<Annotations>,
+    /// When it was changed, where the reply says so; left out when that is no moment.
+    pub last_modified: Option<Template>,
+    /// A condition on the structure; the block is left out when it does not hold.
+    pub when: Option<Jq>,
+    /// Gives a list: one block for each row, which is `item` in the block's templates.
+    pub each: Option<Jq>,
+}
+
+/// What a block shows.
+#[derive(Debug)]
+pub enum Payload {
+    /// A rendered text.
+    Text(Template),
+    /// The reply's text, letter for letter.
+    Verbatim,
+    /// The structure as compact JSON text.
+    Json,
+    /// The structure as JSON text with a line per member.
+    JsonPretty,
+    /// The reply's bytes as a picture, a sound or a document.
+    Bytes(super::extract::Binary),
+    /// Base64 data that the reply has somewhere inside, as a picture.
+    Image {
+        /// Gives the Base64 data.
+        data: Template,
+        /// Such as `image/png`.
+        media_type: String,
+    },
+    /// The same, as a sound.
+    Audio {
+        /// Gives the Base64 data.
+        data: Template,
+        /// Such as `audio/wav`.
+        media_type: String,
+    },
+    /// A link.
+    ResourceLink {
+        /// Where to.
+        uri: Template,
+        /// A short name.
+        name: Template,
+        /// What it is.
+        description: Option<Template>,
+        /// Such as `text/csv`.
+        media_type: Option<String>,
+    },
+    /// An embedded document.
+    Resource {
+        /// What it is called.
+        uri: Template,
+        /// Such as `text/csv`.
+        media_type: Option<String>,
+        /// What is in it.
+        body: BodyTemplate,
+    },
+}
+
+/// The contents of an embedded document.
+#[derive(Debug)]
+pub enum BodyTemplate {
+    /// The reply's text.
+    Reply,
+    /// A text.
+    Text(Template),
+    /// Bytes: gives Base64.
+    Blob(Template),
+}
+
+/// A block that was made, and how it may be shortened.
+pub(in crate::translate) struct Shown {
+    pub(in crate::translate) content: Content,
+    pub(in crate::translate) text: TextKind,
+}
+
+/// Where the text of a block comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::translate) enum TextKind {
+    /// The structure as JSON, which is shortened by shortening the structure.
+    Json,
+    /// The reply, letter for letter.
+    Verbatim,
+    /// A template, or no text at all.
+    Made,
+}
+
+impl ContentTemplate {
+    /// The templates in it, for checks at load.
+    pub fn templates(&self) -> Vec<&Template> {
+        match self {
+            Self::Default => Vec::new(),
+            Self::Blocks(blocks) => blocks
+                .iter()
+                .flat_map(|block| block.payload.templates().into_iter().chain(&block.last_modified))
+                .collect(),
+        }
+    }
+
+    /// Whether the structure is read into a tree for it.
+    pub(in crate::translate) fn looks_into_structure(&self) -> bool {
+        let is_asked = |template: &&Template| template.names().iter().any(|name| name == "structured");
+        let looks_inside = |block: &BlockTemplate| {
+            block.when.is_some() || block.each.is_some() || matches!(block.payload, Payload::JsonPretty)
+        };
+        match self {
+            Self::Default => false,
+            Self::Blocks(blocks) => blocks.iter().any(looks_inside) || self.templates().iter().any(is_asked),
+        }
+    }
+
+    /// Whether it shows text that is not the structure, or the reply, as it is.
+    pub(in crate::translate) fn has_own_text(&self) -> bool {
+        match self {
+            Self::Default => false,
+            Self::Blocks(blocks) => {
+                blocks.iter().any(|block| matches!(block.payload, Payload::Text(_) | Payload::Verbatim))
+            }
+        }
+    }
+
+    /// Whether the structure is shown with a line per member, which is longer than on one line.
+    pub(in crate::translate) fn is_pretty(&self) -> bool {
+        match self {
+            Self::Default => false,
+            Self::Blocks(blocks) => blocks.iter().any(|block| matches!(block.payload, Payload::JsonPretty)),
+        }
+    }
+}
+
+impl Payload {
+    fn templates(&self) -> Vec<&Template> {
+        match self {
+            Self::Text(text) => vec![text],
+            Self::Image { data, .. } | Self::Audio { data, .. } => vec![data],
+            Self::ResourceLink { uri, name, description, .. } => {
+                [uri, name].into_iter().chain(description).collect()
+            }
+            Self::Resource { uri, body: BodyTemplate::Text(body) | BodyTemplate::Blob(body), .. } => {
+                vec![uri, body]
+            }
+            Self::Resource { uri, body: BodyTemplate::Reply, .. } => vec![uri],
+            Self::Verbatim | Self::Json | Self::JsonPretty | Self::Bytes(_) => Vec::new(),
+        }
+    }
+}
+
+impl BlockTemplate {
+    /// A block that is always there.
+    pub fn new(payload: Payload) -> Self {
+        Self { payload, annotations: None, last_modified: None, when: None, each: None }
+    }
+
+    fn is_for(&self, structure: &Value, known: &Known<'_>) -> bool {
+        self.when.as_ref().is_none_or(|when| when.holds(structure, jq_names(known.view, known.captures)))
+    }
+
+    fn rows(&self, each: &Jq, structure: &Value, known: &Known<'_>) -> Result<Vec<Value>, Why> {
+        match each.apply(structure, jq_names(known.view, known.captures)) {
+            Ok(Value::Array(rows)) if rows.len() > BLOCK_LIMIT => Err(too_many(rows.len())),
+            Ok(Value::Array(rows)) => Ok(rows),
+            Ok(Value::Null) => Ok(Vec::new()),
+            Ok(other) => Err(Why::plainly(format!("expected a list for `each`, found {}", kind_of(&other)))),
+            // It shows nothing of the value.
+            Err(error) => Err(Why::plainly(format!("`each` {error}"))),
+        }
+    }
+
+    fn render(&self, known: &Known<'_>, names: &Name, budget: &Budget) -> Result<Shown, Why> {
+        let block = self.payload.render(known.view, known.structured, names, budget)?;
+        let mut annotations = self.annotations.clone();
+        if let Some(template) = &self.last_modified {
+            let moment = template.render_within(names, budget).map_err(|error| template_failed(&error))?;
+            // A hint that is none would have strict clients refuse the whole result.
+            if is_moment(moment.trim()) {
+                annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());
+            }
+        }
+        let text = match self.payload {
+            Payload::Json | Payload::JsonPretty => TextKind::Json,
+            Payload::Verbatim => TextKind::Verbatim,
+            _ => TextKind::Made,
+        };
+        Ok(Shown { content: Content { block, annotations }, text })
+    }
+}
+
+/// Makes the blocks of a result, in order. Texts that turn out empty are left out, so there may be none.
+///
+/// # Errors
+///
+/// A sentence that says which part could not be made.
+pub(in crate::translate) fn render(
+    blocks: &[BlockTemplate],
+    known: &Known<'_>,
+    asked: &[&str],
+) -> Result<Vec<Shown>, Why> {
+    let looks_inside = blocks.iter().any(|block| block.when.is_some() || block.each.is_some());
+    let structure = match known.structured {
+        Some(structured) if looks_inside => structured.value(Shapes::ObjectsOnly),
+        Some(_) | None => Value::Null,
+    };
+    let names = known.names(asked);
+    let plain = Name::from_pairs(names.clone());
+    let budget = Budget::of_result().until(known.view.stop());
+    let (mut shown, mut bytes) = (Vec::new(), 0);
+    let mut add = |block: Shown| {
+        let length = match &block.content.block {
+            Block::Text(Text::Plain(text)) if text.trim().is_empty() => return Ok(()),
+            Block::Text(Text::Shared(text)) if text.trim().is_empty() => return Ok(()),
+            Block::Text(Text::Plain(text) | Text::Error(text)) => text.len(),
+            Block::Image { data, .. } | Block::Audio { data, .. } => data.len(),
+            Block::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => body.len(),
+            Block::Text(Text::Shared(_) | Text::OfStructure)
+            | Block::ResourceLink { .. }
+            | Block::AsSent(_) => 0,
+        };
+        bytes += length;
+        shown.push(block);
+        match bytes {
+            // One block alone has the limits of its own.
+            _ if shown.len() > 1 && bytes > CONTENT_LIMIT_BYTES => Err(Why::plainly(format!(
+                "the blocks of content are longer than {CONTENT_LIMIT_BYTES} bytes together"
+            ))),
+            _ if shown.len() > BLOCK_LIMIT => Err(too_many(shown.len())),
+            _ => Ok(()),
+        }
+    };
+    for block in blocks.iter().filter(|block| block.is_for(&structure, known)) {
+        let Some(each) = &block.each else {
+            add(block.render(known, &plain, &budget)?)?;
+            continue;
+        };
+        for row in block.rows(each, &structure, known)? {
+            let item = [("item".to_owned(), from_json(&row))];
+            let names = Name::from_pairs(names.iter().cloned().chain(item));
+            add(block.render(known, &names, &budget)?)?;
+        }
+    }
+    Ok(shown)
+}
+
+/// Which blocks are left out by their conditions, in words; `None` when none is.
+pub(in crate::translate) fn left_out(blocks: &[BlockTemplate], known: &Known<'_>) -> Option<String> {
+    let structure = known.structured.map_or(Value::Null, |structured| structured.value(Shapes::ObjectsOnly));
+    let words: Vec<_> = blocks
+        .iter()
+        .enumerate()
+        .filter(|(_, block)| !block.is_for(&structure, known))
+        .filter_map(|(index, block)| {
+            Some(format!("block {}: `{}` does not hold", index + 1, block.when.as_ref()?.source()))
+        })
+        .collect();
+    (!words.is_empty()).then(|| words.join("\n"))
+}
+
+fn too_many(found: usize) -> Why {
+    let words = format!("a result may have {BLOCK_LIMIT} blocks of content, and this reply gives {found}");
+    Why::plainly(words)
+}
+
+/// Whether a text is a moment as RFC 3339 writes it.
+pub fn is_moment(text: &str) -> bool {
+    static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
+        let shape = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
+        Regex::new(&shape.replace(r"\d", "[0-9]")).expect("the pattern is fixed and right")
+    });
+    // The second knows the days of the months, and takes more forms than the standard.
+    SHAPE.is_match(text) && text.parse::<Timestamp>().is_ok()
+}
+
+fn template_failed(error: &TemplateError) -> Why {
+    let what = "a template of the rule could not be filled in";
+    let line = error.line.map(|line| format!(", at its line {line}")).unwrap_or_default();
+    // The engine's words may have the value in them that did not suit it.
+    Why::new(format!("{what}: {error}"), format!("{what}{line}"))
+}
+
+impl Payload {
+    pub(super) fn render(
+        &self,
+        view: &ResponseView<'_>,
+        structured: Option<&Structured>,
+        names: &Name,
+        budget: &Budget,
+    ) -> Result<Block, Why> {
+        let render = |template: &Template| {
+            template.render_within(names, budget).map_err(|error| template_failed(&error))
+        };
+        Ok(match self {
+            Self::Text(template) => Block::Text(Text::Plain(render(template)?)),
+            Self::Verbatim => Block::Text(Text::Shared(view.shared_text()?.clone())),
+            Self::Json => match structured {
+                Some(_) => Block::Text(Text::OfStructure),
+                None => return Err("expected a value to show as JSON, found none".into()),
+            },
+            Self::JsonPretty => match structured {
+                Some(structured) => Block::Text(Text::Plain(pretty(structured))),
+                None => return Err("expected a value to show as JSON, found none".into()),
+            },
+            Self::Bytes(binary) => binary.block(view)?,
+            Self::Image { data, media_type } => {
+                Block::Image { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
+            }
+            Self::Audio { data, media_type } => {
+                Block::Audio { data: base64_text(render(data)?)?, mime_type: media_type.clone() }
+            }
+            Self::ResourceLink { uri, name, description, media_type } => Block::ResourceLink {
+                uri: render(uri)?,
+                name: render(name)?,
+                description: description.as_ref().map(render).transpose()?,
+                mime_type: media_type.clone(),
+            },
+            Self::Resource { uri, media_type, body } => Block::Resource {
+                uri: render(uri)?,
+                mime_type: media_type.clone().or_else(|| view.reply().media_type().map(Into::into)),
+                body: match body {
+                    BodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
+                    BodyTemplate::Blob(template) => ResourceBody::Blob(base64_text(render(template)?)?),
+                    BodyTemplate::Reply => ResourceBody::Text(view.text()?.to_owned()),
+                },
+            },
+        })
+    }
+}
+
+/// The structure as JSON text with a line per member; on one line where it nests so deep that its indentation
+/// would be most of it.
+pub(in crate::translate) fn pretty(structured: &Structured) -> String {
+    /// How much longer than the compact text it may be.
+    const MOST_TIMES_LONGER: usize = 8;
+    let value = structured.value(Shapes::ObjectsOnly);
+    let compact = value.to_string();
+    let mut out = LimitedWriter::new(compact.len().saturating_mul(MOST_TIMES_LONGER));
+    match serde_json::to_writer_pretty(&mut out, &value) {
+        Ok(()) => String::from_utf8(out.into_bytes()).unwrap_or(compact),
+        Err(_) => compact,
+    }
+}
+
+/// Data that is no Base64 would break the client's whole result.
+fn base64_text(text: String) -> Result<String, Why> {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    let text: String = text.split_ascii_whitespace().collect();
+    match BASE64_STANDARD.decode(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => {
+            let what = "expected Base64 data, found text";
+            let plain = format!("{what} of {} bytes that is not", text.len());
+            Err(Why::new(format!("{what} that is not ({error})"), plain))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_moment;
+
+    #[test]
+    fn a_moment_is_one_of_the_calendar_in_the_form_of_the_standard() {
+        for good in ["2026-11-21T09:30:00Z", "2024-02-29t09:30:00.125+01:00", "2016-12-31T23:59:60Z"] {
+            assert!(is_moment(good), "{good}");
+        }
+        for bad in [
+            "today",
+            "2026-11-21",
+            "2026-11-21 09:30:00Z",
+            "2026-11-21T09:30:00",
+            "2026-11-21T09:30:00Z[UTC]",
+            "2026-02-29T09:30:00Z",
+            "2026-13-01T09:30:00Z",
+            "2026-11-21T25:30:00Z",
+            "٢٠٢٦-١١-٢١T٠٩:٣٠:٠٠Z",
+        ] {
+            assert!(!is_moment(bad), "{bad}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod payload_tests {
+    use super::*;
+    use crate::tool::JsonText;
+
+    #[test]
+    fn indentation_is_never_most_of_a_text() {
+        let shown = |text: &str| pretty(&Structured::new(JsonText::check(&text.to_owned().into()).unwrap()));
+        assert_eq!(
+            shown(r#"{"a":[1,{}],"b":{"c":[]}}"#),
+            "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": {\n    \"c\": []\n  }\n}"
+        );
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(60), "]".repeat(60));
+        assert_eq!(shown(&deep), deep);
+    }
+}

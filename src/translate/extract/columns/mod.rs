@@ -1,0 +1,375 @@
+//! `columns`: tables whose cells stand under each other, as `ps`, `df` and `docker ps` print them.
+
+mod frame;
+mod layout;
+#[cfg(test)]
+mod tests;
+
+use std::cell::LazyCell;
+
+use serde_json::Value;
+
+use self::{
+    frame::{Cells, Frame, is_count},
+    layout::{Crooked, Header, cut_at, expanded, is_rule, words},
+};
+use super::{
+    Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
+    rows::{Heading, Rows, Uneven},
+};
+use crate::translate::{Pattern, response_view::ResponseView, why::Why};
+
+/// How many columns a table may have: each is looked for in every row.
+const COLUMN_LIMIT: usize = 1000;
+
+/// How long a line may be, in bytes.
+const LINE_LIMIT_BYTES: usize = 1 << 20;
+
+/// Reads a table into a list of objects of strings, cells without the white space around them.
+///
+/// Blank lines and lines of `-----` are passed over. A table without rows gives an empty list; a reply without a table is
+/// an error, unless the rule allows it.
+#[derive(Debug, Default)]
+pub struct Columns {
+    /// Where cells begin and end.
+    pub layout: ColumnLayout,
+    /// What the first column is called where the header has no word for it.
+    pub first: Option<String>,
+    /// How many lines come before the table.
+    pub skip: usize,
+    /// What the table's first line matches, the header's where there is one; lines before it are passed over.
+    pub from: Option<Pattern>,
+    /// What the first line after the table matches.
+    pub until: Option<Pattern>,
+    /// What becomes of rows whose cells can't be told apart, or are too few.
+    pub uneven: Uneven,
+    /// Whether a reply without a table gives an empty list: an empty one, or one in which no line begins it.
+    pub allow_empty: bool,
+}
+
+/// Where cells begin and end.
+#[derive(Debug, Clone, Default)]
+pub enum ColumnLayout {
+    /// Under the words of the first line, which is a header; between bars where the table has a frame.
+    #[default]
+    Header,
+    /// Between white space, the last cell being the rest of the line; between bars where the table has a frame. There
+    /// is no header.
+    Words(Vec<String>),
+    /// At fixed widths, in characters; the last cell is the rest of the line.
+    Widths {
+        /// The width of each column, of the last one if wanted.
+        widths: Vec<usize>,
+        /// The columns' names; those of the first line where the rule has none.
+        names: Option<Vec<String>>,
+    },
+}
+
+/// A line of the table and its number in the reply.
+struct Line<'t> {
+    number: usize,
+    text: &'t str,
+}
+
+impl Extraction for Columns {
+    fn gives(&self) -> Gives {
+        Gives::Many
+    }
+
+    fn finds(&self) -> Finds<'_> {
+        match &self.layout {
+            ColumnLayout::Words(names) | ColumnLayout::Widths { names: Some(names), .. } => {
+                Finds::Names(names.iter().map(String::as_str).collect())
+            }
+            ColumnLayout::Header | ColumnLayout::Widths { names: None, .. } => Finds::AnyNames,
+        }
+    }
+
+    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why> {
+        self.extract(view.text()?, typing).map(Extracted::Value)
+    }
+}
+
+impl Columns {
+    fn extract(&self, text: &str, typing: &Typing) -> Result<Value, Why> {
+        if text.trim().is_empty() && !self.allow_empty {
+            return Err("expected a table, found an empty reply".into());
+        }
+        let lines = self.lines(text)?;
+        if self.allow_empty && lines.iter().all(|line| is_rule(line.text)) {
+            return Ok(Value::Array(Vec::new()));
+        }
+        let mut table = lines.iter().filter(|line| !is_rule(line.text));
+        match &self.layout {
+            ColumnLayout::Words(names) => {
+                let mut rows = Rows::named(names.clone(), self.uneven, text);
+                let frame = lines.iter().find_map(|line| Frame::of(line.text));
+                let has_bars = |frame: &Frame| {
+                    let first = lines.iter().find(|line| Frame::of(line.text).is_none());
+                    first.is_none_or(|line| frame.cells(line.text).is_some())
+                };
+                if let Some(frame) = frame.filter(has_bars) {
+                    between_bars(&frame, &lines, &mut rows)?;
+                    return Ok(rows.into_value());
+                }
+                for line in table {
+                    rows.add(&split_words(line.text, names.len()), || line.number)?;
+                }
+                Ok(rows.into_value())
+            }
+            ColumnLayout::Widths { widths, names } => {
+                let starts: Vec<usize> = widths
+                    .iter()
+                    .scan(0, |end, width| {
+                        *end += width;
+                        Some(*end)
+                    })
+                    .take(names.as_ref().map_or(widths.len(), Vec::len).saturating_sub(1))
+                    .collect();
+                let cut = |line: &Line<'_>| cut_at(&expanded(line.text), &starts);
+                let mut heading = None;
+                let mut rows = match names {
+                    Some(names) => Rows::named(names.clone(), self.uneven, text),
+                    None => {
+                        let header = table.next().ok_or_else(no_header)?;
+                        heading = Some(self.heading(header, lines.iter().any(|line| is_rule(line.text))));
+                        Rows::under(header.number, cut(header), self.uneven, text)?
+                    }
+                };
+                for line in table {
+                    add(&mut rows, &cut(line), line)?;
+                }
+                match heading {
+                    Some(heading) => rows.into_value_under(&heading, typing),
+                    None => Ok(rows.into_value()),
+                }
+            }
+            ColumnLayout::Header => self.under_header(&lines, text, typing),
+        }
+    }
+
+    /// The lines of the table, blank ones left out; none where there is no table and there need not be one.
+    fn lines<'t>(&self, text: &'t str) -> Result<Vec<Line<'t>>, Why> {
+        let mut lines = text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text });
+        for found in 0..self.skip {
+            if lines.next().is_none() {
+                if self.allow_empty {
+                    return Ok(Vec::new());
+                }
+                let skip = self.skip;
+                return Err(Why::plainly(format!(
+                    "expected {skip} lines before the table, which are skipped, found {found}"
+                )));
+            }
+        }
+        let mut begun = None;
+        if let Some(from) = &self.from {
+            begun = lines.find(|line| from.regex().is_match(line.text));
+            if begun.is_none() && self.allow_empty {
+                return Ok(Vec::new());
+            }
+            if begun.is_none() {
+                return Err(Why::plainly(format!(
+                    "expected a line that matches `{from}`, where the table begins, found none"
+                )));
+            }
+        }
+        let mut table = Vec::new();
+        for line in begun.into_iter().chain(lines) {
+            if !table.is_empty() && self.until.as_ref().is_some_and(|until| until.regex().is_match(line.text))
+            {
+                break;
+            }
+            let Line { number, text } = line;
+            if text.trim().is_empty() {
+                continue;
+            }
+            if text.len() > LINE_LIMIT_BYTES {
+                return Err(Why::plainly(format!(
+                    "line {number}: expected at most {LINE_LIMIT_BYTES} bytes, found {}",
+                    text.len()
+                )));
+            }
+            if table.len() > RECORD_LIMIT {
+                return Err(Why::plainly(format!(
+                    "line {number}: expected at most {RECORD_LIMIT} rows, found more"
+                )));
+            }
+            table.push(line);
+        }
+        Ok(table)
+    }
+
+    fn heading(&self, header: &Line<'_>, is_ruled: bool) -> Heading {
+        Heading {
+            line: header.number,
+            is_prose: false,
+            is_certain: is_ruled || self.from.is_some() || self.allow_empty,
+        }
+    }
+
+    fn under_header(&self, lines: &[Line<'_>], text: &str, typing: &Typing) -> Result<Value, Why> {
+        if let Some((frame, at, rows_at)) = Frame::around(lines)
+            && let Some(mut names) = frame.cells(lines[at].text)
+        {
+            if let (Some(first), Some(name)) = (&self.first, names.texts.first_mut()) {
+                if !name.is_empty() {
+                    return Err(first_is_named(lines[at].number, name));
+                }
+                name.clone_from(first);
+            }
+            let heading = Heading { line: lines[at].number, is_prose: false, is_certain: true };
+            let mut rows = Rows::under(lines[at].number, names.texts, self.uneven, text)?;
+            between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
+            return rows.into_value_under(&heading, typing);
+        }
+        let at = lines.iter().position(|line| !is_rule(line.text)).ok_or_else(no_header)?;
+        let heading = self.heading(&lines[at], lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
+        let header = expanded(lines[at].text);
+        let number = lines[at].number;
+        if let Some(drawn) = words(&header).into_iter().find(|word| is_drawn(&header[word.clone()])) {
+            let drawn: String = header[drawn].iter().collect();
+            return Err(Why::quoting(usize::MAX, |quoted| {
+                format!(
+                    "line {number}: expected names of columns, found {}, which stands over several; `skip` passes over the \
+                     line",
+                    quoted(&drawn)
+                )
+            }));
+        }
+        if words(&header).len() > COLUMN_LIMIT {
+            return Err(Why::plainly(format!(
+                "line {number}: expected at most {COLUMN_LIMIT} columns, found more"
+            )));
+        }
+        // A line of `---- -----` under the header says exactly where columns begin.
+        let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expanded(line.text));
+        let body = || lines[at + 1..].iter().filter(|line| !is_rule(line.text));
+        let header = match ruled.filter(|rule| (2..=COLUMN_LIMIT).contains(&words(rule).len())) {
+            Some(rule) => Header::ruled(&header, &rule),
+            None => {
+                let wanted: Vec<&str> = typing.paths().iter().map(|path| path.as_str()).collect();
+                Header::over(&header, body().map(|line| line.text), self.first.as_deref(), &wanted)
+            }
+        };
+        if let Some(name) = header.first_named() {
+            return Err(first_is_named(number, name));
+        }
+        let mut rows = Rows::under(number, header.names().to_vec(), self.uneven, text)?;
+        // A long cell moves those after it. Where every cell is one word, they can be counted.
+        let all_words = LazyCell::new(|| {
+            let mut straight = body().filter_map(|line| header.cells(&expanded(line.text)).ok()).peekable();
+            // Without a row to compare with, a cell of several words can't be told from one that moves the others.
+            straight.peek().is_some()
+                && straight.all(|cells| {
+                    let before_last = cells.len().saturating_sub(1);
+                    cells[..before_last].iter().all(|cell| cell.split_whitespace().count() == 1)
+                })
+        });
+        for line in body() {
+            let row = expanded(line.text);
+            let number = line.number;
+            if let Some(before) = header.unnamed(&row) {
+                return Err(Why::quoting(usize::MAX, |quoted| {
+                    format!(
+                        "line {number}: expected a name in the header for every cell, found {} before the first; `first` \
+                         names it",
+                        quoted(&before)
+                    )
+                }));
+            }
+            let crooked = match header.cells(&row) {
+                Ok(cells) => {
+                    add(&mut rows, &cells, line)?;
+                    continue;
+                }
+                Err(crooked) => crooked,
+            };
+            let counted = split_words(line.text, header.names().len());
+            if counted.len() == header.names().len() && *all_words {
+                rows.add(&counted, || number)?;
+            } else if self.uneven != Uneven::Skip {
+                let names = header.names();
+                return Err(Why::quoting(usize::MAX, |quoted| {
+                    let found = match &crooked {
+                        Crooked::RunsOn => "one that runs into the next".to_owned(),
+                        Crooked::Between { word, left } => {
+                            let (left, right) = (quoted(&names[*left]), quoted(&names[left + 1]));
+                            format!("{} between {left} and {right}", quoted(word))
+                        }
+                    };
+                    format!(
+                        "line {number}: expected cells that stand under the words of the header, found {found}; `columns` \
+                         or `widths` say where cells begin"
+                    )
+                }));
+            }
+        }
+        rows.into_value_under(&heading, typing)
+    }
+}
+
+/// Adds the rows of a table in a frame. A cell of several lines is one row in `psql`, which marks those that go on.
+fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<(), Why> {
+    let mut begun: Option<(Cells, &Line<'_>)> = None;
+    for line in lines.iter().filter(|line| Frame::of(line.text).is_none()) {
+        let Some(cells) = frame.cells(line.text) else {
+            if is_count(line.text) {
+                break;
+            }
+            return Err(Why::plainly(format!(
+                "line {}: expected a row between bars, found a line without; `until` says where the table ends",
+                line.number
+            )));
+        };
+        let next = match &mut begun {
+            Some((row, _)) => row.take_in(cells),
+            None => Some(cells),
+        };
+        if let Some(next) = next
+            && let Some((row, line)) = begun.replace((next, line))
+        {
+            add(rows, &row.texts, line)?;
+        }
+    }
+    match begun {
+        Some((row, line)) => add(rows, &row.texts, line),
+        None => Ok(()),
+    }
+}
+
+fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), Why> {
+    rows.add(&cells.iter().map(String::as_str).collect::<Vec<_>>(), || line.number)
+}
+
+/// Whether a word of a header is drawn over several columns, as `vmstat` does: `---swap--`.
+fn is_drawn(word: &[char]) -> bool {
+    word.starts_with(&['-', '-']) && word.ends_with(&['-', '-'])
+}
+
+fn first_is_named(line: usize, name: &str) -> Why {
+    Why::quoting(usize::MAX, |quoted| {
+        let found = quoted(name);
+        format!("line {line}: expected no name for the first column, as `first` gives it one, found {found}")
+    })
+}
+
+fn no_header() -> Why {
+    "expected a line with the names of the columns, found none".into()
+}
+
+/// At most `count` cells between white space; the last is the rest of the line.
+fn split_words(line: &str, count: usize) -> Vec<&str> {
+    let mut rest = line.trim();
+    let mut cells = Vec::new();
+    while !rest.is_empty() {
+        if cells.len() + 1 == count {
+            cells.push(rest);
+            break;
+        }
+        let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        cells.push(word);
+        rest = after.trim_start();
+    }
+    cells
+}

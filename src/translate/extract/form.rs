@@ -1,0 +1,147 @@
+//! `form`: `application/x-www-form-urlencoded`, as payment gateways answer.
+
+use std::borrow::Cow;
+
+use encoding_rs::{Encoding, UTF_8};
+use serde_json::{Map, Value};
+
+use super::{Extracted, Extraction, RECORD_LIMIT, Typing, records::add};
+use crate::translate::{response_view::ResponseView, why::Why};
+
+/// Reads `name=value&name=value` into an object of strings.
+///
+/// `+` is a space; what is percent-encoded is in the charset of the reply. A name without `=` has an empty value; one
+/// that comes again gives a list of its values, in order. Line breaks and white space at the end do not count.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Form;
+
+impl Extraction for Form {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        let charset = view.decoded()?.charset;
+        let encoding = Encoding::for_label(charset.as_bytes()).unwrap_or(UTF_8);
+        read(view.text()?, encoding).map(Extracted::Value)
+    }
+}
+
+fn read(text: &str, encoding: &'static Encoding) -> Result<Value, Why> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("expected `name=value&name=value`, found an empty reply".into());
+    }
+    if !text.contains('=') {
+        return Err("expected `name=value&name=value`, found text without `=`".into());
+    }
+    if let Some(at) = text.find(['\n', '\r']) {
+        let pairs = text[..at].split('&').count();
+        return Err(Why::plainly(format!(
+            "expected `name=value&name=value` in one line, found a line break after {pairs} pairs"
+        )));
+    }
+    // What two bytes a character would be percent-encoded is UTF-8 (Encoding, section 4.3).
+    let encoding = encoding.output_encoding();
+    let mut pairs = Map::new();
+    for (index, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
+        if index == RECORD_LIMIT {
+            return Err(Why::plainly(format!("expected at most {RECORD_LIMIT} pairs, found more")));
+        }
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let place = || format!("pair {}", index + 1);
+        let name = unescaped(name, encoding).map_err(|why| why.under(&place()))?;
+        let value = unescaped(value, encoding)
+            .map_err(|why| why.under_either(&format!("{}, `{name}`", place()), &place()))?;
+        add(&mut pairs, name, Value::String(value));
+    }
+    Ok(Value::Object(pairs))
+}
+
+/// Text without `+` and percent-encoding.
+fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, Why> {
+    let text = text.replace('+', " ");
+    if !text.contains('%') {
+        return Ok(text);
+    }
+    let mut whole = String::with_capacity(text.len());
+    // A character may be written in part with percent signs and in part without: `%83A` is one in Shift_JIS.
+    let mut run = Vec::new();
+    let mut rest = text.as_str();
+    while let Some(next) = rest.chars().next() {
+        rest = &rest[next.len_utf8()..];
+        if next == '%' {
+            let digits = rest.get(..2).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            let Some(byte) = byte else {
+                let found: String = rest.chars().take(2).collect();
+                return Err(Why::quoting(2, |quoted| {
+                    format!("expected two hexadecimal digits after `%`, found {}", quoted(&found))
+                }));
+            };
+            run.push(byte);
+            rest = &rest[2..];
+        } else if next.is_ascii() {
+            run.push(next as u8);
+        } else {
+            whole.push_str(&decoded(&run, encoding)?);
+            whole.push(next);
+            run.clear();
+        }
+    }
+    whole.push_str(&decoded(&run, encoding)?);
+    Ok(whole)
+}
+
+fn decoded<'r>(run: &'r [u8], encoding: &'static Encoding) -> Result<Cow<'r, str>, Why> {
+    encoding.decode_without_bom_handling_and_without_replacement(run).ok_or_else(|| {
+        let name = encoding.name();
+        Why::plainly(format!("expected percent-encoded text in {name}, found bytes that it has not"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use encoding_rs::{SHIFT_JIS, UTF_16LE, WINDOWS_1252};
+
+    use super::*;
+
+    #[track_caller]
+    fn check_in(encoding: &'static Encoding, text: &str, expected: Result<&str, &str>) {
+        match (read(text, encoding), expected) {
+            (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&str, &str>) {
+        check_in(UTF_8, text, expected);
+    }
+
+    #[test]
+    fn pairs_are_unescaped_and_repeated_names_gather() {
+        check(
+            "TIMESTAMP=2026%2d11%2d21T09%3a30%3a00Z&ACK=Success&&L_NAME=a+b&L_NAME=c%2Bd&L_NAME=&FLAG\r\n",
+            Ok(r#"{"TIMESTAMP":"2026-11-21T09:30:00Z","ACK":"Success","L_NAME":["a b","c+d",""],"FLAG":""}"#),
+        );
+        check("a=b=c&%C3%B8=Troms%c3%b8+ø", Ok(r#"{"a":"b=c","ø":"Tromsø ø"}"#));
+    }
+
+    #[test]
+    fn the_charset_of_the_reply_is_that_of_the_escapes() {
+        check_in(WINDOWS_1252, "city=Troms%F8", Ok(r#"{"city":"Tromsø"}"#));
+        check_in(SHIFT_JIS, "a=%83A", Ok(r#"{"a":"ア"}"#));
+        check_in(UTF_16LE, "a=%C3%B8", Ok(r#"{"a":"ø"}"#));
+    }
+
+    #[test]
+    fn what_is_broken_says_which_pair() {
+        check("a=1&b=100%", Err("pair 2, `b`: expected two hexadecimal digits after `%`, found ``"));
+        check("a=%+1", Err("found ` 1`"));
+        check("a=%zø", Err("found `zø`"));
+        check("a=%F8", Err("pair 1, `a`: expected percent-encoded text in UTF-8"));
+        check("%x=1", Err("pair 1: expected two"));
+        check("", Err("an empty reply"));
+        check("Service restarting", Err("text without `=`"));
+        check("<a href=x>\n</a>", Err("in one line, found a line break after 1 pairs"));
+        check(&"a=1&".repeat(100_001), Err("at most 100000 pairs"));
+    }
+}

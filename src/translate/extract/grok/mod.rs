@@ -1,0 +1,325 @@
+//! `grok`: patterns with other patterns in them by name, `%{IP:client}`. What is here turns one into a regular
+//! expression; it is looked for as those of [`Regex`](super::Regex) are.
+
+use std::fmt::Write;
+
+use super::{Capture, CaptureKind, CapturePattern};
+use crate::translate::matcher::{Pattern, PatternError};
+
+/// The patterns that may be named: those of a rule, and those of the library. One of a rule stands for one of the
+/// library that has its name.
+#[derive(Debug, Clone, Default)]
+pub struct GrokPatterns {
+    own: Vec<(String, String)>,
+}
+
+/// Why a text is not a pattern of `grok`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GrokError {
+    /// A name that no pattern has.
+    #[error("no pattern is called `{0}`")]
+    UnknownName(String),
+    /// What stands between `%{` and `}` is something else.
+    #[error("expected `%{{NAME}}`, `%{{NAME:capture}}` or `%{{NAME:capture:type}}`, found `%{{{0}`")]
+    Malformed(String),
+    /// A name that captures can't have.
+    #[error("`{0}` can't be the name of a capture")]
+    CaptureName(String),
+    /// A type that there is none of.
+    #[error("`{0}` is not a type of capture")]
+    UnknownType(String),
+    /// A pattern that has itself in it.
+    #[error("pattern `{0}` has itself in it")]
+    Circular(String),
+    /// A pattern that is longer than the limit, once those that it names are put in.
+    #[error("the pattern is longer than {limit} bytes once those that it names are put in", limit = GrokPatterns::LENGTH_LIMIT_BYTES)]
+    TooLong,
+    /// The whole is no regular expression.
+    #[error("once those that it names are put in, the pattern is not a regular expression: {0}")]
+    Pattern(#[from] PatternError),
+}
+
+impl GrokPatterns {
+    /// How long a pattern may be once those that it names are put in.
+    pub const LENGTH_LIMIT_BYTES: usize = 64 << 10;
+
+    /// The types of a capture: `%{NUMBER:bytes:int}`.
+    pub const TYPES: [&str; 4] = ["int", "float", "boolean", "string"];
+
+    /// How deep patterns may be in others.
+    const DEPTH_LIMIT: usize = 64;
+
+    /// Patterns of a rule: name and text.
+    pub fn new(own: Vec<(String, String)>) -> Self {
+        Self { own }
+    }
+
+    /// Every name that a pattern has, those of the rule first.
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.own.iter().map(|(name, _)| name.as_str()).chain(LIBRARY.iter().map(|(name, _)| *name))
+    }
+
+    /// Name and text of the patterns of the library.
+    pub fn library() -> &'static [(&'static str, &'static str)] {
+        LIBRARY
+    }
+
+    /// Compiles a pattern; in it `^` and `$` are the ends of a line.
+    ///
+    /// # Errors
+    ///
+    /// [`GrokError`], with what is wrong where.
+    pub fn compile(&self, written: &str) -> Result<CapturePattern, GrokError> {
+        let mut expansion =
+            Expansion { patterns: self, text: String::new(), captures: Vec::new(), inside: Vec::new() };
+        expansion.put(written)?;
+        let Expansion { text, captures: ours, .. } = expansion;
+        let pattern = Pattern::of_lines(&text)?;
+        // What the text captures by a name of its own stays; all in the order of the pattern.
+        let captures = pattern.names().iter().map(|group| {
+            let named = || Capture { group: group.clone(), name: group.clone(), kind: CaptureKind::Text };
+            ours.iter().find(|capture| capture.group == *group).cloned().unwrap_or_else(named)
+        });
+        let captures = captures.collect();
+        Ok(CapturePattern::renamed(pattern, written, captures))
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        let own = self.own.iter().find(|(own, _)| own == name).map(|(_, text)| text.as_str());
+        own.or_else(|| LIBRARY.iter().find(|(known, _)| *known == name).map(|(_, text)| *text))
+    }
+}
+
+/// A pattern while those that it names are put in.
+struct Expansion<'p> {
+    patterns: &'p GrokPatterns,
+    text: String,
+    captures: Vec<Capture>,
+    /// The names of the patterns that this one is in.
+    inside: Vec<&'p str>,
+}
+
+impl<'p> Expansion<'p> {
+    fn put(&mut self, written: &'p str) -> Result<(), GrokError> {
+        let mut rest = written;
+        while let Some((before, after)) = rest.split_once("%{") {
+            self.push(before)?;
+            let Some((reference, after)) = after.split_once('}') else {
+                return Err(GrokError::Malformed(after.to_owned()));
+            };
+            self.put_named(reference)?;
+            rest = after;
+        }
+        self.push(rest)
+    }
+
+    fn put_named(&mut self, reference: &str) -> Result<(), GrokError> {
+        let malformed = || GrokError::Malformed(format!("{reference}}}"));
+        let mut parts = reference.split(':');
+        let (name, capture, kind) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+        let is_name =
+            |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if !is_name(name) || parts.next().is_some() {
+            return Err(malformed());
+        }
+        let patterns = self.patterns;
+        let Some((known, text)) = patterns.names().find(|known| *known == name).zip(patterns.get(name))
+        else {
+            return Err(GrokError::UnknownName(name.to_owned()));
+        };
+        if self.inside.contains(&known) || self.inside.len() >= GrokPatterns::DEPTH_LIMIT {
+            return Err(GrokError::Circular(name.to_owned()));
+        }
+        match capture {
+            Some(capture) => {
+                let group = self.capture(capture, kind)?;
+                self.push(&format!("(?<{group}>"))?;
+            }
+            None => self.push("(?:")?,
+        }
+        self.inside.push(known);
+        self.put(text)?;
+        self.inside.pop();
+        self.push(")")
+    }
+
+    /// Notes a capture, and gives the name of its group: one name may be captured in several places, which the
+    /// engine does not allow to groups.
+    fn capture(&mut self, name: &str, kind: Option<&str>) -> Result<String, GrokError> {
+        let good = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
+        if name.is_empty() || !name.chars().all(good) {
+            return Err(GrokError::CaptureName(name.to_owned()));
+        }
+        let kind = match kind {
+            None | Some("string") => CaptureKind::Text,
+            Some("int" | "integer" | "long") => CaptureKind::Integer,
+            Some("float" | "number" | "double") => CaptureKind::Number,
+            Some("boolean" | "bool") => CaptureKind::Boolean,
+            Some(other) => return Err(GrokError::UnknownType(other.to_owned())),
+        };
+        let mut group = String::new();
+        let _ = write!(group, "grok_{}", self.captures.len());
+        self.captures.push(Capture { group: group.clone(), name: name.to_owned(), kind });
+        Ok(group)
+    }
+
+    fn push(&mut self, text: &str) -> Result<(), GrokError> {
+        if self.text.len() + text.len() > GrokPatterns::LENGTH_LIMIT_BYTES {
+            return Err(GrokError::TooLong);
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+/// The patterns that may be named anywhere, with the names that Logstash gave them, written for an engine
+/// that runs in linear time and can't look ahead or back. None of them captures by a number, and those of
+/// whole lines of logs capture by the names that Logstash gives.
+///
+/// Name and pattern, in the order of the reference: words, numbers, the network, paths, time, logs.
+const LIBRARY: &[(&str, &str)] = &[
+    ("WORD", r"\b\w+\b"),
+    ("NOTSPACE", r"\S+"),
+    ("SPACE", r"\s*"),
+    ("DATA", r".*?"),
+    ("GREEDYDATA", r".*"),
+    ("QUOTEDSTRING", r#""(?:\\.|[^\\"])*"|'(?:\\.|[^\\'])*'|`(?:\\.|[^\\`])*`"#),
+    ("QS", "%{QUOTEDSTRING}"),
+    ("USERNAME", r"[a-zA-Z0-9._-]+"),
+    ("USER", "%{USERNAME}"),
+    ("EMAILLOCALPART", r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+)*"),
+    ("EMAILADDRESS", "%{EMAILLOCALPART}@%{HOSTNAME}"),
+    ("UUID", r"[A-Fa-f0-9]{8}-(?:[A-Fa-f0-9]{4}-){3}[A-Fa-f0-9]{12}"),
+    ("URN", r"urn:[0-9A-Za-z][0-9A-Za-z-]{0,31}:(?:%[0-9a-fA-F]{2}|[0-9A-Za-z()+,.:=@;$_!*'/?#-])+"),
+    ("INT", r"[+-]?[0-9]+"),
+    ("POSINT", r"\b[1-9][0-9]*\b"),
+    ("NONNEGINT", r"\b[0-9]+\b"),
+    ("BASE10NUM", r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"),
+    ("NUMBER", "%{BASE10NUM}"),
+    ("BASE16NUM", r"[+-]?(?:0x)?[0-9A-Fa-f]+"),
+    ("BASE16FLOAT", r"[+-]?(?:0x)?(?:[0-9A-Fa-f]+(?:\.[0-9A-Fa-f]*)?|\.[0-9A-Fa-f]+)\b"),
+    ("CISCOMAC", r"(?:[A-Fa-f0-9]{4}\.){2}[A-Fa-f0-9]{4}"),
+    ("WINDOWSMAC", r"(?:[A-Fa-f0-9]{2}-){5}[A-Fa-f0-9]{2}"),
+    ("COMMONMAC", r"(?:[A-Fa-f0-9]{2}:){5}[A-Fa-f0-9]{2}"),
+    ("MAC", "%{CISCOMAC}|%{WINDOWSMAC}|%{COMMONMAC}"),
+    (
+        "IPV4",
+        r"\b(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\b",
+    ),
+    (
+        "IPV6",
+        // By the place of `::`, from the longest to the shortest before it.
+        concat!(
+            r"(?:(?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}",
+            r"|(?:[0-9A-Fa-f]{1,4}:){6}%{IPV4}",
+            r"|::(?:[Ff]{4}(?::0{1,4})?:)?%{IPV4}",
+            r"|(?:[0-9A-Fa-f]{1,4}:){1,4}:%{IPV4}",
+            r"|(?:[0-9A-Fa-f]{1,4}:)(?::[0-9A-Fa-f]{1,4}){1,6}",
+            r"|(?:[0-9A-Fa-f]{1,4}:){2}(?::[0-9A-Fa-f]{1,4}){1,5}",
+            r"|(?:[0-9A-Fa-f]{1,4}:){3}(?::[0-9A-Fa-f]{1,4}){1,4}",
+            r"|(?:[0-9A-Fa-f]{1,4}:){4}(?::[0-9A-Fa-f]{1,4}){1,3}",
+            r"|(?:[0-9A-Fa-f]{1,4}:){5}(?::[0-9A-Fa-f]{1,4}){1,2}",
+            r"|(?:[0-9A-Fa-f]{1,4}:){6}:[0-9A-Fa-f]{1,4}",
+            r"|(?:[0-9A-Fa-f]{1,4}:){1,7}:",
+            r"|::(?:[0-9A-Fa-f]{1,4}:){0,6}[0-9A-Fa-f]{1,4}",
+            r"|::)(?:%[0-9A-Za-z._-]+)?",
+        ),
+    ),
+    ("IP", "%{IPV6}|%{IPV4}"),
+    ("HOSTNAME", r"\b[0-9A-Za-z][0-9A-Za-z-]{0,62}(?:\.[0-9A-Za-z][0-9A-Za-z-]{0,62})*\.?"),
+    ("HOST", "%{HOSTNAME}"),
+    ("IPORHOST", "%{IP}|%{HOSTNAME}"),
+    ("HOSTPORT", "%{IPORHOST}:%{POSINT}"),
+    ("UNIXPATH", r"(?:/[\w_%!$@:.,+~-]*)+"),
+    ("WINPATH", r"(?:[A-Za-z]:|\\)(?:\\[^\\?*\r\n]*)+"),
+    ("PATH", "%{UNIXPATH}|%{WINPATH}"),
+    ("TTY", r"/dev/(?:pts|tty(?:[pq])?)(?:\w+)?/?(?:[0-9]+)"),
+    ("URIPROTO", r"[A-Za-z](?:[A-Za-z0-9+.-]+)+"),
+    ("URIHOST", "%{IPORHOST}(?::%{POSINT})?"),
+    ("URIPATH", r"(?:/[A-Za-z0-9$.+!*'(){},~:;=@#%&_-]*)+"),
+    ("URIQUERY", r"[A-Za-z0-9$.+!*'|(){},~@#%&/=:;_?\[\]<>-]*"),
+    ("URIPARAM", r"\?%{URIQUERY}"),
+    ("URIPATHPARAM", r"%{URIPATH}(?:\?%{URIQUERY})?"),
+    ("URI", r"%{URIPROTO}://(?:%{USER}(?::[^@\s/]*)?@)?(?:%{URIHOST})?(?:%{URIPATH}(?:\?%{URIQUERY})?)?"),
+    (
+        "MONTH",
+        concat!(
+            r"\b(?:[Jj]an(?:uary)?|[Ff]eb(?:ruary)?|[Mm]ar(?:ch)?|[Aa]pr(?:il)?|[Mm]ay|[Jj]une?|[Jj]uly?|",
+            r"[Aa]ug(?:ust)?|[Ss]ep(?:tember)?|[Oo]ct(?:ober)?|[Nn]ov(?:ember)?|[Dd]ec(?:ember)?)\b",
+        ),
+    ),
+    ("MONTHNUM", "1[0-2]|0?[1-9]"),
+    ("MONTHNUM2", "0[1-9]|1[0-2]"),
+    ("MONTHDAY", "0[1-9]|[12][0-9]|3[01]|[1-9]"),
+    ("DAY", "Mon(?:day)?|Tue(?:sday)?|Wed(?:nesday)?|Thu(?:rsday)?|Fri(?:day)?|Sat(?:urday)?|Sun(?:day)?"),
+    ("YEAR", "[0-9]{4}|[0-9]{2}"),
+    ("HOUR", "2[0-3]|[01]?[0-9]"),
+    ("MINUTE", "[0-5][0-9]"),
+    ("SECOND", "(?:60|[0-5]?[0-9])(?:[:.,][0-9]+)?"),
+    ("TIME", "%{HOUR}:%{MINUTE}(?::%{SECOND})?"),
+    ("DATE_US", "%{MONTHNUM}[/-]%{MONTHDAY}[/-]%{YEAR}"),
+    ("DATE_EU", "%{MONTHDAY}[./-]%{MONTHNUM}[./-]%{YEAR}"),
+    ("DATE", "%{DATE_US}|%{DATE_EU}"),
+    ("ISO8601_TIMEZONE", "Z|[+-]%{HOUR}(?::?%{MINUTE})?"),
+    ("ISO8601_SECOND", "%{SECOND}"),
+    ("ISO8601_HOUR", "2[0-4]|[01][0-9]"),
+    (
+        "TIMESTAMP_ISO8601",
+        "%{YEAR}-%{MONTHNUM}-%{MONTHDAY}[T ]%{HOUR}:?%{MINUTE}(?::?%{SECOND})?(?:%{ISO8601_TIMEZONE})?",
+    ),
+    ("TZ", "[A-Z]{3,4}"),
+    ("DATESTAMP", "(?:%{DATE})[- ]%{TIME}"),
+    ("DATESTAMP_RFC822", "(?:%{DAY}) (?:%{MONTH}) (?:%{MONTHDAY}) (?:%{YEAR}) %{TIME} %{TZ}"),
+    ("DATESTAMP_RFC2822", "(?:%{DAY}), %{MONTHDAY} %{MONTH} %{YEAR} %{TIME} %{ISO8601_TIMEZONE}"),
+    ("DATESTAMP_OTHER", "%{DAY} %{MONTH} +%{MONTHDAY} %{TIME} %{TZ} %{YEAR}"),
+    (
+        "DATESTAMP_EVENTLOG",
+        "[0-9]{4}%{MONTHNUM2}(?:0[1-9]|[12][0-9]|3[01])%{ISO8601_HOUR}%{MINUTE}[0-5][0-9]",
+    ),
+    ("HTTPDATE", r"%{MONTHDAY}/%{MONTH}/%{YEAR}:%{TIME} %{INT}"),
+    ("HTTPDERROR_DATE", "%{DAY} %{MONTH} %{MONTHDAY} %{TIME} %{YEAR}"),
+    ("SYSLOGTIMESTAMP", "%{MONTH} +%{MONTHDAY} %{TIME}"),
+    ("PROG", r"[!-Z\\^-~]+"),
+    ("SYSLOGPROG", r"%{PROG:program}(?:\[%{POSINT:pid}\])?"),
+    ("SYSLOGHOST", "%{IPORHOST}"),
+    ("SYSLOGFACILITY", "<%{NONNEGINT:facility}.%{NONNEGINT:priority}>"),
+    (
+        "SYSLOGBASE",
+        "%{SYSLOGTIMESTAMP:timestamp} (?:%{SYSLOGFACILITY} )?%{SYSLOGHOST:logsource} %{SYSLOGPROG}:",
+    ),
+    ("SYSLOGLINE", "%{SYSLOGBASE} %{GREEDYDATA:message}"),
+    (
+        "LOGLEVEL",
+        concat!(
+            "[Aa]lert|ALERT|[Tt]race|TRACE|[Dd]ebug|DEBUG|[Nn]otice|NOTICE|[Ii]nfo(?:rmation)?|INFO(?:RMATION)?|",
+            "[Ww]arn(?:ing)?|WARN(?:ING)?|[Ee]rr(?:or)?|ERR(?:OR)?|[Cc]rit(?:ical)?|CRIT(?:ICAL)?|[Ff]atal|FATAL|",
+            "[Ss]evere|SEVERE|[Ee]merg(?:ency)?|EMERG(?:ENCY)?",
+        ),
+    ),
+    ("HTTPDUSER", "%{EMAILADDRESS}|%{USER}"),
+    (
+        "COMMONAPACHELOG",
+        concat!(
+            r"%{IPORHOST:clientip} %{HTTPDUSER:ident} %{HTTPDUSER:auth} \[%{HTTPDATE:timestamp}\] ",
+            r#""(?:%{WORD:verb} %{NOTSPACE:request}(?: HTTP/%{NUMBER:httpversion})?|%{DATA:rawrequest})" "#,
+            r"(?:%{NUMBER:response}|-) (?:%{NUMBER:bytes}|-)",
+        ),
+    ),
+    ("COMBINEDAPACHELOG", "%{COMMONAPACHELOG} %{QS:referrer} %{QS:agent}"),
+    (
+        "HTTPD20_ERRORLOG",
+        r"\[%{HTTPDERROR_DATE:timestamp}\] \[%{LOGLEVEL:loglevel}\] (?:\[client %{IPORHOST:clientip}\] )?%{GREEDYDATA:message}",
+    ),
+    (
+        "HTTPD24_ERRORLOG",
+        concat!(
+            r"\[%{HTTPDERROR_DATE:timestamp}\] \[(?:%{WORD:module})?:%{LOGLEVEL:loglevel}\] ",
+            r"\[pid %{POSINT:pid}(?::tid %{NUMBER:tid})?\](?: \(%{POSINT:proxy_errorcode}\)%{DATA:proxy_message}:)?",
+            r"(?: \[client %{IPORHOST:clientip}(?::%{POSINT:clientport})?\])?(?: %{WORD:errorcode}:)? %{GREEDYDATA:message}",
+        ),
+    ),
+    ("HTTPD_ERRORLOG", "%{HTTPD20_ERRORLOG}|%{HTTPD24_ERRORLOG}"),
+];
+
+#[cfg(test)]
+mod tests;

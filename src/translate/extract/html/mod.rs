@@ -1,0 +1,292 @@
+//! `html`: a page, by CSS selectors, as the rows of a table, or as text without markup.
+
+mod page;
+mod selector;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::collections::HashSet;
+
+use scraper::{Element, ElementRef, Html as Page};
+use serde_json::{Map, Value, json};
+
+use self::page::{NodeId, Work};
+pub use self::selector::{CssError, CssSelector};
+pub(in crate::translate) use self::text::message_of;
+use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing, parts::list_of};
+use crate::translate::{response_view::ResponseView, why::Why};
+
+/// Reads a page as a browser does, whatever it is like.
+#[derive(Debug, Clone, Default)]
+pub struct Html {
+    /// What is taken out of the page before anything else.
+    pub without: Option<CssSelector>,
+    /// What is taken from it then.
+    pub take: Take,
+}
+
+/// What is taken from a page.
+#[derive(Debug, Clone, Default)]
+pub enum Take {
+    /// Its text without markup.
+    #[default]
+    Text,
+    /// The text of the first element that a selector finds.
+    TextOf(CssSelector),
+    /// An object of what some selectors find.
+    Select(Vec<Selected>),
+    /// Such an object for each element that a selector finds.
+    Each(EachElement),
+    /// A table.
+    Table(Table),
+}
+
+/// An object for each element of a page.
+#[derive(Debug, Clone)]
+pub struct EachElement {
+    /// The elements.
+    pub css: CssSelector,
+    /// What is taken from each.
+    pub select: Vec<Selected>,
+    /// Whether a page with none of them is right.
+    pub allow_empty: bool,
+}
+
+/// A table of a page.
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// The table, or what it is in; the page's first table where there is none.
+    pub css: Option<CssSelector>,
+    /// What becomes of it.
+    pub shape: TableShape,
+}
+
+/// What a table becomes.
+#[derive(Debug, Clone)]
+pub enum TableShape {
+    /// A list of objects: by the names that are given, or by its headings where there are none.
+    Rows(Vec<String>),
+    /// An object of names and values.
+    Pairs,
+}
+
+/// What one selector is to find.
+#[derive(Debug, Clone)]
+pub struct Selected {
+    /// Its name in the result.
+    pub name: String,
+    /// The elements; the element itself that `each` has found where there is none.
+    pub css: Option<CssSelector>,
+    /// The attribute that is taken; the text where there is none.
+    pub attribute: Option<String>,
+    /// How many of them.
+    pub count: Count,
+}
+
+/// How many elements are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// The first, which must be there.
+    First,
+    /// The first; nothing where there is none.
+    FirstOrNone,
+    /// A list of all.
+    All,
+}
+
+impl Extraction for Html {
+    fn gives(&self) -> Gives {
+        match &self.take {
+            Take::Each(_) | Take::Table(Table { shape: TableShape::Rows(_), .. }) => Gives::Many,
+            Take::Text
+            | Take::TextOf(_)
+            | Take::Select(_)
+            | Take::Table(Table { shape: TableShape::Pairs, .. }) => Gives::One,
+        }
+    }
+
+    fn finds(&self) -> Finds<'_> {
+        match &self.take {
+            Take::Text | Take::TextOf(_) => Finds::NoFields,
+            Take::Select(select) | Take::Each(EachElement { select, .. }) => {
+                Finds::Names(select.iter().map(|selected| selected.name.as_str()).collect())
+            }
+            Take::Table(Table { shape: TableShape::Rows(names), .. }) if !names.is_empty() => {
+                Finds::Names(names.iter().map(String::as_str).collect())
+            }
+            Take::Table(_) => Finds::AnyNames,
+        }
+    }
+
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(view.text()?).map(Extracted::Value).map_err(Why::plainly)
+    }
+}
+
+impl Html {
+    /// The JSON Schema of what selectors find, which is text; `None` where the page decides what there is.
+    pub(super) fn schema(&self) -> Option<Map<String, Value>> {
+        match &self.take {
+            Take::Select(select) => Some(schema_of(select)),
+            Take::Each(each) => Some(list_of(schema_of(&each.select))),
+            Take::Text | Take::TextOf(_) | Take::Table(_) => None,
+        }
+    }
+
+    fn extract(&self, text: &str) -> Result<Value, String> {
+        if text.trim().is_empty() {
+            return Err("expected a page, found an empty reply".to_owned());
+        }
+        let mut page = page::parse(text)?;
+        let mut work = Work::for_page(&page, text);
+        if let Some(css) = &self.without {
+            let root = page.root_element().id();
+            for id in css.all(&page, &mut work)?.into_iter().filter(|id| *id != root) {
+                page.tree.get_mut(id).expect("it was found in this tree").detach();
+            }
+        }
+        let root = page.root_element();
+        match &self.take {
+            Take::Text => text::shown(root, &mut work).map(Value::from),
+            Take::TextOf(css) => {
+                let first =
+                    css.all(&page, &mut work)?.first().and_then(|id| ElementRef::wrap(page.tree.get(*id)?));
+                let first =
+                    first.ok_or_else(|| format!("expected an element `{}`, found none", css.source()))?;
+                text::shown(first, &mut work).map(Value::from)
+            }
+            Take::Select(select) => Finder::all(select, &page, &mut work)?.object(root, &mut work),
+            Take::Each(each) => each.extract(&page, &mut work),
+            Take::Table(table) => table.extract(&page, &mut work),
+        }
+    }
+}
+
+fn schema_of(select: &[Selected]) -> Map<String, Value> {
+    let property = |selected: &Selected| {
+        let text = json!({ "type": "string" });
+        let kind = match selected.count {
+            Count::All => json!({ "type": "array", "items": text }),
+            Count::First | Count::FirstOrNone => text,
+        };
+        (selected.name.clone(), kind)
+    };
+    let always = select.iter().filter(|selected| selected.count != Count::FirstOrNone);
+    let required: Vec<&str> = always.map(|selected| selected.name.as_str()).collect();
+    let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
+    schema.insert("properties".into(), Value::Object(select.iter().map(property).collect()));
+    if !required.is_empty() {
+        schema.insert("required".into(), json!(required));
+    }
+    schema
+}
+
+impl EachElement {
+    fn extract(&self, page: &Page, work: &mut Work) -> Result<Value, String> {
+        let elements = self.css.all(page, work)?;
+        let finder = Finder::all(&self.select, page, work)?;
+        if elements.len() > RECORD_LIMIT {
+            return Err(format!("expected at most {RECORD_LIMIT} of `{}`, found more", self.css.source()));
+        }
+        if elements.is_empty() && !self.allow_empty {
+            return Err(format!("expected elements `{}`, found none", self.css.source()));
+        }
+        let elements = elements.into_iter().filter_map(|id| ElementRef::wrap(page.tree.get(id)?));
+        let records = elements.enumerate().map(|(index, element)| {
+            finder.object(element, work).map_err(|error| format!("record {}: {error}", index + 1))
+        });
+        records.collect()
+    }
+}
+
+impl Table {
+    fn extract(&self, page: &Page, work: &mut Work) -> Result<Value, String> {
+        let table = self.find(page, work)?;
+        match &self.shape {
+            TableShape::Rows(given) => table::rows(table, given, work),
+            TableShape::Pairs => table::pairs(table, work),
+        }
+    }
+
+    fn find<'a>(&self, page: &'a Page, work: &mut Work) -> Result<ElementRef<'a>, String> {
+        let (place, words) = match &self.css {
+            None => (Some(page.root_element()), "a table".to_owned()),
+            Some(css) => {
+                let first = css.all(page, work)?.first().and_then(|id| ElementRef::wrap(page.tree.get(*id)?));
+                (first, format!("a table `{}`", css.source()))
+            }
+        };
+        place
+            .and_then(|place| place.descendent_elements().find(|element| element.value().name() == "table"))
+            .ok_or_else(|| format!("expected {words}, found none"))
+    }
+}
+
+/// What each selector finds in the page: every one is run once, however many elements it is then asked for.
+struct Finder<'a>(Vec<(&'a Selected, Option<HashSet<NodeId>>)>);
+
+impl<'a> Finder<'a> {
+    fn all(select: &'a [Selected], page: &Page, work: &mut Work) -> Result<Self, String> {
+        let find = |selected: &'a Selected| {
+            let found = selected.css.as_ref().map(|css| css.all(page, work)).transpose()?;
+            Ok((selected, found.map(HashSet::from_iter)))
+        };
+        select.iter().map(find).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn object(&self, within: ElementRef<'_>, work: &mut Work) -> Result<Value, String> {
+        let mut object = Map::new();
+        for (selected, found) in &self.0 {
+            let value = match found {
+                None => selected.value([within].into_iter(), work)?,
+                Some(found) => {
+                    // What is inside of a record; of the page, the page itself too.
+                    let below =
+                        within.descendent_elements().skip(usize::from(within.parent_element().is_some()));
+                    selected.value(below.filter(|element| found.contains(&element.id())), work)?
+                }
+            };
+            work.look_at(within)?;
+            object.extend(value.map(|value| (selected.name.clone(), value)));
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+impl Selected {
+    /// `None` where nothing is found and nothing need be.
+    fn value<'a>(
+        &self,
+        elements: impl Iterator<Item = ElementRef<'a>>,
+        work: &mut Work,
+    ) -> Result<Option<Value>, String> {
+        let mut values = Vec::new();
+        for element in elements {
+            values.extend(match &self.attribute {
+                Some(name) => {
+                    let value = element.attr(name);
+                    work.take(value.map_or(0, str::len))?;
+                    value.map(Value::from)
+                }
+                None => Some(text::shown(element, work)?.into()),
+            });
+            if self.count != Count::All && !values.is_empty() {
+                break;
+            }
+            if values.len() > RECORD_LIMIT {
+                return Err(format!("expected at most {RECORD_LIMIT} of `{}`, found more", self.name));
+            }
+        }
+        match self.count {
+            Count::All => Ok(Some(Value::Array(values))),
+            Count::FirstOrNone => Ok(values.pop()),
+            Count::First => values.pop().map(Some).ok_or_else(|| {
+                let element = self.css.as_ref().map_or(String::new(), |css| format!(" `{}`", css.source()));
+                let with = self.attribute.as_ref().map_or(String::new(), |name| format!(" with `{name}`"));
+                format!("`{}`: expected an element{element}{with}, found none", self.name)
+            }),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The text of an element as a browser shows it, and what an error page says.
+
+use http::StatusCode;
+use scraper::{ElementRef, Html as Page, Node};
+
+use super::page::{self, Work};
+
+/// What is never shown; an element that is asked for itself is.
+const HIDDEN: [&str; 9] =
+    ["head", "script", "style", "noscript", "template", "iframe", "object", "select", "textarea"];
+
+/// Elements that begin and end a line.
+#[rustfmt::skip]
+const BLOCKS: [&str; 39] = [
+    "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog",
+    "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html",
+    "legend", "li", "listing", "main", "menu", "nav", "ol", "optgroup", "option", "plaintext", "pre", "section",
+    "summary", "table", "tr", "ul", "xmp",
+];
+
+/// Elements whose white space is kept.
+const KEPT: [&str; 5] = ["listing", "plaintext", "pre", "textarea", "xmp"];
+
+/// Elements with a blank line round them.
+const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
+
+/// The text without markup: white space as one space, `<br>` and the ends of blocks as line breaks, a blank line
+/// round paragraphs and headings, a tab between the cells of a row. No-break spaces are spaces. White space of `<pre>` is
+/// kept, at the begin of the first line too: what stands there may be the header of a table.
+pub(super) fn shown(root: ElementRef<'_>, work: &mut Work) -> Result<String, String> {
+    let mut writer = Writer::default();
+    let mut node = *root;
+    loop {
+        work.take(1)?;
+        let mut is_shown = true;
+        match node.value() {
+            Node::Text(text) => {
+                work.take(text.len())?;
+                writer.write(text);
+            }
+            Node::Element(element) => {
+                let is_hidden = HIDDEN.contains(&element.name()) || element.attr("hidden").is_some();
+                is_shown = node.id() == root.id() || !is_hidden;
+                if is_shown {
+                    writer.edge(element.name(), true);
+                }
+            }
+            _ => {}
+        }
+        if let Some(child) = node.first_child().filter(|_| is_shown) {
+            node = child;
+            continue;
+        }
+        loop {
+            if let Some(element) = node.value().as_element().filter(|_| is_shown) {
+                writer.edge(element.name(), false);
+            }
+            is_shown = true;
+            if node.id() == root.id() {
+                return Ok(writer.done());
+            }
+            if let Some(next) = node.next_sibling() {
+                node = next;
+                break;
+            }
+            let Some(parent) = node.parent() else { return Ok(writer.done()) };
+            node = parent;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Writer {
+    text: String,
+    /// What comes before the next word.
+    breaks: usize,
+    tab: bool,
+    space: bool,
+    /// How many elements are open whose white space is kept.
+    kept: usize,
+    /// Whether the text begins in such an element.
+    begins_kept: bool,
+}
+
+impl Writer {
+    fn write(&mut self, text: &str) {
+        for character in text.chars() {
+            if self.kept > 0 && character == '\n' {
+                self.breaks += 1;
+            } else if self.kept == 0 && character.is_ascii_whitespace() {
+                self.space = true;
+            } else {
+                self.pad();
+                self.begins_kept |= self.text.is_empty() && self.kept > 0;
+                self.text.push(if character == '\u{a0}' { ' ' } else { character });
+            }
+        }
+    }
+
+    /// The text without blank lines and white space round it.
+    fn done(self) -> String {
+        let text = self.text.trim_end();
+        let from = match text.find(|character: char| !character.is_whitespace()) {
+            Some(first) if self.begins_kept => text[..first].rfind('\n').map_or(0, |at| at + 1),
+            Some(first) => first,
+            None => 0,
+        };
+        text[from..].to_owned()
+    }
+
+    fn pad(&mut self) {
+        if !self.text.is_empty() {
+            if self.breaks > 0 {
+                let end = self.text.trim_end_matches([' ', '\t']).len();
+                self.text.truncate(end);
+                self.text.extend(std::iter::repeat_n('\n', self.breaks));
+            } else if self.tab {
+                self.text.push('\t');
+            } else if self.space {
+                self.text.push(' ');
+            }
+        }
+        (self.breaks, self.tab, self.space) = (0, false, false);
+    }
+
+    /// The begin or the end of an element.
+    fn edge(&mut self, name: &str, is_begin: bool) {
+        match name {
+            "br" if is_begin => self.breaks += 1,
+            "br" => {}
+            "td" | "th" => self.tab = true,
+            _ if PARAGRAPHS.contains(&name) => self.breaks = self.breaks.max(2),
+            _ if BLOCKS.contains(&name) => self.breaks = self.breaks.max(1),
+            _ => {}
+        }
+        if KEPT.contains(&name) {
+            self.kept = if is_begin { self.kept + 1 } else { self.kept.saturating_sub(1) };
+        }
+    }
+}
+
+/// Words that say no more than that there was an error.
+const EMPTY_WORDS: [&str; 10] =
+    ["code", "error", "http", "page", "report", "response", "status", "sorry", "the", "type"];
+
+const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
+
+/// The sentence that an error page has for people: a line that begins with the status (`404 - No such
+/// project`), else the first heading and the first paragraph, else the title. What only repeats the status is
+/// passed over, and so is the name of the server's program.
+pub(in crate::translate) fn message_of(page: &str, status: StatusCode) -> Option<String> {
+    let page = page::parse(page).ok()?;
+    let mut work = Work::for_page(&page, "");
+    let mut line = |element| shown(element, &mut work).map(|text| words_of(&text)).ok();
+    let body = element(&page, &["body"])?;
+    let heading = element(&page, &HEADINGS).and_then(&mut line).unwrap_or_default();
+    let paragraphs: Vec<String> = elements(&page, &["p"]).filter_map(&mut line).collect();
+    let title = element(&page, &["title"]).and_then(&mut line).unwrap_or_default();
+    let body = shown(body, &mut work).ok()?;
+    let lines: Vec<String> = body.lines().map(words_of).filter(|line| !line.is_empty()).collect();
+
+    let says = |text: &&String| says_more(text, status);
+    let begins_with_status = |line: &&String| line.starts_with(status.as_str()) && says(line);
+    if let Some(line) = lines.iter().find(begins_with_status) {
+        return Some(line.clone());
+    }
+    let is_sentence = |line: &&String| line.contains(' ') && !is_program(line) && says(line);
+    let behind_heading = lines.iter().skip_while(|line| !heading.is_empty() && **line != heading);
+    let paragraph = paragraphs
+        .iter()
+        .find(|paragraph| says(paragraph))
+        .or_else(|| behind_heading.filter(|line| **line != heading).find(is_sentence));
+    let said: Vec<&str> =
+        [Some(&heading).filter(says), paragraph].into_iter().flatten().map(String::as_str).collect();
+    match said.as_slice() {
+        [] => Some(title).filter(|title| says_more(title, status)),
+        said => Some(said.join(": ")),
+    }
+}
+
+fn elements<'p>(page: &'p Page, names: &'static [&str]) -> impl Iterator<Item = ElementRef<'p>> {
+    page.root_element().descendent_elements().filter(|element| names.contains(&element.value().name()))
+}
+
+fn element<'p>(page: &'p Page, names: &'static [&str]) -> Option<ElementRef<'p>> {
+    elements(page, names).next()
+}
+
+/// A text on one line.
+fn words_of(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `nginx/1.22.1`, which stands at the foot of many pages.
+fn is_program(line: &str) -> bool {
+    line.split_once('/').is_some_and(|(name, version)| {
+        !name.contains(' ') && version.starts_with(|character: char| character.is_ascii_digit())
+    })
+}
+
+/// Whether a text has a word that is not the status or its reason.
+fn says_more(text: &str, status: StatusCode) -> bool {
+    let reason = status.canonical_reason().unwrap_or_default();
+    text.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()).any(|word| {
+        let is_reason = reason.split(['-', ' ']).any(|part| part.eq_ignore_ascii_case(word));
+        let is_empty = EMPTY_WORDS.iter().any(|empty| empty.eq_ignore_ascii_case(word));
+        !is_reason && !is_empty && word.chars().any(char::is_alphabetic)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(status: u16, page: &str, expected: Option<&str>) {
+        let found = message_of(page, StatusCode::from_u16(status).unwrap());
+        assert_eq!(found.as_deref(), expected, "{page}");
+    }
+
+    #[test]
+    fn pages_of_known_servers_say_why() {
+        // Apache
+        check(
+            404,
+            "<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0//EN\">\n<html><head>\n<title>404 Not Found</title>\n</head>\
+             <body>\n<h1>Not Found</h1>\n<p>The requested URL was not found on this server.</p>\n<hr>\n\
+             <address>Apache/2.4.62 (Debian) Server at localhost Port 80</address>\n</body></html>",
+            Some("The requested URL was not found on this server."),
+        );
+        // monit
+        check(
+            404,
+            "<html><head><title>404 Not Found</title></head><body bgcolor=#FFFFFF><h2>Not Found</h2>There is no service \
+             named &quot;web&quot;<p><hr><a href='http://mmonit.com/monit/'><font size=-1>monit 5.33.0</font></a></body></html>",
+            Some("There is no service named \"web\""),
+        );
+        // Icecast
+        check(
+            400,
+            "<html><head><title>Error 400</title></head><body><b>400 - unknown request</b></body></html>\r\n",
+            Some("400 - unknown request"),
+        );
+        // gitweb
+        check(
+            404,
+            "<html><head><title>localhost Git</title></head><body><div class=\"page_header\"><a href=\"/\">projects</a> / \
+             </div>\n<div class=\"page_body\">\n<br /><br />\n404 - No such project\n<br />\n</div></body></html>",
+            Some("404 - No such project"),
+        );
+        // Python
+        check(
+            404,
+            "<html><head><title>Error response</title></head><body><h1>Error response</h1><p>Error code: 404</p>\
+             <p>Message: File not found.</p></body></html>",
+            Some("Message: File not found."),
+        );
+        check(
+            403,
+            "<h1>Members only</h1><p>Ask the desk for a card.</p>",
+            Some("Members only: Ask the desk for a card."),
+        );
+        check(409, "<html><title>Room taken</title><body></body></html>", Some("Room taken"));
+    }
+
+    #[test]
+    fn pages_that_only_repeat_the_status_say_nothing() {
+        // nginx
+        check(
+            404,
+            "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1></center>\r\n\
+             <hr><center>nginx/1.22.1</center>\r\n</body>\r\n</html>",
+            None,
+        );
+        check(404, "<html><body><h1>404</h1>nginx/1.22.1</body></html>", None);
+        check(403, "<h1>403 - Forbidden</h1>", None);
+        check(400, "", None);
+    }
+}

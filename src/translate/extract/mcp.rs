@@ -1,0 +1,406 @@
+//! `mcp`: what an MCP server answered to `tools/call`, with the JSON that it wrote as text read out of it.
+
+use base64::{
+    Engine, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use bytes::Bytes;
+use bytestring::ByteString;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, value::RawValue};
+
+use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
+use crate::{
+    tool::{Block, Content, JsonText, SentBlock},
+    translate::{response_view::ResponseView, why::Why},
+};
+
+/// Reads an MCP tool result, bare or in a JSON-RPC response, as JSON or as an event of a stream.
+///
+/// The value is `structuredContent` where the server sent one, else the JSON that the first text block holds, else
+/// that text as a string; there is none when the server sent neither. The blocks of content stay as they came.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mcp;
+
+/// The type of a reply that is what an MCP server answered: this extractor reads it where a rule names none.
+pub const MCP_MEDIA_TYPE: &str = "application/vnd.mcp+json";
+
+/// What an MCP server answered.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// Its blocks, in order; may be empty.
+    pub(crate) content: Vec<Content>,
+    /// The value in it; of an error of the protocol, that error.
+    pub(crate) value: Option<Box<Extracted>>,
+    /// Whether it is an error.
+    pub(crate) verdict: Verdict,
+}
+
+/// What the server says of its own answer.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// It is what was asked for.
+    Success,
+    /// `isError: true`; the blocks say why.
+    ToolError,
+    /// A JSON-RPC error.
+    ProtocolError { code: Option<Value>, message: String },
+}
+
+/// A JSON-RPC response, or a tool result without one round it.
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, rename = "structuredContent")]
+    structured: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ToolResult<'a> {
+    #[serde(borrow)]
+    content: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, rename = "structuredContent")]
+    structured: Option<&'a RawValue>,
+    #[serde(rename = "isError")]
+    is_error: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct ProtocolError<'a> {
+    #[serde(borrow)]
+    code: Option<&'a RawValue>,
+    message: Option<String>,
+}
+
+/// The members of a block that decide what it is.
+#[derive(Deserialize)]
+struct SentMembers<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    text: Option<String>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow, rename = "mimeType")]
+    mime_type: Option<&'a RawValue>,
+    uri: Option<String>,
+    name: Option<String>,
+    #[serde(borrow)]
+    resource: Option<SentResource<'a>>,
+}
+
+#[derive(Deserialize)]
+struct SentResource<'a> {
+    uri: Option<String>,
+    text: Option<IgnoredAny>,
+    #[serde(borrow)]
+    blob: Option<&'a RawValue>,
+}
+
+/// A text block that says nothing but its text.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OnlyText {
+    #[serde(rename = "type")]
+    _kind: IgnoredAny,
+    #[serde(rename = "text")]
+    _text: IgnoredAny,
+}
+
+impl Answered {
+    /// Whether the server says that it is what was asked for.
+    pub(super) fn is_success(&self) -> bool {
+        matches!(self.verdict, Verdict::Success)
+    }
+
+    /// The same with a typed value. That of an error stays as it is.
+    pub(super) fn typed(self, typing: &Typing, view: &ResponseView<'_>) -> Result<Self, Why> {
+        let value = match (&self.verdict, self.value) {
+            (Verdict::Success, Some(value)) => {
+                let value = value.into_value(view)?;
+                typing.admits_one(&value)?;
+                Some(Extracted::Value(typing.apply(value)?))
+            }
+            (Verdict::Success, None) => {
+                return Err("expected JSON in a text block, found no text block".into());
+            }
+            (Verdict::ToolError | Verdict::ProtocolError { .. }, value) => value.map(|value| *value),
+        };
+        Ok(Self { value: value.map(Box::new), ..self })
+    }
+}
+
+impl Extraction for Mcp {
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        let is_stream = view.reply().media_type().is_some_and(|found| found == "text/event-stream");
+        let message = if is_stream { response_in_events(view.text()?)? } else { view.checked_json()? };
+        answered(&message).map(Extracted::Answered)
+    }
+}
+
+fn answered(message: &JsonText) -> Result<Answered, Why> {
+    if !message.is_object() {
+        return Err("expected an MCP tool result, found JSON that is not an object".into());
+    }
+    let Message { result, error, content, structured } = read(message.as_str())?;
+    let result = match (content.or(structured), result, error) {
+        (Some(_), _, _) => message.as_str(),
+        (None, Some(result), _) if result.get() != "null" => result.get(),
+        (None, _, Some(error)) => return protocol_error(message, error),
+        (None, _, None) => {
+            return Err(
+                "expected an MCP tool result, found JSON without `content`, `result` or `error`".into()
+            );
+        }
+    };
+    let ToolResult { content, structured, is_error } = read(result)?;
+    let structured = structured.filter(|value| value.get() != "null");
+    // Every revision asks for `content`; a server that has said it all in `structuredContent` is understood all the same.
+    let content = match (content, structured) {
+        (Some(content), _) => content,
+        (None, Some(_)) => Vec::new(),
+        (None, None) => return Err("expected an MCP tool result, found a result without `content`".into()),
+    };
+    if content.len() > RECORD_LIMIT {
+        return Err(Why::plainly(format!("expected at most {RECORD_LIMIT} blocks of content, found more")));
+    }
+    let content: Vec<Content> =
+        content.into_iter().filter_map(|block| sent(message, block).transpose()).collect::<Result<_, _>>()?;
+    let value = match structured {
+        Some(structured) => Some(Extracted::Raw(part(message, structured)?)),
+        None => content.iter().find_map(|content| content.block.text(None)).map(|text| lifted(&text)),
+    };
+    let verdict = if is_error == Some(true) { Verdict::ToolError } else { Verdict::Success };
+    Ok(Answered { content, value: value.map(Box::new), verdict })
+}
+
+fn protocol_error(message: &JsonText, error: &RawValue) -> Result<Answered, Why> {
+    let ProtocolError { code, message: words } = read(error.get())?;
+    let is_number = |code: &&RawValue| code.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    let code = code.filter(is_number).and_then(|code| serde_json::from_str(code.get()).ok());
+    let words = words.filter(|words| !words.trim().is_empty());
+    let words = words.unwrap_or_else(|| "The server refused the call and did not say why.".to_owned());
+    Ok(Answered {
+        content: Vec::new(),
+        value: Some(Box::new(Extracted::Raw(part(message, error)?))),
+        verdict: Verdict::ProtocolError { code, message: words },
+    })
+}
+
+/// The value of a text: the JSON that it holds, or itself.
+fn lifted(text: &str) -> Extracted {
+    let text = ByteString::from(text);
+    match JsonText::check_text(&text) {
+        Ok(json) => Extracted::Raw(json),
+        Err(_) => Extracted::Text(text),
+    }
+}
+
+/// Base64 as clients read it, who do not miss the padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Data that is no Base64 would break the client's whole result.
+fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), Why> {
+    let text = data.and_then(|data| serde_json::from_str::<String>(data.get()).ok());
+    match text.map(|text| BASE64.decode(text)) {
+        None | Some(Ok(_)) => Ok(()),
+        Some(Err(error)) => {
+            let what = format!("expected Base64 data in a block `{kind}`, found text that is not");
+            Err(Why::new(format!("{what} ({error})"), what))
+        }
+    }
+}
+
+/// One block, left as it came. A text block without its text says nothing and is passed over: the work is done, and the
+/// other blocks are good.
+fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, Why> {
+    let members: SentMembers<'_> = read(block.get())?;
+    let missing = |what: &str| {
+        Err(Why::quoting(usize::MAX, |quoted| {
+            format!("expected {what} in a block of content, found {} without", quoted(&members.kind))
+        }))
+    };
+    match members.kind.as_str() {
+        "text" if members.text.is_none() => return Ok(None),
+        "text" => {}
+        "image" | "audio" => {
+            let is_text = |value: Option<&RawValue>| value.is_some_and(|value| value.get().starts_with('"'));
+            if !is_text(members.data) || !is_text(members.mime_type) {
+                return missing("`data` and `mimeType`");
+            }
+            check_base64(&members.kind, members.data)?;
+        }
+        "resource_link" if members.uri.is_none() || members.name.is_none() => {
+            return missing("`uri` and `name`");
+        }
+        "resource_link" => {}
+        "resource" => match &members.resource {
+            Some(SentResource { uri: Some(_), text, blob }) if text.is_some() || blob.is_some() => {
+                check_base64("resource", *blob)?;
+            }
+            Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
+        },
+        // One that clients do not know would cost them the whole result; what it says can be read all the same.
+        _ => return Ok(Some(Content::text(block.get()))),
+    }
+    if serde_json::from_str::<OnlyText>(block.get()).is_ok() {
+        return Ok(Some(Content::text(members.text.unwrap_or_default())));
+    }
+    let link = members.uri.zip(members.name).map(|(uri, name)| format!("{name}: {uri}"));
+    let text = if members.kind == "text" { members.text } else { None };
+    Ok(Some(Block::AsSent(SentBlock { json: part(message, block)?, text, link }).into()))
+}
+
+/// A part of a document as a document of its own, sharing its bytes.
+fn part(whole: &JsonText, part: &RawValue) -> Result<JsonText, Why> {
+    JsonText::check(&whole.bytes().slice_ref(part.get().as_bytes()))
+        .map_err(|error| Why::plainly(error.to_string()))
+}
+
+fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Why> {
+    serde_json::from_str(json).map_err(|_| "expected an MCP tool result, found JSON of another kind".into())
+}
+
+/// The response in a stream of events: the first that is a result or an error. Notifications may come before it.
+fn response_in_events(text: &str) -> Result<JsonText, Why> {
+    let mut data = String::new();
+    // An event ends with an empty line, and the last one with the stream.
+    for line in text.lines().chain([""]) {
+        if line.is_empty() {
+            if let Ok(json) = JsonText::check(&Bytes::from(std::mem::take(&mut data)))
+                && let Ok(Message { result, error, .. }) = serde_json::from_str(json.as_str())
+                && (result.is_some() || error.is_some())
+            {
+                return Ok(json);
+            }
+        } else if let Some(more) = line.strip_prefix("data:") {
+            if !data.is_empty() {
+                data.push('\n');
+            }
+            data.push_str(more.strip_prefix(' ').unwrap_or(more));
+        }
+    }
+    Err("expected an event with a JSON-RPC response, found none".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::Text;
+
+    #[track_caller]
+    fn answer(json: &str) -> Result<Answered, Why> {
+        answered(&JsonText::check(&Bytes::from(json.to_owned())).unwrap())
+    }
+
+    /// The value of an answer, or a part of the error.
+    #[track_caller]
+    fn check(json: &str, expected: Result<&str, &str>) {
+        let value = answer(json).map(|answered| match answered.value {
+            Some(value) => match *value {
+                Extracted::Raw(json) => json.parse().to_string(),
+                Extracted::Text(text) => Value::from(&*text).to_string(),
+                other => panic!("found {other:?}"),
+            },
+            None => "none".to_owned(),
+        });
+        match (value, expected) {
+            (Ok(value), Ok(expected)) => assert_eq!(value, expected),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn json_in_the_first_text_is_lifted() {
+        check(r#"{"content": [{"type": "text", "text": "{\"a\": 1.0}"}]}"#, Ok(r#"{"a":1.0}"#));
+        let in_response = r#"{"jsonrpc": "2.0", "id": 1, "result": {"content": [
+            {"type": "image", "data": "AA==", "mimeType": "image/png"},
+            {"type": "text", "text": " [10] \n", "annotations": {"priority": 1}},
+            {"type": "text", "text": "2"}]}}"#;
+        check(in_response, Ok("[10]"));
+        check(r#"{"content": [{"type": "text", "text": "no JSON"}]}"#, Ok(r#""no JSON""#));
+        check(r#"{"content": []}"#, Ok("none"));
+    }
+
+    #[test]
+    fn what_the_server_structured_itself_wins() {
+        let both = r#"{"content": [{"type": "text", "text": "{\"a\": 1}"}], "structuredContent": {"a": 2}}"#;
+        check(both, Ok(r#"{"a":2}"#));
+        let neither = r#"{"content": [{"type": "text", "text": "1"}], "structuredContent": null}"#;
+        check(neither, Ok("1"));
+        check(r#"{"structuredContent": {"a": 2}}"#, Ok(r#"{"a":2}"#));
+        check(r#"{"jsonrpc": "2.0", "id": 1, "result": {"structuredContent": {"a": 2}}}"#, Ok(r#"{"a":2}"#));
+        check(
+            r#"{"jsonrpc": "2.0", "id": 1, "result": {"structuredContent": null}}"#,
+            Err("without `content`"),
+        );
+    }
+
+    #[test]
+    fn blocks_stay_as_they_came() {
+        let link = r#"{ "type":"resource_link","uri":"file:///a","name":"a","size":5,"_meta":{"x":1.0} }"#;
+        let json = format!(r#"{{"content": [{link}, {{"text": "x", "type": "text"}}]}}"#);
+        let content = answer(&json).unwrap().content;
+        let Block::AsSent(sent) = &content[0].block else { panic!("{content:?}") };
+        assert_eq!((sent.json.as_str(), sent.link.as_deref()), (link, Some("a: file:///a")));
+        assert_eq!(content[1].block, Block::Text(Text::Plain("x".into())));
+    }
+
+    #[test]
+    fn a_block_that_clients_do_not_know_becomes_text() {
+        let block = r#"{"type": "hologram", "depth": 1.0}"#;
+        let content = answer(&format!(r#"{{"content": [{block}]}}"#)).unwrap().content;
+        assert_eq!(content[0].block, Block::Text(Text::Plain(block.into())));
+    }
+
+    #[test]
+    fn a_text_block_without_its_text_is_passed_over() {
+        check(r#"{"content": [{"type": "text"}, {"type": "text", "text": "1"}]}"#, Ok("1"));
+        check(r#"{"content": [{"type": "text", "text": null}]}"#, Ok("none"));
+    }
+
+    #[test]
+    fn errors_are_told_apart() {
+        let failed = answer(r#"{"content": [{"type": "text", "text": "gone"}], "isError": true}"#).unwrap();
+        assert!(matches!(failed.verdict, Verdict::ToolError));
+        let error = r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: x"}}"#;
+        let Verdict::ProtocolError { code, message } = answer(error).unwrap().verdict else { panic!() };
+        assert_eq!((code.unwrap().to_string().as_str(), message.as_str()), ("-32602", "Unknown tool: x"));
+    }
+
+    #[test]
+    fn what_is_no_tool_result_is_told() {
+        check("[1]", Err("found JSON that is not an object"));
+        check(r#"{"tools": []}"#, Err("found JSON without `content`"));
+        check(r#"{"result": {"tools": []}}"#, Err("a result without `content`"));
+        check(r#"{"content": [5, {"type": "text", "text": "1"}]}"#, Err("JSON of another kind"));
+        check(r#"{"content": [{"type": "image", "data": 5}]}"#, Err("expected `data` and `mimeType`"));
+        let image = |data: &str| {
+            format!(r#"{{"content": [{{"type": "image", "mimeType": "image/png", "data": "{data}"}}]}}"#)
+        };
+        check(&image("AAA=AAA="), Err("expected Base64 data in a block `image`"));
+        check(&image("AAA"), Ok("none"));
+        let blob = r#"{"content": [{"type": "resource", "resource": {"uri": "a:b", "blob": "%"}}]}"#;
+        check(blob, Err("expected Base64 data in a block `resource`"));
+        check(r#"{"content": [{"type": "resource", "resource": {"uri": "x"}}]}"#, Err("`text` or `blob`"));
+        check(r#"{"content": [5]}"#, Err("JSON of another kind"));
+    }
+
+    #[test]
+    fn a_response_is_found_among_events() {
+        let stream = "event: message\r\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\r\n\r\n\
+                      : comment\r\nid: 7\r\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\r\ndata: \"result\":{\"content\":[]}}";
+        let expected = "{\"jsonrpc\":\"2.0\",\"id\":1,\n\"result\":{\"content\":[]}}";
+        assert_eq!(response_in_events(stream).unwrap().as_str(), expected);
+        assert!(response_in_events("data: [DONE]\n\n").unwrap_err().to_string().contains("found none"));
+        assert!(response_in_events("").is_err());
+    }
+}

@@ -1,0 +1,391 @@
+//! `regex`: named captures of regular expressions; and `grok`, whose patterns become regular expressions.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::{
+    Extracted, Extraction, Finds, Gives, Typing,
+    records::{Blocks, add, gather, with_plain_line_ends},
+};
+use crate::translate::{
+    convert::{Booleans, to_boolean, to_integer, to_number},
+    matcher::Pattern,
+    response_view::ResponseView,
+    stop::{STOPPED, Stop},
+    why::Why,
+};
+
+/// How much of a captured text an error shows, in characters.
+const LONGEST_SHOWN: usize = 60;
+
+/// Reads the named captures of patterns into an object, or an array of objects.
+///
+/// Each pattern is looked for on its own, and what they capture is joined; so the parts of a record may come in
+/// any order. A capture that took no part in a match is left out, and so are all of a pattern that is not found
+/// where another is. A name that is captured several times gives an array. Lines may end with CRLF; patterns see
+/// `\n`.
+#[derive(Debug)]
+pub struct Regex {
+    /// The patterns; never empty, and one alone with [`Each::Match`].
+    pub patterns: Vec<CapturePattern>,
+    /// How often.
+    pub each: Each,
+    /// Whether an empty array is right where nothing matches; an error otherwise.
+    pub allow_empty: bool,
+}
+
+/// How often patterns are looked for.
+#[derive(Debug, Default)]
+pub enum Each {
+    /// Once: the first match gives an object.
+    #[default]
+    First,
+    /// As often as it is there: each match gives an object of an array.
+    Match,
+    /// Once a line: each line that matches gives an object of an array; the others are passed over.
+    Line,
+    /// Once a block of lines: each block that matches gives an object of an array; the others are passed over.
+    Block(Box<Blocks>),
+}
+
+/// A pattern, and what its captures are called.
+#[derive(Debug)]
+pub struct CapturePattern {
+    pattern: Pattern,
+    written: String,
+    captures: Vec<Capture>,
+}
+
+/// One capture of a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capture {
+    /// What the pattern calls it.
+    pub group: String,
+    /// What the result calls it.
+    pub name: String,
+    /// What it is read as.
+    pub kind: CaptureKind,
+}
+
+/// What a captured text is read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaptureKind {
+    /// Text, as it stands.
+    Text,
+    /// A whole number.
+    Integer,
+    /// Any JSON number.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+}
+
+impl CapturePattern {
+    /// A pattern whose captures are called as it calls them, and are texts.
+    pub fn plain(pattern: Pattern) -> Self {
+        let text =
+            |name: &String| Capture { group: name.clone(), name: name.clone(), kind: CaptureKind::Text };
+        let captures = pattern.names().iter().map(text).collect();
+        Self { written: pattern.to_string(), captures, pattern }
+    }
+
+    /// A pattern that was written otherwise, with the captures that it has, in order.
+    pub fn renamed(pattern: Pattern, written: &str, captures: Vec<Capture>) -> Self {
+        Self { pattern, written: written.to_owned(), captures }
+    }
+
+    /// The regular expression.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
+    /// The names that the result may have.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.captures.iter().map(|capture| capture.name.as_str())
+    }
+
+    /// Adds what one match captured; `line` is that of the start of the text that was looked in.
+    fn read(
+        &self,
+        found: &regex::Captures<'_>,
+        place: Place<'_>,
+        record: &mut Map<String, Value>,
+    ) -> Result<(), Why> {
+        for Capture { group, name, kind } in &self.captures {
+            let Some(captured) = found.name(group) else { continue };
+            let value = kind.read(captured.as_str()).ok_or_else(|| {
+                let line = place.line_of(captured.start());
+                let found = captured.as_str();
+                Why::quoting(LONGEST_SHOWN, |quoted| {
+                    format!("line {line}: `{name}` must be {kind}; found {}", quoted(found))
+                })
+            })?;
+            add(record, name, value);
+        }
+        Ok(())
+    }
+}
+
+impl CaptureKind {
+    fn read(self, text: &str) -> Option<Value> {
+        match self {
+            Self::Text => Some(text.into()),
+            Self::Integer => to_integer(text),
+            Self::Number => to_number(text),
+            Self::Boolean => to_boolean(text, &Booleans::default()),
+        }
+    }
+}
+
+impl fmt::Display for CaptureKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Text => "a text",
+            Self::Integer => "an integer",
+            Self::Number => "a number",
+            Self::Boolean => "`true` or `false`",
+        })
+    }
+}
+
+/// A part of a reply's text, and the line that it begins in.
+#[derive(Debug, Clone, Copy)]
+struct Place<'t> {
+    text: &'t str,
+    line: usize,
+}
+
+impl Place<'_> {
+    fn line_of(self, at: usize) -> usize {
+        self.line + self.text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()
+    }
+}
+
+impl Extraction for Regex {
+    fn gives(&self) -> Gives {
+        match self.each {
+            Each::First => Gives::One,
+            Each::Match | Each::Line | Each::Block(_) => Gives::Many,
+        }
+    }
+
+    fn finds(&self) -> Finds<'_> {
+        Finds::Names(self.patterns.iter().flat_map(CapturePattern::names).collect())
+    }
+
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(view.text()?, view.stop()).map(Extracted::Value)
+    }
+}
+
+impl Regex {
+    /// `stop` is looked at between two matches: each search takes a time that grows with the text, and many of them
+    /// may take the square of that.
+    pub(super) fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, Why> {
+        let text = &*with_plain_line_ends(text);
+        let whole = Place { text, line: 1 };
+        let records = match &self.each {
+            Each::First => {
+                return match self.record(whole) {
+                    Some(record) => record,
+                    None => Err(self.nothing("text")),
+                };
+            }
+            Each::Match => {
+                let matches = |pattern: &'_ CapturePattern| {
+                    let found = pattern.pattern.regex().captures_iter(text).map(|found| {
+                        // The search for the next may go through all that is left.
+                        let left = text.len() - found.get(0).map_or(0, |whole| whole.start());
+                        if stop.is_some_and(|stop| !stop.allows(Stop::of_search(left))) {
+                            return Err(STOPPED.into());
+                        }
+                        let mut record = Map::new();
+                        pattern.read(&found, whole, &mut record).map(|()| Value::Object(record))
+                    });
+                    gather(found, "matches")
+                };
+                self.patterns.first().map_or_else(|| Ok(Vec::new()), matches)?
+            }
+            Each::Line => {
+                let places = text.lines().enumerate().map(|(index, text)| Place { text, line: index + 1 });
+                gather(places.filter_map(|place| self.record(place)), "lines that match")?
+            }
+            Each::Block(blocks) => {
+                let places = blocks.of(text).map(|block| Place { text: block.text, line: block.line });
+                gather(places.filter_map(|place| self.record(place)), "blocks that match")?
+            }
+        };
+        if records.is_empty() && !self.allow_empty {
+            return Err(self.nothing(match self.each {
+                Each::First | Each::Match => "text",
+                Each::Line => "a line",
+                Each::Block(_) => "a block",
+            }));
+        }
+        Ok(Value::Array(records))
+    }
+
+    /// What the patterns capture in one place; `None` where none of them is found.
+    fn record(&self, place: Place<'_>) -> Option<Result<Value, Why>> {
+        let mut record = None;
+        for pattern in &self.patterns {
+            let Some(found) = pattern.pattern.regex().captures(place.text) else { continue };
+            if let Err(error) = pattern.read(&found, place, record.get_or_insert_with(Map::new)) {
+                return Some(Err(error));
+            }
+        }
+        record.map(|record| Ok(Value::Object(record)))
+    }
+
+    /// The patterns that match nowhere in a text, as they were written.
+    pub(super) fn missing_in(&self, text: &str) -> impl Iterator<Item = &str> {
+        let text = with_plain_line_ends(text);
+        let missing = move |pattern: &&CapturePattern| !pattern.pattern.regex().is_match(&text);
+        self.patterns.iter().filter(missing).map(|pattern| pattern.written.as_str())
+    }
+
+    fn nothing(&self, what: &str) -> Why {
+        let patterns: Vec<_> = self.patterns.iter().map(|pattern| format!("`{}`", pattern.written)).collect();
+        Why::plainly(format!("expected {what} that matches {}, found none", patterns.join(" or ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(patterns: &[&str], each: Each, text: &str, expected: Result<&str, &str>) {
+        let multi_line = matches!(each, Each::Block(_));
+        let compiled = |source: &&str| {
+            let pattern = if multi_line { Pattern::of_lines(source) } else { Pattern::compile(source) };
+            CapturePattern::plain(pattern.unwrap())
+        };
+        let regex = Regex { patterns: patterns.iter().map(compiled).collect(), each, allow_empty: false };
+        match (regex.extract(text, None), expected) {
+            (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn the_first_match_gives_an_object() {
+        check(
+            &[r"Active connections: (?<active>\d+)"],
+            Each::First,
+            "Active connections: 291 \n",
+            Ok(r#"{"active":"291"}"#),
+        );
+        check(
+            &[r"up (?<days>\d+) days(?:, (?<hours>\d+) hours)?"],
+            Each::First,
+            "up 3 days",
+            Ok(r#"{"days":"3"}"#),
+        );
+        check(&[r"(?<x>\d+)"], Each::First, "none", Err("expected text that matches"));
+    }
+
+    #[test]
+    fn each_match_or_each_line_gives_an_array() {
+        check(
+            &[r"(?<k>\w)=(?<v>\d)"],
+            Each::Match,
+            "a=1 b=2",
+            Ok(r#"[{"k":"a","v":"1"},{"k":"b","v":"2"}]"#),
+        );
+        check(
+            &[r"^(?<k>\w)=(?<v>\d)$"],
+            Each::Line,
+            "# head\na=1\r\nb=2\n",
+            Ok(r#"[{"k":"a","v":"1"},{"k":"b","v":"2"}]"#),
+        );
+        check(
+            &[r"^(?<k>z)$"],
+            Each::Line,
+            "a\nb",
+            Err("expected a line that matches `^(?<k>z)$`, found none"),
+        );
+    }
+
+    #[test]
+    fn several_patterns_find_the_parts_of_a_record_in_any_order() {
+        let patterns = [r"cpu (?<cpu>\d+)%", r"mem (?<mem>\d+)", r"load (?<load>\S+)"];
+        check(&patterns, Each::First, "mem 5\r\ncpu 7%", Ok(r#"{"cpu":"7","mem":"5"}"#));
+        check(
+            &patterns,
+            Each::Line,
+            "cpu 1%\nidle\nmem 2 cpu 3%",
+            Ok(r#"[{"cpu":"1"},{"cpu":"3","mem":"2"}]"#),
+        );
+        check(&patterns, Each::First, "idle", Err("matches `cpu (?<cpu>\\d+)%` or `mem"));
+        check(&["a (?<x>.)", "b (?<x>.)"], Each::First, "b 1 a 2", Ok(r#"{"x":["2","1"]}"#));
+    }
+
+    #[test]
+    fn blocks_are_records_of_several_lines() {
+        let status = "Package: bash\nStatus: ok\n\nPackage: dash\nVersion: 5\nStatus: half\n\n\n# end\n";
+        let patterns = ["^Status: (?<status>.*)$", "^Package: (?<package>.*)$"];
+        let expected = r#"[{"status":"ok","package":"bash"},{"status":"half","package":"dash"}]"#;
+        check(&patterns, Each::Block(Box::default()), status, Ok(expected));
+        check(&patterns, Each::Block(Box::default()), &status.replace('\n', "\r\n"), Ok(expected));
+        check(&patterns, Each::Block(Box::default()), "x\n\ny", Err("expected a block that matches"));
+        let addresses = "1: lo: <UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n2: eth0: <UP> mtu 1400\n    \
+            link/ether 02:fc:00:00:00:01 brd ff\n    inet 192.0.2.2/24 brd 192.0.2.255\n";
+        let start = Some(Pattern::compile(r"^\d+: ").unwrap());
+        check(
+            &[r"^\d+: (?<name>\S+): .* mtu (?<mtu>\d+)", r"link/ether (?<mac>\S+)", r"inet (?<address>\S+)"],
+            Each::Block(Box::new(Blocks { start, ..Blocks::default() })),
+            addresses,
+            Ok(concat!(
+                r#"[{"name":"lo","mtu":"65536","address":"127.0.0.1/8"},"#,
+                r#"{"name":"eth0","mtu":"1400","mac":"02:fc:00:00:00:01","address":"192.0.2.2/24"}]"#
+            )),
+        );
+    }
+
+    #[test]
+    fn an_empty_list_is_right_where_the_rule_says_so() {
+        let patterns = vec![CapturePattern::plain(Pattern::compile("^(?<job>\\d+)$").unwrap())];
+        let regex = Regex { patterns, each: Each::Line, allow_empty: true };
+        assert_eq!(regex.extract("Queue is empty\n", None).unwrap().to_string(), "[]");
+    }
+
+    #[test]
+    fn a_typed_capture_that_is_none_is_an_error_with_its_line() {
+        let pattern = Pattern::compile("(?<g>\\w+) bytes").unwrap();
+        let capture = Capture { group: "g".into(), name: "size".into(), kind: CaptureKind::Integer };
+        let patterns = vec![CapturePattern::renamed(pattern, "%{WORD:size:int} bytes", vec![capture])];
+        let regex = Regex { patterns, each: Each::Match, allow_empty: false };
+        assert_eq!(regex.extract("5 bytes\r\n", None).unwrap().to_string(), r#"[{"size":5}]"#);
+        let error = regex.extract("5 bytes\r\n\r\nno bytes", None).unwrap_err();
+        assert_eq!(error.to_string(), "line 3: `size` must be an integer; found `no`");
+    }
+
+    #[test]
+    fn hostile_replies_take_linear_time_and_bounded_memory() {
+        let many = "a\n".repeat(150_000);
+        check(&["(?<a>a)"], Each::Match, &many, Err("at most 100000 matches"));
+        check(&["(?<a>a)"], Each::Line, &many, Err("at most 100000 lines that match"));
+        check(&["(?<a>b)"], Each::Line, &many, Err("found none"));
+        let separator = Some(Pattern::compile("^-$").unwrap());
+        check(
+            &["(?<a>a+)$"],
+            Each::Block(Box::new(Blocks { separator, ..Blocks::default() })),
+            &many,
+            Ok(r#"[{"a":"a"}]"#),
+        );
+        check(&["(?<a>(x+x+)+y)"], Each::First, &"x".repeat(1 << 20), Err("found none"));
+    }
+
+    #[test]
+    fn nobody_waits_for_matches_after_the_call_has_ended() {
+        let pattern = CapturePattern::plain(Pattern::compile("(?<x>a+b|a)").unwrap());
+        let regex = Regex { patterns: vec![pattern], each: Each::Match, allow_empty: false };
+        let stop = Stop::default();
+        assert!(regex.extract("aaa", Some(&stop)).is_ok());
+        stop.now();
+        assert_eq!(regex.extract("aaa", Some(&stop)).unwrap_err().to_string(), STOPPED);
+    }
+}

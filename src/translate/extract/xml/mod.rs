@@ -1,0 +1,411 @@
+//! `xml`: an XML document, SOAP included.
+
+mod path;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use roxmltree::{Document, Error, Node, ParsingOptions};
+use serde_json::{Map, Value};
+
+use self::path::{Found, Least};
+pub use self::path::{Path, PathError, Prefixes};
+use super::{Extracted, Extraction, Gives, RECORD_LIMIT, Typing, records};
+use crate::{
+    tool::cut_characters,
+    translate::{fields::TEXT_KEY, response_view::ResponseView, why::Why},
+};
+
+/// Reads a document into objects, by the local names of its elements.
+///
+/// An element with text alone gives a string, an empty one an empty string, and one with `xsi:nil="true"` null. Other
+/// elements give an object: attributes at `@name`, children at their names, text between them at `#text`. A name that
+/// comes again gives a list.
+#[derive(Debug, Clone, Default)]
+pub struct Xml {
+    /// What of the document is wanted.
+    pub pick: Pick,
+    /// What becomes of attributes.
+    pub attributes: Attributes,
+    /// The names of elements that are in a list even where there is one.
+    pub lists: BTreeSet<String>,
+    /// Whether white space at both ends of a text is kept.
+    pub keep_white_space: bool,
+}
+
+/// What of a document is wanted.
+#[derive(Debug, Clone, Default)]
+pub enum Pick {
+    /// All of it: what is in its root element.
+    #[default]
+    Root,
+    /// The one thing that a path leads to.
+    One(Path),
+    /// A list of all that a path leads to, be it one or none.
+    Each(Path),
+}
+
+/// What becomes of attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Attributes {
+    /// They are at `@name`.
+    #[default]
+    Marked,
+    /// They are at `name`, as if they were elements.
+    Plain,
+    /// They are left out.
+    Dropped,
+}
+
+const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
+
+/// Namespaces whose attributes tell a parser about types and encodings, and nobody else anything: every element of
+/// an RPC-style SOAP reply has some.
+const MACHINERY: [&str; 5] = [
+    SCHEMA_INSTANCE,
+    "http://schemas.xmlsoap.org/soap/envelope/",
+    "http://schemas.xmlsoap.org/soap/encoding/",
+    "http://www.w3.org/2003/05/soap-envelope",
+    "http://www.w3.org/2003/05/soap-encoding",
+];
+
+impl Extraction for Xml {
+    fn gives(&self) -> Gives {
+        match self.pick {
+            Pick::Each(_) => Gives::Many,
+            Pick::Root | Pick::One(_) => Gives::One,
+        }
+    }
+
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.extract(view.text()?).map(Extracted::Value)
+    }
+}
+
+impl Xml {
+    fn extract(&self, text: &str) -> Result<Value, Why> {
+        // Scripts print blank lines before the declaration, which must come first.
+        let document = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        let lines_before = text[..text.len() - document.len()].matches('\n').count();
+        if document.is_empty() {
+            return Err("expected an XML document, found an empty reply".into());
+        }
+        let place = |offset: usize| place(document, offset, lines_before);
+        if !document.starts_with('<') {
+            let start: String = document.chars().take(20).collect();
+            let more = if start.len() < document.len() { "…" } else { "" };
+            let expected = format!("{}: expected an XML document", place(0));
+            let found = format!("text of {} bytes that does not begin with `<`", document.len());
+            return Err(Why::new(
+                format!("{expected}, found {:?}", start + more),
+                format!("{expected}, found {found}"),
+            ));
+        }
+        check(document).map_err(|(offset, message)| Why::plainly(message).under(&place(offset)))?;
+        let options = ParsingOptions {
+            // One that declares nothing, as was checked.
+            allow_dtd: true,
+            nodes_limit: 4 * u32::try_from(ELEMENT_LIMIT).unwrap_or(u32::MAX),
+            entity_resolver: None,
+        };
+        let parsed = Document::parse_with_options(document, options)
+            .map_err(|error| explained(&error, document, lines_before))?;
+        match &self.pick {
+            Pick::Root => Ok(self.value(parsed.root_element())),
+            Pick::One(path) => {
+                let mut found = self.values(path, &parsed, Least::One)?;
+                match found.len() {
+                    1 => Ok(found.remove(0)),
+                    0 => Err(Why::plainly(format!(
+                        "expected the attribute of `{}`, found none",
+                        path.source()
+                    ))),
+                    count => Err(Why::plainly(format!(
+                        "expected one `{}`, found {count}; `each` gives a list, and `[1]` behind a name the first",
+                        path.source()
+                    ))),
+                }
+            }
+            Pick::Each(path) => self.values(path, &parsed, Least::Nothing).map(Value::Array),
+        }
+    }
+
+    fn values(&self, path: &Path, document: &Document<'_>, least: Least) -> Result<Vec<Value>, Why> {
+        let found = path.find(document, least)?;
+        let count = match &found {
+            Found::Elements(elements) => elements.len(),
+            Found::Attributes(values) => values.len(),
+        };
+        if count > RECORD_LIMIT {
+            return Err(Why::plainly(format!(
+                "expected at most {RECORD_LIMIT} of `{}`, found {count}",
+                path.source()
+            )));
+        }
+        Ok(match found {
+            Found::Elements(elements) => elements.into_iter().map(|element| self.value(element)).collect(),
+            Found::Attributes(values) => values.into_iter().map(Value::from).collect(),
+        })
+    }
+
+    /// Goes as deep as the document, which is [`DEPTH_LIMIT`] at most.
+    fn value(&self, element: Node<'_, '_>) -> Value {
+        let is_nil =
+            element.attribute((SCHEMA_INSTANCE, "nil")).is_some_and(|nil| matches!(nil.trim(), "true" | "1"));
+        let mut members = Map::new();
+        if self.attributes != Attributes::Dropped {
+            let telling = element
+                .attributes()
+                .filter(|attribute| attribute.namespace().is_none_or(|uri| !MACHINERY.contains(&uri)));
+            for attribute in telling {
+                let name = match self.attributes {
+                    Attributes::Marked => format!("@{}", attribute.name()),
+                    Attributes::Plain | Attributes::Dropped => attribute.name().to_owned(),
+                };
+                self.add(&mut members, name, attribute.value().into());
+            }
+        }
+        if is_nil {
+            // A row of `mysql --xml` has the name of its column in an attribute, and no value.
+            if members.is_empty() {
+                return Value::Null;
+            }
+            members.insert(TEXT_KEY.to_owned(), Value::Null);
+            return Value::Object(members);
+        }
+        let mut text = String::new();
+        let mut has_children = false;
+        for child in element.children() {
+            if child.is_element() {
+                has_children = true;
+                self.add(&mut members, child.tag_name().name().to_owned(), self.value(child));
+            } else if child.is_text() {
+                text.push_str(child.text().unwrap_or_default());
+            }
+        }
+        // White space between elements is indentation.
+        if !self.keep_white_space || has_children && text.trim().is_empty() {
+            text = text.trim().to_owned();
+        }
+        if members.is_empty() {
+            return text.into();
+        }
+        if !text.is_empty() {
+            members.insert(TEXT_KEY.to_owned(), text.into());
+        }
+        Value::Object(members)
+    }
+
+    fn add(&self, members: &mut Map<String, Value>, name: String, value: Value) {
+        if self.lists.contains(&name) && !members.contains_key(&name) {
+            members.insert(name, Value::Array(vec![value]));
+        } else {
+            records::add(members, name, value);
+        }
+    }
+}
+
+/// `line 3, column 5` of a byte.
+fn place(document: &str, offset: usize, lines_before: usize) -> String {
+    let before = &document[..offset];
+    let line = before.matches('\n').count() + 1 + lines_before;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("line {line}, column {column}")
+}
+
+/// A name of the reply, short enough for a message.
+fn shown(name: &str) -> String {
+    cut_characters(name, 60)
+}
+
+/// The parser's error as a sentence of ours.
+fn explained(error: &Error, document: &str, lines_before: usize) -> Why {
+    let end = || place(document, document.trim_end().len(), lines_before);
+    let why = match error {
+        Error::UnexpectedCloseTag(expected, found, _) => Why::new(
+            format!("expected `</{}>`, found `</{}>`", shown(expected), shown(found)),
+            "expected the end tag of the element that is open, found another",
+        ),
+        Error::UnknownNamespace(prefix, _) => Why::new(
+            format!("expected a prefix that is declared, found `{}:`", shown(prefix)),
+            format!("expected a prefix that is declared, found one of {} bytes", prefix.len()),
+        ),
+        Error::UnknownEntityReference(name, _) => {
+            let expected = "expected one of the entities `amp`, `lt`, `gt`, `apos`, `quot`";
+            Why::new(
+                format!("{expected}, found `&{};`", shown(name)),
+                format!("{expected}, found one with a name of {} bytes", name.len()),
+            )
+        }
+        Error::MalformedEntityReference(_) => "expected an entity such as `&amp;`, found `&` alone".into(),
+        Error::DuplicatedAttribute(name, _) => Why::new(
+            format!("expected an attribute once, found `{}` again", shown(name)),
+            format!("expected an attribute once, found one with a name of {} bytes again", name.len()),
+        ),
+        Error::NonXmlChar(character, _) => Why::new(
+            format!("expected characters that XML may have, found {character:?}"),
+            "expected characters that XML may have, found another",
+        ),
+        Error::UnclosedRootNode | Error::UnexpectedEndOfStream => {
+            let why = Why::from("expected the end tag of every element, found the end of the reply");
+            return why.under(&end());
+        }
+        Error::NoRootNode => {
+            return Why::from("expected an element, found the end of the reply").under(&end());
+        }
+        Error::NodesLimitReached | Error::AttributesLimitReached | Error::NamespacesLimitReached => {
+            return Why::plainly(format!("expected a smaller document, found one in which {error}"));
+        }
+        other => {
+            let text = other.to_string();
+            let place = format!(" at {}", other.pos());
+            let words = text.replacen(&place, "", 1).replace('\'', "`");
+            Why::new(
+                format!("expected well-formed XML, found: {words}"),
+                "expected well-formed XML, found what is not",
+            )
+        }
+    };
+    let position = error.pos();
+    why.under(&format!("line {}, column {}", position.row as usize + lines_before, position.col))
+}
+
+/// How deep elements may nest: so deep that objects, and lists between them, stay within
+/// [`JSON_DEPTH_LIMIT`](crate::tool::JSON_DEPTH_LIMIT).
+pub(super) const DEPTH_LIMIT: usize = 60;
+
+/// How many elements one reply may have.
+pub(super) const ELEMENT_LIMIT: usize = 10 * RECORD_LIMIT;
+
+/// How many attributes one element may have.
+const ATTRIBUTE_LIMIT: usize = 250;
+
+/// How often namespaces may be compared: at each element that declares some, all in scope with each other.
+const NAMESPACE_WORK_LIMIT: usize = 50_000_000;
+
+/// How many marks (`<`, `=`) one reply may have. The parser sets memory aside for as many nodes and
+/// attributes.
+const MARK_LIMIT: usize = 4 * ELEMENT_LIMIT;
+
+/// What is wrong, and at which byte.
+pub(super) type Refusal = (usize, String);
+
+/// Looks at every tag. What is not well-formed is left to the parser to tell of: it stops there.
+pub(super) fn check(text: &str) -> Result<(), Refusal> {
+    let marks = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
+    if marks > MARK_LIMIT {
+        return Err((0, format!("expected at most {MARK_LIMIT} marks `<` and `=`, found {marks}")));
+    }
+    let (mut elements, mut namespace_work) = (0, 0);
+    // The number of namespaces that are declared by each open element.
+    let mut open: Vec<usize> = Vec::new();
+    let mut position = 0;
+    while let Some(found) = text[position..].find('<') {
+        let start = position + found;
+        let rest = &text[start..];
+        let length = if let Some(inside) = rest.strip_prefix("<!--") {
+            past(inside, "-->").map(|length| length + 4)
+        } else if rest.starts_with("<![CDATA[") {
+            past(rest, "]]>")
+        } else if rest.starts_with("<?") {
+            past(rest, "?>")
+        } else if rest.starts_with("<!") {
+            Some(document_type(rest).map_err(|message| (start, message))?)
+        } else if rest.starts_with("</") {
+            open.pop();
+            past(rest, ">")
+        } else {
+            elements += 1;
+            if elements > ELEMENT_LIMIT {
+                return Err((start, format!("expected at most {ELEMENT_LIMIT} elements, found more")));
+            }
+            let tag = tag(rest).map_err(|message| (start, message))?;
+            if tag.namespaces > 0 {
+                let in_scope = open.iter().sum::<usize>() + tag.namespaces;
+                namespace_work += in_scope * in_scope;
+                if namespace_work > NAMESPACE_WORK_LIMIT {
+                    let message = "expected few namespaces to be declared, found many, and again and again";
+                    return Err((start, message.to_owned()));
+                }
+            }
+            if !tag.is_empty {
+                open.push(tag.namespaces);
+                if open.len() > DEPTH_LIMIT {
+                    let message = format!("expected elements nested at most {DEPTH_LIMIT} deep, found more");
+                    return Err((start, message));
+                }
+            }
+            Some(tag.length)
+        };
+        match length {
+            Some(length) => position = start + length,
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+fn past(text: &str, end: &str) -> Option<usize> {
+    text.find(end).map(|at| at + end.len())
+}
+
+struct Tag {
+    /// In bytes.
+    length: usize,
+    namespaces: usize,
+    /// Whether it ends itself: `<a/>`.
+    is_empty: bool,
+}
+
+fn tag(text: &str) -> Result<Tag, String> {
+    let (mut attributes, mut namespaces, mut quote, mut word) = (0, 0, None, 0);
+    let bytes = text.as_bytes();
+    for (index, byte) in bytes.iter().copied().enumerate() {
+        match (quote, byte) {
+            (Some(open), _) if byte == open => (quote, word) = (None, index + 1),
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'=') => {
+                attributes += 1;
+                namespaces += usize::from(text[word..].starts_with("xmlns"));
+                if attributes > ATTRIBUTE_LIMIT {
+                    return Err(format!(
+                        "expected at most {ATTRIBUTE_LIMIT} attributes in an element, found more"
+                    ));
+                }
+            }
+            (None, b'>') => {
+                return Ok(Tag { length: index + 1, namespaces, is_empty: bytes[index - 1] == b'/' });
+            }
+            // A name begins behind white space, but the one before `=` has ended then.
+            (None, b' ' | b'\t' | b'\r' | b'\n')
+                if !matches!(bytes.get(index + 1), Some(b'=' | b' ' | b'\t' | b'\r' | b'\n')) =>
+            {
+                word = index + 1;
+            }
+            (None, _) => {}
+        }
+    }
+    Ok(Tag { length: text.len(), namespaces, is_empty: true })
+}
+
+/// The length of `<!DOCTYPE …>`, which may name a file (nobody reads it) and declare nothing of its own.
+fn document_type(text: &str) -> Result<usize, String> {
+    let mut quote = None;
+    for (index, byte) in text.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(open), _) if byte == open => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'[') => {
+                return Err("expected a document without declarations of its own, found a `<!DOCTYPE` with \
+                            some: entities are not expanded"
+                    .to_owned());
+            }
+            (None, b'>') => return Ok(index + 1),
+            (None, _) => {}
+        }
+    }
+    Ok(text.len())
+}

@@ -1,0 +1,353 @@
+//! A path to elements of a document: `Envelope/Body/Forecast`, `report//item[@type='x']/@id`.
+
+use std::collections::BTreeMap;
+
+use roxmltree::{Document, Node};
+
+use crate::translate::why::Why;
+
+/// A path from the root of a document: names of elements with `/` between them, the root's own name first.
+///
+/// `*` is any element; `//` before a name finds it at any depth; `prefix:name` asks for a namespace, and a name alone
+/// for none in particular. Behind a name, conditions: `[2]` (of its kind in one parent), `[@type]`,
+/// `[@type='x']`, `[name='x']`. The last step may be an attribute, `@name`.
+#[derive(Debug, Clone)]
+pub struct Path {
+    source: String,
+    steps: Vec<Step>,
+    attribute: Option<Name>,
+}
+
+/// Why a text is no path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct PathError {
+    /// What was expected and what was found.
+    pub message: String,
+    /// At which character, from 0.
+    pub at: usize,
+}
+
+/// The namespaces of a path: prefixes and URIs.
+pub type Prefixes = BTreeMap<String, String>;
+
+#[derive(Debug, Clone)]
+struct Step {
+    /// As it is written, for messages.
+    source: String,
+    anywhere: bool,
+    /// `None` for `*`.
+    name: Option<Name>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Clone)]
+struct Name {
+    namespace: Option<String>,
+    local: String,
+}
+
+#[derive(Debug, Clone)]
+enum Condition {
+    /// From 1, among the elements of one parent for which the conditions before it hold.
+    Position(usize),
+    Attribute(Name, Option<String>),
+    Child(Name, String),
+}
+
+/// What a path leads to.
+pub(super) enum Found<'a, 'input> {
+    Elements(Vec<Node<'a, 'input>>),
+    Attributes(Vec<&'a str>),
+}
+
+/// What a path must lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Least {
+    /// There may be none, where the path leads somewhere but for its last step.
+    Nothing,
+    /// There must be some.
+    One,
+}
+
+/// How many steps a path may have.
+const STEP_LIMIT: usize = 32;
+
+impl Path {
+    /// Reads a path.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError`], with the character.
+    pub fn parse(source: &str, prefixes: &Prefixes) -> Result<Self, PathError> {
+        let mut reader = Reader { source, position: 0, prefixes };
+        let (mut steps, mut attribute) = (Vec::new(), None);
+        loop {
+            let slashes = reader.rest().len() - reader.rest().trim_start_matches('/').len();
+            match slashes {
+                0 if steps.is_empty() => {}
+                1 | 2 => reader.position += slashes,
+                _ => return Err(reader.error("`/` or `//` and a name")),
+            }
+            let start = reader.position;
+            if reader.take("@") && !steps.is_empty() {
+                attribute = Some(reader.name()?);
+                if !reader.rest().is_empty() {
+                    return Err(reader.error("nothing behind the attribute"));
+                }
+                break;
+            }
+            let name = if reader.take("*") { None } else { Some(reader.name()?) };
+            let mut conditions = Vec::new();
+            while reader.take("[") {
+                conditions.push(reader.condition()?);
+            }
+            let source = source[start..reader.position].to_owned();
+            steps.push(Step { source, anywhere: slashes == 2, name, conditions });
+            if steps.len() > STEP_LIMIT {
+                return Err(reader.error(&format!("at most {STEP_LIMIT} steps")));
+            }
+            if reader.rest().is_empty() {
+                break;
+            }
+        }
+        Ok(Self { source: source.to_owned(), steps, attribute })
+    }
+
+    /// As it is written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// All that it leads to, in the order of the document.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says which step found nothing, and what was there.
+    pub(super) fn find<'a, 'input>(
+        &self,
+        document: &'a Document<'input>,
+        least: Least,
+    ) -> Result<Found<'a, 'input>, Why> {
+        let mut contexts = vec![document.root()];
+        for (index, step) in self.steps.iter().enumerate() {
+            let found = step.find(&contexts);
+            let may_be_empty = least == Least::Nothing && index > 0 && index + 1 == self.steps.len();
+            if found.is_empty() && (!may_be_empty || self.attribute.is_some()) {
+                return Err(step.missing(&contexts, document));
+            }
+            contexts = found;
+        }
+        Ok(match &self.attribute {
+            None => Found::Elements(contexts),
+            Some(name) => {
+                let values = contexts.iter().filter_map(|element| name.attribute(element)).collect();
+                Found::Attributes(values)
+            }
+        })
+    }
+}
+
+impl Step {
+    fn find<'a, 'input>(&self, contexts: &[Node<'a, 'input>]) -> Vec<Node<'a, 'input>> {
+        let mut found = Vec::new();
+        // Elements are numbered in the order of the document, so those below one another need one walk only.
+        let mut walked = 0;
+        for context in contexts {
+            if !self.anywhere {
+                self.among(context.children(), &mut found);
+            } else if context.id().get() >= walked {
+                for parent in context.descendants() {
+                    walked = parent.id().get() + 1;
+                    if parent.has_children() {
+                        self.among(parent.children(), &mut found);
+                    }
+                }
+            }
+        }
+        if self.anywhere {
+            found.sort_unstable_by_key(|element| element.id().get());
+        }
+        found
+    }
+
+    fn among<'a, 'input>(
+        &self,
+        children: impl Iterator<Item = Node<'a, 'input>>,
+        found: &mut Vec<Node<'a, 'input>>,
+    ) {
+        let mut counts = [0_usize; CONDITION_LIMIT];
+        let named = children
+            .filter(|child| child.is_element() && self.name.as_ref().is_none_or(|name| name.is_of(child)));
+        found.extend(named.filter(|element| {
+            self.conditions.iter().zip(&mut counts).all(|(condition, count)| match condition {
+                Condition::Position(position) => {
+                    *count += 1;
+                    count == position
+                }
+                Condition::Attribute(name, value) => {
+                    let found = name.attribute(element);
+                    found.is_some() && value.as_deref().is_none_or(|value| found == Some(value))
+                }
+                Condition::Child(name, value) => element.children().any(|child| {
+                    child.is_element()
+                        && name.is_of(&child)
+                        && child.text().unwrap_or_default().trim() == value
+                }),
+            })
+        }));
+    }
+
+    /// What was expected, and what was found in its place.
+    fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>) -> Why {
+        const MOST_NAMED: usize = 8;
+        let mut names: Vec<String> = Vec::new();
+        let children = contexts.iter().flat_map(Node::children).filter(Node::is_element);
+        for child in children.take(1000) {
+            let name = format!("`{}`", super::shown(child.tag_name().name()));
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        if names.len() > MOST_NAMED {
+            names.truncate(MOST_NAMED);
+            names.push("…".to_owned());
+        }
+        let (found, kind) = match names.len() {
+            0 => ("no element".to_owned(), "no element"),
+            _ => (names.join(", "), "others"),
+        };
+        let wanted = &self.source;
+        match contexts.first().filter(|context| context.is_element()) {
+            None if self.anywhere => {
+                Why::plainly(format!("expected an element `{wanted}` anywhere, found none"))
+            }
+            None => {
+                let expected = format!("expected `{wanted}` as the root element");
+                Why::new(format!("{expected}, found {found}"), format!("{expected}, found {kind}"))
+            }
+            Some(context) => {
+                let line = document.text_pos_at(context.range().start).row;
+                let expected = format!("line {line}: expected `{wanted}`");
+                let within = if self.anywhere { "anywhere in" } else { "in" };
+                let name = super::shown(context.tag_name().name());
+                Why::new(
+                    format!("{expected} {within} `{name}`, found {found}"),
+                    format!("{expected} {within} the element there, found {kind}"),
+                )
+            }
+        }
+    }
+}
+
+impl Name {
+    fn is_of(&self, element: &Node<'_, '_>) -> bool {
+        let name = element.tag_name();
+        name.name() == self.local && self.namespace.as_deref().is_none_or(|uri| name.namespace() == Some(uri))
+    }
+
+    fn attribute<'a>(&self, element: &Node<'a, '_>) -> Option<&'a str> {
+        let is_named = |attribute: &roxmltree::Attribute<'_, '_>| {
+            attribute.name() == self.local
+                && self.namespace.as_deref().is_none_or(|uri| attribute.namespace() == Some(uri))
+        };
+        element.attributes().find(is_named).map(|attribute| attribute.value())
+    }
+}
+
+/// How many conditions one step may have.
+const CONDITION_LIMIT: usize = 8;
+
+struct Reader<'a> {
+    source: &'a str,
+    /// In bytes.
+    position: usize,
+    prefixes: &'a Prefixes,
+}
+
+impl<'a> Reader<'a> {
+    fn rest(&self) -> &'a str {
+        &self.source[self.position..]
+    }
+
+    fn take(&mut self, mark: &str) -> bool {
+        let is_there = self.rest().starts_with(mark);
+        if is_there {
+            self.position += mark.len();
+        }
+        is_there
+    }
+
+    fn word(&mut self) -> Option<&'a str> {
+        let rest = self.rest();
+        let end =
+            rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))).unwrap_or(rest.len());
+        self.position += end;
+        (end > 0).then_some(&rest[..end])
+    }
+
+    fn name(&mut self) -> Result<Name, PathError> {
+        let start = self.position;
+        let first = self.word().ok_or_else(|| self.error("the name of an element or attribute"))?;
+        if !self.take(":") {
+            return Ok(Name { namespace: None, local: first.to_owned() });
+        }
+        let Some(uri) = self.prefixes.get(first) else {
+            let message = format!("`namespaces` has no prefix `{first}`");
+            return Err(PathError { message, at: self.source[..start].chars().count() });
+        };
+        let local = self.word().ok_or_else(|| self.error("a name behind the prefix"))?;
+        Ok(Name { namespace: Some(uri.clone()), local: local.to_owned() })
+    }
+
+    fn condition(&mut self) -> Result<Condition, PathError> {
+        let condition = if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
+            let start = self.position;
+            match self.word().and_then(|word| word.parse::<usize>().ok()).filter(|position| *position > 0) {
+                Some(position) => Condition::Position(position),
+                None => {
+                    self.position = start;
+                    return Err(self.error("a position from 1"));
+                }
+            }
+        } else if self.take("@") {
+            let name = self.name()?;
+            let value = if self.take("=") { Some(self.quoted()?) } else { None };
+            Condition::Attribute(name, value)
+        } else {
+            let name = self.name()?;
+            if !self.take("=") {
+                return Err(self.error("`='value'`"));
+            }
+            Condition::Child(name, self.quoted()?)
+        };
+        if !self.take("]") {
+            return Err(self.error("`]`"));
+        }
+        if self.source[..self.position].matches('[').count() > CONDITION_LIMIT {
+            return Err(self.error(&format!("at most {CONDITION_LIMIT} conditions")));
+        }
+        Ok(condition)
+    }
+
+    fn quoted(&mut self) -> Result<String, PathError> {
+        for quote in ["'", "\""] {
+            if self.take(quote) {
+                let Some(end) = self.rest().find(quote) else { return Err(self.error("a closing quote")) };
+                let value = self.rest()[..end].to_owned();
+                self.position += end + 1;
+                return Ok(value);
+            }
+        }
+        Err(self.error("a value in quotes"))
+    }
+
+    fn error(&self, expected: &str) -> PathError {
+        let found = match self.rest().chars().next() {
+            Some(character) => format!("`{character}`"),
+            None => "the end".to_owned(),
+        };
+        let at = self.source[..self.position].chars().count();
+        PathError { message: format!("expected {expected}, found {found}"), at }
+    }
+}

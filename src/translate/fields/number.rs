@@ -1,0 +1,293 @@
+//! Numbers as people write them (`$ 5.00`, `12,5 %`, `1,024`), and sizes, as a number of bytes.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// How a number is written, beside its digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumberForm {
+    /// What may stand before it; the first that does is left out.
+    pub prefix: Vec<String>,
+    /// What may stand behind it.
+    pub suffix: Vec<String>,
+    /// What stands before its fraction, `.` or `,`.
+    pub decimal: char,
+    /// What may stand between its thousands; never the same as `decimal`.
+    pub thousands: Option<char>,
+}
+
+impl Default for NumberForm {
+    fn default() -> Self {
+        Self { prefix: Vec::new(), suffix: Vec::new(), decimal: '.', thousands: None }
+    }
+}
+
+impl NumberForm {
+    /// The number as programs write it, with a point and without anything else; `None` when it is none. The digits
+    /// themselves are for the caller to check.
+    pub(crate) fn plain<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
+        let text = text.trim();
+        let (sign, rest) = sign_of(text);
+        let before = strip(rest, &self.prefix, |text, word| text.strip_prefix(word));
+        let number = strip(before, &self.suffix, |text, word| text.strip_suffix(word));
+        if number == rest && self.decimal == '.' && self.thousands.is_none() {
+            return Some(Cow::Borrowed(text));
+        }
+        let (inner_sign, digits) = if sign.is_empty() { sign_of(number) } else { ("", number) };
+        let end = digits.find([self.decimal, 'e', 'E']).unwrap_or(digits.len());
+        let (whole, fraction) = digits.split_at(end);
+        if self.decimal != '.' && fraction.contains('.') {
+            return None;
+        }
+        let whole = match self.thousands {
+            Some(separator) => without_groups(whole, separator)?,
+            None => whole.to_owned(),
+        };
+        if !whole.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        Some(Cow::Owned(format!("{sign}{inner_sign}{whole}{}", fraction.replacen(self.decimal, ".", 1))))
+    }
+}
+
+fn sign_of(text: &str) -> (&str, &str) {
+    let end = usize::from(text.starts_with(['-', '+']));
+    let (sign, rest) = text.split_at(end);
+    (sign, rest.trim_start())
+}
+
+fn strip<'t>(
+    text: &'t str,
+    words: &[String],
+    without: impl for<'w> Fn(&'t str, &'w str) -> Option<&'t str>,
+) -> &'t str {
+    words.iter().find_map(|word| without(text, word.trim())).map_or(text, str::trim)
+}
+
+/// Digits without what stands between their groups, when they are grouped as people do: three digits last, two or
+/// three before (India has twos), so that `1,5` is not taken for 15.
+pub(super) fn without_groups(whole: &str, separator: char) -> Option<String> {
+    let is_separator = |c: char| match separator {
+        ' ' => matches!(c, ' ' | '\u{a0}' | '\u{202f}' | '\u{2009}'),
+        '\'' => matches!(c, '\'' | '’'),
+        other => c == other,
+    };
+    let groups: Vec<&str> = whole.split(is_separator).collect();
+    let [first, middle @ .., last] = groups.as_slice() else { return Some(whole.to_owned()) };
+    if groups.len() > 1 {
+        let fits = (1..=3).contains(&first.len())
+            && last.len() == 3
+            && middle.iter().all(|group| (2..=3).contains(&group.len()));
+        if !fits {
+            return None;
+        }
+    }
+    Some(groups.concat())
+}
+
+/// How sizes are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeForm {
+    /// What a number without a unit counts.
+    pub unit: SizeUnit,
+    /// What `K` and `kB` are.
+    pub kilo: Kilo,
+    /// What stands before a fraction, `.` or `,`; the other of the two may stand between thousands.
+    pub decimal: char,
+}
+
+/// A unit of size: so many bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeUnit(u128);
+
+/// What `K`, `M` and `kB`, `MB` are multiples of. `KiB` and `Ki` are always of 1024.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kilo {
+    /// `K` of 1024 and `kB` of 1000, as `ls`, `df` and `du` have it.
+    #[default]
+    Usual,
+    /// Both of 1000.
+    Decimal,
+    /// Both of 1024.
+    Binary,
+}
+
+impl Default for SizeForm {
+    fn default() -> Self {
+        Self { unit: SizeUnit(1), kilo: Kilo::Usual, decimal: '.' }
+    }
+}
+
+impl SizeUnit {
+    /// A unit by its name: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is none: it may be
+    /// bits.
+    pub fn named(name: &str, kilo: Kilo) -> Option<Self> {
+        if matches!(name, "B" | "byte" | "bytes" | "Byte" | "Bytes") {
+            return Some(Self(1));
+        }
+        let first = name.chars().next()?.to_ascii_uppercase();
+        let power = u32::try_from("KMGTPE".find(first)?).ok()? + 1;
+        let base: u128 = match (&name[1..], kilo) {
+            ("iB" | "i", _) | ("" | "B", Kilo::Binary) | ("", Kilo::Usual) => 1024,
+            ("B", Kilo::Usual) | ("" | "B", Kilo::Decimal) => 1000,
+            _ => return None,
+        };
+        Some(Self(base.pow(power)))
+    }
+}
+
+impl SizeForm {
+    /// Reads `1.5 GiB`, `512K`, `1,024 kB`, `10MB`, `7`; the nearest whole number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// What is expected.
+    pub(super) fn read(&self, text: &str) -> Result<Value, &'static str> {
+        self.bytes(text.trim()).and_then(|bytes| u64::try_from(bytes).ok()).map(Value::from).ok_or(EXPECTED)
+    }
+
+    fn bytes(&self, text: &str) -> Option<u128> {
+        const MOST_DIGITS: usize = 18;
+        let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+        let (number, name) = text.split_at(end);
+        let unit = match name {
+            "" => self.unit,
+            name => SizeUnit::named(name, self.kilo)?,
+        };
+        let number = number.trim_end();
+        let (whole, fraction) = match number.split_once(self.decimal) {
+            Some((_, "")) => return None,
+            Some(parts) => parts,
+            None => (number, ""),
+        };
+        let whole = without_groups(whole, if self.decimal == '.' { ',' } else { '.' })?;
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || whole.len() > MOST_DIGITS || !digits(&whole) || !digits(fraction) {
+            return None;
+        }
+        let fraction = &fraction[..fraction.len().min(MOST_DIGITS)];
+        let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+        let part: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+        // At most 10^18 exabytes: no product leaves the range.
+        Some(whole.parse::<u128>().ok()? * unit.0 + (2 * part * unit.0 + scale) / (2 * scale))
+    }
+}
+
+const EXPECTED: &str = "a size such as `512`, `512K`, `10MB` or `1.5 GiB`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::translate::convert::to_number;
+
+    #[track_caller]
+    fn check(form: &NumberForm, text: &str, expected: Option<&str>) {
+        let found = form.plain(text).and_then(|plain| to_number(&plain)).map(|number| number.to_string());
+        assert_eq!(found.as_deref(), expected, "{text}");
+    }
+
+    fn form(prefix: &[&str], suffix: &[&str], decimal: char, thousands: Option<char>) -> NumberForm {
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        NumberForm { prefix: owned(prefix), suffix: owned(suffix), decimal, thousands }
+    }
+
+    #[test]
+    fn what_stands_around_a_number_is_left_out() {
+        let money = form(&["$", "USD"], &["%", "ms"], '.', None);
+        for (text, expected) in [
+            ("$ 5.00", Some("5.00")),
+            ("-$5", Some("-5")),
+            ("$ -5", Some("-5")),
+            ("USD 7", Some("7")),
+            ("12.5 %", Some("12.5")),
+            ("37ms", Some("37")),
+            ("37", Some("37")),
+            ("37 s", None),
+            ("--5", None),
+            ("-$-5", None),
+            ("%", None),
+            ("", None),
+        ] {
+            check(&money, text, expected);
+        }
+    }
+
+    #[test]
+    fn fractions_and_thousands_are_those_that_the_rule_names() {
+        let german = form(&[], &["€"], ',', Some('.'));
+        check(&german, "1.234.567,89 €", Some("1234567.89"));
+        check(&german, "1.5", None);
+        check(&german, "-0,5", Some("-0.5"));
+        check(&form(&[], &[], ',', None), "1.5", None);
+        check(&form(&[], &[], ',', None), "1,2.3", None);
+        let plain = form(&[], &[], '.', Some(','));
+        check(&plain, "1,024", Some("1024"));
+        check(&plain, "12,34,567.5", Some("1234567.5"));
+        check(&plain, "1,5", None);
+        check(&plain, ",024", None);
+        check(&plain, "1,02", None);
+        check(&plain, "1,0244", None);
+        check(&plain, "1e3", Some("1e+3"));
+        check(&form(&[], &[], '.', Some(' ')), "1\u{202f}024", Some("1024"));
+    }
+}
+
+#[cfg(test)]
+mod size_tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(form: SizeForm, text: &str, expected: Option<u64>) {
+        assert_eq!(form.read(text).ok().and_then(|value| value.as_u64()), expected, "{text}");
+    }
+
+    #[test]
+    fn sizes_are_read_as_programs_write_them() {
+        let form = SizeForm::default();
+        for (text, bytes) in [
+            ("0", 0),
+            ("512", 512),
+            ("512 B", 512),
+            ("7 bytes", 7),
+            ("512K", 524_288),
+            ("512k", 524_288),
+            ("10MB", 10_000_000),
+            ("1,024 kB", 1_024_000),
+            ("1.5 GiB", 1_610_612_736),
+            ("4Ki", 4096),
+            ("1.3K", 1331),
+            ("0.0004 K", 0),
+            ("2T", 2_199_023_255_552),
+        ] {
+            check(form, text, Some(bytes));
+        }
+        for text in [
+            "",
+            "K",
+            "-1",
+            "1,5K",
+            "1.K",
+            ".5K",
+            "5 Kb",
+            "5 Kbit",
+            "5 Q",
+            "5 KBB",
+            "1 2",
+            "5é",
+            "99999999 E",
+            "1e3",
+        ] {
+            check(form, text, None);
+        }
+    }
+
+    #[test]
+    fn what_a_kilo_is_and_what_a_bare_number_counts_can_be_said() {
+        check(SizeForm { kilo: Kilo::Decimal, ..SizeForm::default() }, "512K", Some(512_000));
+        check(SizeForm { kilo: Kilo::Binary, ..SizeForm::default() }, "512 kB", Some(524_288));
+        let pages = SizeForm { unit: SizeUnit::named("KiB", Kilo::Usual).unwrap(), ..SizeForm::default() };
+        check(pages, "4", Some(4096));
+        check(SizeForm { decimal: ',', ..SizeForm::default() }, "1.234,5 K", Some(1_264_128));
+    }
+}

@@ -1,0 +1,268 @@
+//! Dates and times, as RFC 3339 has them.
+
+#[cfg(test)]
+mod tests;
+
+use jiff::{
+    Timestamp, Zoned,
+    civil::{Date, DateTime},
+    fmt::{rfc2822, strtime, temporal::DateTimeParser},
+    tz::{AmbiguousOffset, Offset, TimeZone},
+};
+
+use crate::translate::convert::without_exponent;
+
+/// How dates and times are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TimeForm {
+    /// How they are written.
+    pub format: TimeFormat,
+    /// Where the clock stands that wrote those without an offset.
+    pub zone: Option<Zone>,
+}
+
+/// How a date or time is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum TimeFormat {
+    /// As ISO 8601 and RFC 3339 have it, or RFC 2822 and HTTP.
+    #[default]
+    Usual,
+    /// As directives of `strftime` say.
+    Directives(String),
+    /// Seconds since 1970, with a fraction or without.
+    Unix,
+    /// Milliseconds since 1970.
+    UnixMillis,
+    /// In one of these ways: the first that reads it. A date alone is its midnight where a time is wanted.
+    OneOf(Vec<Self>),
+}
+
+/// A time zone, or a fixed offset from UTC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone(TimeZone);
+
+impl std::str::FromStr for Zone {
+    type Err = String;
+
+    /// `Europe/Oslo`, `UTC`, `+01:00`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with(['+', '-']) {
+            let probe = format!("2000-01-01T00:00{text}");
+            let offset =
+                DateTimeParser::new().parse_pieces(&probe).ok().and_then(|pieces| pieces.to_numeric_offset());
+            return offset
+                .map(|offset| Self(offset.to_time_zone()))
+                .ok_or_else(|| format!("`{text}` is not an offset from UTC"));
+        }
+        TimeZone::get(text).map(Self).map_err(|_| format!("there is no time zone `{text}`"))
+    }
+}
+
+impl TimeFormat {
+    /// Directives of `strftime`, tried on a time of one's own: what they can't write and read again is of no use.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them, in one sentence.
+    pub fn directives(text: &str, wants_time: bool) -> Result<Self, String> {
+        let sample = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::fixed(Offset::constant(1)));
+        let written = strtime::format(text, &sample).map_err(|error| error.to_string())?;
+        let read = strtime::parse(text, &written).map_err(|error| error.to_string())?;
+        if read.timestamp().is_none() {
+            read.to_date().map_err(|_| "it has no year, month and day".to_owned())?;
+            if wants_time && read.hour().is_none() {
+                return Err("it has no hour".to_owned());
+            }
+        }
+        Ok(Self::Directives(text.to_owned()))
+    }
+
+    /// Whether a text of this form can say how far its clock is from UTC.
+    pub fn may_have_an_offset(&self) -> bool {
+        let directives = match self {
+            Self::Directives(directives) => directives,
+            Self::OneOf(forms) => return forms.iter().all(Self::may_have_an_offset),
+            Self::Usual | Self::Unix | Self::UnixMillis => return true,
+        };
+        let sample = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+        let read = strtime::format(directives, &sample).and_then(|written| {
+            let read = strtime::parse(directives, &written)?;
+            Ok(read.timestamp().is_some() || read.offset().is_some() || read.iana_time_zone().is_some())
+        });
+        read.unwrap_or(false)
+    }
+}
+
+impl TimeFormat {
+    /// What is written so, behind what it is.
+    fn words(&self) -> String {
+        match self {
+            Self::Usual => "such as `2026-11-21T09:30:00Z`".to_owned(),
+            Self::Directives(directives) => format!("of the form `{directives}`"),
+            Self::Unix => "as seconds since 1970".to_owned(),
+            Self::UnixMillis => "as milliseconds since 1970".to_owned(),
+            Self::OneOf(forms) => forms.iter().map(Self::words).collect::<Vec<_>>().join(", or "),
+        }
+    }
+}
+
+/// A date, a time where there is one, and the offset where there is one.
+struct Found {
+    date: Date,
+    time: Option<DateTime>,
+    instant: Option<(Timestamp, Offset)>,
+}
+
+/// What is expected in place of a text that is none.
+const NO_TIME: &str = "a date and time";
+const A_DATE: &str = "a date";
+
+impl TimeForm {
+    /// Reads a date and time, as RFC 3339 with the offset of its clock.
+    ///
+    /// # Errors
+    ///
+    /// What is expected.
+    pub(super) fn date_time(&self, text: &str) -> Result<String, String> {
+        let found = self.find(text.trim(), NO_TIME)?;
+        let (instant, offset) = match (found.instant, found.time, &self.zone) {
+            (Some(instant), ..) => instant,
+            (None, None, Some(Zone(zone))) if matches!(self.format, TimeFormat::OneOf(_)) => {
+                let day = found.date.to_zoned(zone.clone()).map_err(|_| self.expected(NO_TIME))?;
+                (day.timestamp(), day.offset())
+            }
+            (None, None, _) => return Err("a date with a time".to_owned()),
+            (None, Some(time), Some(Zone(zone))) => {
+                let moment = zone.to_ambiguous_zoned(time);
+                if matches!(moment.offset(), AmbiguousOffset::Gap { .. }) {
+                    return Err("a time that its `zone` has (the clocks go forward over this one)".to_owned());
+                }
+                // Of an hour that comes twice, the first.
+                let zoned = moment.earlier().map_err(|_| self.expected(NO_TIME))?;
+                (zoned.timestamp(), zoned.offset())
+            }
+            (None, Some(_), None) => {
+                return Err("a date and time with its offset from UTC (or name its `zone`)".to_owned());
+            }
+        };
+        // RFC 3339 has no seconds in an offset; zones of the nineteenth century do.
+        let written = if offset == Offset::UTC || offset.seconds() % 60 != 0 {
+            instant.to_string()
+        } else {
+            instant.display_with_offset(offset).to_string()
+        };
+        if has_four_digits(&written) { Ok(written) } else { Err(self.expected("a year from 0 to 9999 in")) }
+    }
+
+    /// Reads a date: the day that its writer's calendar showed.
+    ///
+    /// # Errors
+    ///
+    /// What is expected.
+    pub(super) fn date(&self, text: &str) -> Result<String, String> {
+        let found = self.find(text.trim(), A_DATE)?;
+        let written = found.date.to_string();
+        if has_four_digits(&written) { Ok(written) } else { Err(self.expected("a year from 0 to 9999 in")) }
+    }
+
+    fn expected(&self, what: &str) -> String {
+        format!("{what} {}", self.format.words())
+    }
+
+    /// What a text says; `what` is what is expected of it.
+    fn find(&self, text: &str, what: &str) -> Result<Found, String> {
+        // `%Y` reads `26` as the year 26, which nobody means.
+        let is_short = |found: &Found| {
+            let year = found.date.year();
+            (0..100).contains(&year) && !text.contains(&format!("{year:04}"))
+        };
+        let forms = match &self.format {
+            TimeFormat::OneOf(forms) => forms.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let mut found = forms.iter().filter_map(|form| self.read(form, text)).peekable();
+        let is_any = found.peek().is_some();
+        found.find(|found| !is_short(found)).ok_or_else(|| match is_any {
+            true => format!("{what} whose year has four digits (a year of two is `%y` in `format`)"),
+            false => self.expected(what),
+        })
+    }
+
+    fn read(&self, form: &TimeFormat, text: &str) -> Option<Found> {
+        match form {
+            TimeFormat::Usual => usual(text),
+            TimeFormat::Directives(directives) => by_directives(directives, text),
+            TimeFormat::Unix => self.epoch(text, 9),
+            TimeFormat::UnixMillis => self.epoch(text, 6),
+            TimeFormat::OneOf(forms) => forms.iter().find_map(|form| self.read(form, text)),
+        }
+    }
+
+    /// A decimal number of units of 10 to the `power` nanoseconds since 1970. What is finer is cut off.
+    fn epoch(&self, text: &str, power: usize) -> Option<Found> {
+        // Exporters of metrics write `1.7e+09`.
+        let text = without_exponent(text)?;
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text.as_str()),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || whole.len() > 18 || !all_digits(whole) || !all_digits(fraction) {
+            return None;
+        }
+        let fraction = format!("{:0<power$}", &fraction[..fraction.len().min(power)]);
+        let nanos: i128 = format!("{whole}{fraction}").parse().ok()?;
+        let instant = Timestamp::from_nanosecond(if negative { -nanos } else { nanos }).ok()?;
+        let offset = self.zone.as_ref().map_or(Offset::UTC, |Zone(zone)| zone.to_offset(instant));
+        Some(Found::at(instant, offset))
+    }
+}
+
+impl Found {
+    fn at(instant: Timestamp, offset: Offset) -> Self {
+        let time = offset.to_datetime(instant);
+        Self { date: time.date(), time: Some(time), instant: Some((instant, offset)) }
+    }
+
+    fn of_zoned(zoned: &Zoned) -> Self {
+        Self::at(zoned.timestamp(), zoned.offset())
+    }
+
+    fn of_parts(date: Date, time: Option<DateTime>, offset: Option<Offset>) -> Option<Self> {
+        match (time, offset) {
+            (Some(time), Some(offset)) => Some(Self::at(offset.to_timestamp(time).ok()?, offset)),
+            (time, _) => Some(Self { date, time, instant: None }),
+        }
+    }
+}
+
+fn usual(text: &str) -> Option<Found> {
+    match DateTimeParser::new().parse_pieces(text) {
+        Ok(pieces) => {
+            let time = pieces.time().map(|time| pieces.date().to_datetime(time));
+            Found::of_parts(pieces.date(), time, pieces.to_numeric_offset())
+        }
+        Err(_) => rfc2822::parse(text).ok().map(|zoned| Found::of_zoned(&zoned)),
+    }
+}
+
+fn by_directives(directives: &str, text: &str) -> Option<Found> {
+    let read = strtime::parse(directives, text).ok()?;
+    if let Some(instant) = read.timestamp() {
+        return Some(Found::at(instant, read.offset().unwrap_or(Offset::UTC)));
+    }
+    if read.iana_time_zone().is_some() {
+        let zoned = read.to_zoned().ok()?;
+        // What the clocks of the zone pass over would become another time.
+        let stands = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
+        return stands.then(|| Found::of_zoned(&zoned));
+    }
+    let time = if read.hour().is_some() { Some(read.to_datetime().ok()?) } else { None };
+    Found::of_parts(read.to_date().ok()?, time, read.offset())
+}
+
+/// RFC 3339 has years of four digits.
+fn has_four_digits(written: &str) -> bool {
+    written.as_bytes().get(4) == Some(&b'-') && !written.starts_with('-')
+}

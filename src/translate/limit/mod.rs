@@ -1,0 +1,357 @@
+//! A result short enough for a model: whole rows, or whole lines, are left out at the end, and it is said how
+//! many, and how to ask for them.
+
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use minijinja::Value as Name;
+use serde_json::{Map, Value, json};
+
+pub use self::rows::{ListPath, ListPathError};
+use self::rows::{Rows, at_mut, longest_list};
+use super::{
+    content::{Shown, TextKind},
+    output_schema::OutputSchema,
+    response_view::ResponseView,
+    stop::Stop,
+    template::{Budget, Template, from_json},
+};
+use crate::tool::{Block, Content, JsonText, Shapes, Structured, Text};
+
+/// Where the numbers of what was left out stand in the `_meta` of a result.
+pub const LIMIT_META_KEY: &str = "glossator/limit";
+
+const ROWS: &str = "rows";
+const LINES: &str = "lines";
+
+/// How much of a success is shown.
+#[derive(Debug, Default)]
+pub struct Limit {
+    /// How many rows of the list.
+    pub rows: Option<usize>,
+    /// How long the structure may be as JSON text, and how long all other text together, in characters.
+    pub characters: Option<usize>,
+    /// Where the list is; the structure itself where it is one, else the longest list in it, where there is none.
+    pub of: Option<ListPath>,
+    /// What is said of what was left out.
+    pub note: Option<Template>,
+    /// How a client asks for the rest.
+    pub more: Option<More>,
+    /// Which arguments of `more` are texts: those that the tool's input schema wants as one.
+    pub text_arguments: Vec<String>,
+}
+
+impl Limit {
+    /// The structure with as many rows as fit, and what was left out; as it is when it fits.
+    ///
+    /// `pretty` is for a rule that shows it with a line per member, which is what is measured then.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the client, when nothing can be left out that would make it fit.
+    pub(super) fn structure(
+        &self,
+        structured: Structured,
+        output: Option<(&OutputSchema, Option<&Stop>)>,
+        args: &Value,
+        pretty: bool,
+    ) -> Result<(Structured, Option<Cut>), String> {
+        /// `{"result":}` round a value that is no object.
+        const WRAPPING: usize = 11;
+        let quick = structured.json().as_str().len() + WRAPPING;
+        if self.rows.is_none() && !pretty && self.characters.is_none_or(|most| quick <= most) {
+            return Ok((structured, None));
+        }
+        let remade = |value: &Value| structured.with_json(JsonText::of(value));
+        let length = |structured: &Structured| match pretty {
+            true => super::content::pretty(structured).chars().count(),
+            false => {
+                let wrapping = if structured.is_wrapped(Shapes::ObjectsOnly) { WRAPPING } else { 0 };
+                structured.json().as_str().chars().count() + wrapping
+            }
+        };
+        let fits = |structured: &Structured| self.characters.is_none_or(|most| length(structured) <= most);
+        let mut value = structured.json().parse();
+        let whole = if fits(&structured) { structured.clone() } else { remade(&value) };
+        let path = self.list_in(&value, structured.is_wrapped(Shapes::ObjectsOnly));
+        let mut rows = path.as_ref().and_then(|path| Rows::take(&mut value, path)).unwrap_or(Rows::None);
+        let path = path.unwrap_or_default();
+        let total = rows.len();
+        let most = total.min(self.rows.unwrap_or(usize::MAX));
+        if most == total && fits(&whole) {
+            return Ok((whole, None));
+        }
+        let put = |rows: &mut Rows, count: usize, value: &mut Value| {
+            if let Some(place) = at_mut(value, &path) {
+                *place = rows.first(count);
+            }
+        };
+        // How many fit is counted by the length of each, and tried: all of it is written down twice or three times, not
+        // once for every step of a search.
+        let room = self.characters.unwrap_or(usize::MAX);
+        put(&mut rows, 0, &mut value);
+        let counted = match self.characters {
+            None => most,
+            Some(room) => {
+                let depth = path.len() + usize::from(structured.is_wrapped(Shapes::ObjectsOnly));
+                rows.fitting(room.saturating_sub(length(&remade(&value))), pretty.then_some(depth)).min(most)
+            }
+        };
+        let (mut least, mut beyond) = (0, most + 1);
+        let (mut best, mut guess) = (None, Some(counted));
+        while least < beyond {
+            let count = guess.take().filter(|guess| (least..beyond).contains(guess));
+            let count = count.unwrap_or(least + (beyond - least) / 2);
+            put(&mut rows, count, &mut value);
+            let tried = remade(&value);
+            if fits(&tried) {
+                best = Some((count, tried));
+                least = count + 1;
+                guess = (count == counted).then_some(count + 1);
+            } else {
+                beyond = count;
+            }
+        }
+        let (shown, cut) = match best {
+            Some((shown, cut)) if shown > 0 => (shown, cut),
+            Some(_) if total > 0 => {
+                return Err(format!(
+                    "The result is too long: its first row alone takes it over the limit of {room} characters. Ask \
+                     for less, if the arguments allow it."
+                ));
+            }
+            Some(_) | None => {
+                let found = length(&whole);
+                return Err(format!(
+                    "The result is too long: it has {found} characters, this tool gives at most {room}, and leaving \
+                     rows out does not make it fit. Ask for less, if the arguments allow it."
+                ));
+            }
+        };
+        let cut = match output {
+            None => cut,
+            Some((output, stop)) => output.enforce(cut.json().parse(), None, stop).map_err(|why| {
+                format!(
+                    "The result is too long, and can't be cut to {shown} of {total} {}: {why}. Ask for less.",
+                    rows.unit()
+                )
+            })?,
+        };
+        let next = match &self.more {
+            Some(more) if rows.unit() == ROWS => more.next(args, shown, &self.text_arguments),
+            Some(_) | None => Map::new(),
+        };
+        Ok((cut, Some(Cut { unit: rows.unit(), shown, total, text: None, next })))
+    }
+
+    /// The blocks with as many lines of text as fit, and what was left out. JSON of the structure is left alone: it
+    /// was shortened with that.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the client, when one line alone is too long.
+    pub(super) fn texts(&self, blocks: Vec<Shown>) -> Result<(Vec<Content>, Option<Cut>), String> {
+        let mut room = self.characters.unwrap_or(usize::MAX);
+        let (mut content, mut shown, mut total) = (Vec::new(), 0, 0);
+        let (mut any_text, mut full) = (false, false);
+        for block in blocks {
+            let text = match &block.content.block {
+                Block::Text(text) if block.text != TextKind::Json => match text {
+                    Text::Plain(text) | Text::Error(text) => text.as_str(),
+                    Text::Shared(text) => text,
+                    Text::OfStructure => "",
+                },
+                _ => "",
+            };
+            if text.is_empty() {
+                content.push(block.content);
+                continue;
+            }
+            let most_lines = match (block.text, self.rows) {
+                (TextKind::Verbatim, Some(rows)) => rows,
+                _ => usize::MAX,
+            };
+            let (mut end, mut kept) = (0, 0);
+            for line in text.split_inclusive('\n') {
+                total += 1;
+                if kept == most_lines {
+                    continue;
+                }
+                // Of what follows a line that does not fit, in this block and in others, nothing is shown.
+                full |= line.trim_end_matches('\n').chars().count() > room;
+                if !full {
+                    kept += 1;
+                    end += line.len();
+                    room = room.saturating_sub(line.chars().count());
+                }
+            }
+            shown += kept;
+            any_text |= kept > 0;
+            if end == text.len() {
+                content.push(block.content);
+            } else if kept > 0 {
+                let cut = text[..end].trim_end_matches('\n').to_owned();
+                content.push(Content { block: Block::Text(Text::Plain(cut)), ..block.content });
+            }
+        }
+        if total > 0 && !any_text {
+            let characters = self.characters.unwrap_or_default();
+            return Err(format!(
+                "The result is too long: its first line alone is over the limit of {characters} characters. Ask for \
+                 less, if the arguments allow it."
+            ));
+        }
+        let cut = (shown < total).then(|| Cut { unit: LINES, shown, total, text: None, next: Map::new() });
+        Ok((content, cut))
+    }
+
+    /// The way to the list in a value.
+    fn list_in(&self, value: &Value, wrapped: bool) -> Option<Vec<String>> {
+        match &self.of {
+            // Clients see the value under `result`, and so may the rule's author.
+            Some(path) if wrapped && path.names().first().is_some_and(|name| name == "result") => {
+                Some(path.names()[1..].to_vec())
+            }
+            Some(path) => Some(path.names().to_vec()),
+            None if value.is_array() || value.is_string() => Some(Vec::new()),
+            None => longest_list(value).map(|(_, path)| path),
+        }
+    }
+}
+
+/// What was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::translate) struct Cut {
+    pub(super) unit: &'static str,
+    pub(super) shown: usize,
+    pub(super) total: usize,
+    /// How many lines of text are shown, and of how many, where that was cut as well.
+    pub(super) text: Option<(usize, usize)>,
+    /// The arguments that give the rest.
+    pub(super) next: Map<String, Value>,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { unit, shown, total, text, next } = self;
+        match text {
+            Some((lines, all)) => {
+                write!(formatter, "{shown} of {total} {unit} and {lines} of {all} lines of text are shown.")?;
+            }
+            None => write!(formatter, "{shown} of {total} {unit} are shown.")?,
+        }
+        if next.is_empty() {
+            return Ok(());
+        }
+        let next: Vec<_> = next.iter().map(|(name, value)| format!("`{name}`: {value}")).collect();
+        write!(formatter, " For the next, call again with {}.", next.join(", "))
+    }
+}
+
+impl Cut {
+    /// The same, with what was left out of the text beside it; there is one note of both.
+    pub(in crate::translate) fn and_text(mut self, text: &Self) -> Self {
+        let is_said = (self.unit, self.shown, self.total) == (text.unit, text.shown, text.total);
+        self.text = (!is_said).then_some((text.shown, text.total));
+        self
+    }
+
+    /// For programs.
+    pub(in crate::translate) fn meta(&self) -> Value {
+        let Self { unit, shown, total, text, next } = self;
+        let mut meta = json!({ "unit": unit, "shown": shown, "leftOut": total - shown, "total": total });
+        if let Some((shown, total)) = text {
+            meta["text"] = json!({ "unit": LINES, "shown": shown, "leftOut": total - shown, "total": total });
+        }
+        if !next.is_empty() {
+            meta["next"] = Value::Object(next.clone());
+        }
+        meta
+    }
+
+    /// For people and models: what the rule's template makes of it, else a sentence.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the log, and the note by default.
+    pub(in crate::translate) fn note(
+        &self,
+        limit: &Limit,
+        view: &ResponseView<'_>,
+    ) -> Result<String, (String, String)> {
+        let Some(template) = &limit.note else { return Ok(self.to_string()) };
+        let Self { unit, shown, total, text: _, next } = self;
+        let numbers =
+            json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
+        let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.facts.args))]);
+        let budget = Budget::of_result().until(view.stop());
+        template.render_within(&names, &budget).map_err(|error| {
+            (format!("the template of `note` could not be filled in: {error}"), self.to_string())
+        })
+    }
+}
+
+/// The arguments by which a client asks for other rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum More {
+    /// One that counts rows.
+    Offset {
+        /// Its name.
+        argument: String,
+        /// What it is for the first row.
+        first: u64,
+    },
+    /// One that counts pages, and one that says how many rows a page has: with the size that is shown, no row
+    /// is passed over.
+    Page {
+        /// Its name.
+        argument: String,
+        /// The name of the other.
+        size: String,
+        /// What it is for the first page.
+        first: u64,
+    },
+}
+
+impl More {
+    /// The names of its arguments.
+    pub fn arguments(&self) -> impl Iterator<Item = &String> {
+        let (first, second) = match self {
+            Self::Offset { argument, .. } => (argument, None),
+            Self::Page { argument, size, .. } => (argument, Some(size)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// The arguments that ask for what comes after the rows that are shown.
+    pub(super) fn next(&self, args: &Value, shown: usize, texts: &[String]) -> Map<String, Value> {
+        let shown = shown as u64;
+        // An argument may be a text, when nobody gave it a type; what is no number has no next.
+        let current = |name: &str, first: u64| match args.get(name) {
+            None | Some(Value::Null) => Some(first),
+            Some(Value::String(text)) => text.trim().parse().ok(),
+            Some(other) => other.as_u64(),
+        };
+        let next = match self {
+            Self::Offset { argument, first } => current(argument, *first)
+                .and_then(|current| Some(vec![(argument.clone(), current.checked_add(shown)?)])),
+            Self::Page { argument, size, first } => current(argument, *first).and_then(|page| {
+                let before = page.checked_sub(*first)?;
+                // Without a size nobody knows how many rows the pages before had, but for the first.
+                let of_page = if before == 0 { 0 } else { current(size, 0).filter(|size| *size > 0)? };
+                let seen = before.checked_mul(of_page)?.checked_add(shown)?;
+                Some(vec![(argument.clone(), first + seen.checked_div(shown)?), (size.clone(), shown)])
+            }),
+        };
+        // What is sent back must be what the input schema asks for.
+        let is_text = |name: &String| texts.contains(name) || args.get(name).is_some_and(Value::is_string);
+        let written = |(name, value): (String, u64)| match is_text(&name) {
+            true => (name, Value::String(value.to_string())),
+            false => (name, value.into()),
+        };
+        next.into_iter().flatten().map(written).collect()
+    }
+}

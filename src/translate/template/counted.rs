@@ -1,0 +1,398 @@
+//! What counts the work of a template is written into its expressions before the engine compiles it.
+//!
+//! The engine counts its instructions, and one of them may copy or search megabytes. So a value that is looked up goes
+//! through a filter that counts how long it is, and so does each operand of `~` and `+`, as often as it is copied; `a * b`
+//! becomes a filter that counts before it repeats a text.
+
+use std::{ops::Range, sync::LazyLock};
+
+use minijinja::{
+    Environment, Error, Expression, State, Value,
+    machinery::{
+        ast::{BinOp, BinOpKind, CallArg, Expr, Spanned, Stmt},
+        parse,
+    },
+    syntax::SyntaxConfig,
+    value::ValueKind,
+};
+
+use super::bounds::{ITEM_BYTES, LookedUp, STEP_BYTES};
+use crate::translate::filters::make;
+
+/// The names of the filters.
+const LOOKED_UP: &str = "__looked_up";
+const COPIED: &str = "__copied";
+const TIMES: &str = "__times";
+
+/// A template with what counts in it.
+#[derive(Debug)]
+pub(super) struct Counted {
+    /// As the engine compiles it.
+    pub(super) source: String,
+    edits: Vec<Edit>,
+}
+
+/// What stands in the place of a part of the template as it was written.
+#[derive(Debug)]
+struct Edit {
+    at: usize,
+    removed: usize,
+    text: String,
+}
+
+impl Counted {
+    /// Of a template as it was written.
+    pub(super) fn of(written: &str) -> Result<Self, Error> {
+        let mut edits = Edits { written, list: Vec::new() };
+        edits.statement(&parse(written, super::NAME, SyntaxConfig::default())?);
+        let mut edits = edits.list;
+        // Of two in one place the outer begins first and ends last, as it was found.
+        edits.sort_by_key(|edit| edit.at);
+        let (mut source, mut copied) = (String::with_capacity(written.len() + edits.len() * 16), 0);
+        for edit in &edits {
+            source.push_str(&written[copied..edit.at]);
+            source.push_str(&edit.text);
+            copied = edit.at + edit.removed;
+        }
+        source.push_str(&written[copied..]);
+        Ok(Self { source, edits })
+    }
+
+    /// The place in the template as it was written of one in the source.
+    pub(super) fn place(&self, place: Range<usize>) -> Range<usize> {
+        self.offset(place.start)..self.offset(place.end)
+    }
+
+    fn offset(&self, offset: usize) -> usize {
+        let (mut added, mut removed) = (0, 0);
+        for edit in &self.edits {
+            let begin = edit.at + added - removed;
+            if offset < begin + edit.text.len() {
+                return offset.min(begin) + removed - added;
+            }
+            (added, removed) = (added + edit.text.len(), removed + edit.removed);
+        }
+        offset + removed - added
+    }
+}
+
+struct Edits<'a> {
+    written: &'a str,
+    list: Vec<Edit>,
+}
+
+impl Edits<'_> {
+    fn insert(&mut self, at: usize, text: impl Into<String>) {
+        self.list.push(Edit { at, removed: 0, text: text.into() });
+    }
+
+    fn statements(&mut self, statements: &[Stmt<'_>]) {
+        statements.iter().for_each(|statement| self.statement(statement));
+    }
+
+    fn statement(&mut self, statement: &Stmt<'_>) {
+        match statement {
+            Stmt::Template(template) => self.statements(&template.children),
+            Stmt::EmitExpr(emitted) => self.expression(&emitted.expr),
+            Stmt::EmitRaw(_) => {}
+            Stmt::ForLoop(each) => {
+                self.expression(&each.iter);
+                self.expressions(&each.filter_expr);
+                self.statements(&each.body);
+                self.statements(&each.else_body);
+            }
+            Stmt::IfCond(condition) => {
+                self.expression(&condition.expr);
+                self.statements(&condition.true_body);
+                self.statements(&condition.false_body);
+            }
+            Stmt::WithBlock(block) => {
+                self.expressions(block.assignments.iter().map(|(_, value)| value));
+                self.statements(&block.body);
+            }
+            Stmt::Set(set) => self.expression(&set.expr),
+            Stmt::SetBlock(block) => {
+                self.expressions(&block.filter);
+                self.statements(&block.body);
+            }
+            Stmt::AutoEscape(block) => {
+                self.expression(&block.enabled);
+                self.statements(&block.body);
+            }
+            Stmt::FilterBlock(block) => {
+                self.expression(&block.filter);
+                self.statements(&block.body);
+            }
+            Stmt::Do(call) => self.call(&call.call.expr, &call.call.args),
+        }
+    }
+
+    fn expressions<'e, 's: 'e>(&mut self, expressions: impl IntoIterator<Item = &'e Expr<'s>>) {
+        expressions.into_iter().for_each(|expression| self.expression(expression));
+    }
+
+    fn expression(&mut self, expression: &Expr<'_>) {
+        match expression {
+            Expr::Const(_) => {}
+            Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => self.looked_up(expression),
+            Expr::Slice(slice) => {
+                self.expression(&slice.expr);
+                self.expressions([&slice.start, &slice.stop, &slice.step].into_iter().flatten());
+            }
+            Expr::UnaryOp(operation) => self.expression(&operation.expr),
+            Expr::BinOp(operation) => self.operation(operation),
+            Expr::Compare(comparison) => {
+                self.expression(&comparison.expr);
+                self.expressions(comparison.ops.iter().map(|next| &next.expr));
+            }
+            Expr::IfExpr(choice) => {
+                self.expressions([&choice.true_expr, &choice.test_expr]);
+                self.expressions(&choice.false_expr);
+            }
+            Expr::Filter(filter) => {
+                self.expressions(&filter.expr);
+                self.arguments(&filter.args);
+            }
+            Expr::Test(test) => {
+                self.expression(&test.expr);
+                self.arguments(&test.args);
+            }
+            Expr::Call(call) => self.call(&call.expr, &call.args),
+            Expr::List(list) => self.expressions(&list.items),
+            Expr::Tuple(tuple) => self.expressions(&tuple.items),
+            Expr::Map(map) => {
+                self.expressions(&map.keys);
+                self.expressions(&map.values);
+            }
+        }
+    }
+
+    fn call(&mut self, called: &Expr<'_>, arguments: &[CallArg<'_>]) {
+        match called {
+            // The name of a function is no value.
+            Expr::Var(_) => {}
+            Expr::GetAttr(method) => self.expression(&method.expr),
+            other => self.expression(other),
+        }
+        self.arguments(arguments);
+    }
+
+    fn arguments(&mut self, arguments: &[CallArg<'_>]) {
+        self.expressions(arguments.iter().map(|argument| match argument {
+            CallArg::Pos(value)
+            | CallArg::Kwarg(_, value)
+            | CallArg::PosSplat(value)
+            | CallArg::KwargSplat(value) => value,
+        }));
+    }
+
+    /// A name with what is behind it: of `args.rows[n].text` all of it, and `n`.
+    fn looked_up(&mut self, expression: &Expr<'_>) {
+        let (mut root, mut subscripts) = (expression, Vec::new());
+        loop {
+            root = match root {
+                Expr::GetAttr(attribute) => &attribute.expr,
+                Expr::GetItem(item) => {
+                    subscripts.push(&item.subscript_expr);
+                    &item.expr
+                }
+                _ => break,
+            };
+        }
+        let name = matches!(root, Expr::Var(_)).then(|| root.span());
+        match name {
+            Some(name) => self.insert(name.start_offset as usize, "("),
+            None => self.expression(root),
+        }
+        self.expressions(subscripts);
+        if name.is_some() {
+            self.insert(expression.span().end_offset as usize, format!("|{LOOKED_UP})"));
+        }
+    }
+
+    fn operation(&mut self, operation: &Spanned<BinOp<'_>>) {
+        match (operation.op, self.operator(operation)) {
+            (BinOpKind::Mul, Some(_)) => {
+                self.insert(operation.span().start_offset as usize, "(");
+                self.product(operation);
+                self.insert(operation.span().end_offset as usize, ")");
+            }
+            (BinOpKind::Add | BinOpKind::Concat, Some(at)) => self.sum(operation, at, 1),
+            _ => self.expressions([&operation.left, &operation.right]),
+        }
+    }
+
+    /// `a * b * c` as `(a)|times(b)|times(c)`, which nests no deeper.
+    fn product(&mut self, operation: &Spanned<BinOp<'_>>) {
+        let begin = operation.span().start_offset as usize;
+        let Some(at) = self.operator(operation) else { return };
+        let text = match &operation.left {
+            // Without parentheses of its own.
+            Expr::BinOp(left)
+                if matches!(left.op, BinOpKind::Mul)
+                    && left.span().start_offset as usize == begin
+                    && self.operator(left).is_some() =>
+            {
+                self.product(left);
+                format!("|{TIMES}(")
+            }
+            left => {
+                self.insert(begin, "(");
+                self.expression(left);
+                format!(")|{TIMES}(")
+            }
+        };
+        self.list.push(Edit { at, removed: 1, text });
+        self.expression(&operation.right);
+        self.insert(operation.span().end_offset as usize, ")");
+    }
+
+    /// `a ~ b ~ c`, of which `a` and `b` are copied twice: from the left to the right, each time with all before.
+    fn sum(&mut self, operation: &Spanned<BinOp<'_>>, at: usize, copies: usize) {
+        let span = operation.span();
+        let sides = [
+            (&operation.left, span.start_offset as usize, at),
+            (&operation.right, at + 1, span.end_offset as usize),
+        ];
+        for (operand, begin, end) in sides {
+            match operand {
+                // As long as the template itself.
+                Expr::Const(_) => {}
+                Expr::BinOp(inner)
+                    if matches!(inner.op, BinOpKind::Add | BinOpKind::Concat)
+                        && self.operator(inner).is_some() =>
+                {
+                    let at = self.operator(inner).unwrap_or_default();
+                    self.sum(inner, at, copies + 1);
+                }
+                operand => {
+                    self.insert(begin, "((");
+                    self.expression(operand);
+                    self.insert(end, format!(")|{COPIED}({copies}))"));
+                }
+            }
+        }
+    }
+
+    /// Where the sign of `*`, `~` or `+` is: behind its left operand, whose parentheses are no part of it.
+    fn operator(&self, operation: &Spanned<BinOp<'_>>) -> Option<usize> {
+        let sign = match operation.op {
+            BinOpKind::Mul => '*',
+            BinOpKind::Add => '+',
+            BinOpKind::Concat => '~',
+            _ => return None,
+        };
+        let behind = operation.left.span().end_offset as usize;
+        let rest = self.written.get(behind..)?;
+        let gap = rest.find(|c: char| !c.is_whitespace() && c != ')')?;
+        rest[gap..].starts_with(sign).then_some(behind + gap)
+    }
+}
+
+/// Adds the filters that count.
+pub(super) fn add(environment: &mut Environment<'static>) {
+    environment.add_filter(LOOKED_UP, |state: &State<'_, '_>, value: Value| {
+        let bytes = bytes_of(&value);
+        // Less is a part of the step that looks it up.
+        if bytes > STEP_BYTES {
+            LookedUp::of_state(state).map_or(Ok(()), |names| names.look_up(bytes))?;
+        }
+        Ok::<_, Error>(value)
+    });
+    environment.add_filter(COPIED, |state: &State<'_, '_>, value: Value, times: usize| {
+        let bytes = usize::try_from(bytes_of(&value)).unwrap_or(usize::MAX);
+        if bytes > 0 {
+            make(state, bytes.saturating_mul(times))?;
+        }
+        Ok::<_, Error>(value)
+    });
+    environment.add_filter(TIMES, times);
+}
+
+/// How long a text or a list is.
+fn bytes_of(value: &Value) -> u64 {
+    match (value.as_bytes(), value.kind()) {
+        (Some(bytes), _) => bytes.len() as u64,
+        (None, ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) => {
+            value.len().unwrap_or(0) as u64 * ITEM_BYTES
+        }
+        (None, _) => 0,
+    }
+}
+
+/// `a * b` as the engine does it, which repeats a text or a list, and takes numbers.
+fn times(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
+    static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(Environment::new);
+    static PRODUCT: LazyLock<Expression<'static, 'static>> =
+        LazyLock::new(|| ENGINE.compile_expression("a * b").expect("the expression is fixed and tested"));
+    for (repeated, count) in [(&left, &right), (&right, &left)] {
+        let bytes = usize::try_from(bytes_of(repeated)).unwrap_or(usize::MAX);
+        if let Some(count) = count.as_usize().filter(|_| bytes > 0) {
+            make(state, bytes.saturating_mul(count))?;
+        }
+    }
+    let product = PRODUCT.eval(Value::from_pairs([("a", left), ("b", right)]));
+    // Without the place, which is one in the expression.
+    product.map_err(|error| Error::new(error.kind(), error.detail().unwrap_or_default().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(written: &str, expected: &str) {
+        let counted = Counted::of(written).unwrap();
+        let names = [(LOOKED_UP, "u"), (COPIED, "c"), (TIMES, "x")];
+        let source =
+            names.iter().fold(counted.source.clone(), |text, (name, short)| text.replace(name, short));
+        assert_eq!(source, expected);
+        // What stays of it is in its place.
+        for (offset, _) in written.match_indices(|c: char| c.is_ascii_alphanumeric()) {
+            let found: Vec<usize> =
+                (0..counted.source.len()).filter(|place| counted.offset(*place) == offset).collect();
+            let stays =
+                found.iter().any(|place| counted.source[*place..].starts_with(&written[offset..=offset]));
+            assert!(stays, "{written}: {offset} is at {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_looked_up_is_counted() {
+        check("a {{ a }} {{ args.b[c.d].e }}", "a {{ (a|u) }} {{ (args.b[(c.d|u)].e|u) }}");
+        check("{{ text[:n] | upper }}", "{{ (text|u)[:(n|u)] | upper }}");
+        check("{{ range(n) }}{{ x.f(y, z=1) }}", "{{ range((n|u)) }}{{ (x|u).f((y|u), z=1) }}");
+        check(
+            "{% for a, b in rows if a is defined %}{% set c = a %}{% else %}{{ -b }}{% endfor %}",
+            "{% for a, b in (rows|u) if (a|u) is defined %}{% set c = (a|u) %}{% else %}{{ -(b|u) }}{% endfor %}",
+        );
+        check(
+            "{{ (a).b }}{{ [a, 'b'] }}{{ {'k': v}.k }}",
+            "{{ ((a).b|u) }}{{ [(a|u), 'b'] }}{{ {'k': (v|u)}.k }}",
+        );
+        check(
+            "{{ a if b else c }}{{ a < b <= c }}",
+            "{{ (a|u) if (b|u) else (c|u) }}{{ (a|u) < (b|u) <= (c|u) }}",
+        );
+        check(
+            "{% with a = b %}{% endwith %}{% set n.x = y %}",
+            "{% with a = (b|u) %}{% endwith %}{% set n.x = (y|u) %}",
+        );
+        check("{% raw %}{{ a }}{% endraw %}{# {{ a }} #}", "{% raw %}{{ a }}{% endraw %}{# {{ a }} #}");
+    }
+
+    #[test]
+    fn what_is_copied_is_counted_as_often() {
+        check("{{ a ~ 'x' }}", "{{ (((a|u) )|c(1))~ 'x' }}");
+        check("{{ a~b~c }}", "{{ (((a|u))|c(2))~(((b|u))|c(2))~(((c|u))|c(1)) }}");
+        check("{{ (a ~ b) + 1 }}", "{{ ((((a|u) )|c(2))~(( (b|u))|c(2))) + 1 }}");
+    }
+
+    #[test]
+    fn what_is_repeated_is_counted_before() {
+        check("{{ a * 3 }}", "{{ (((a|u) )|x( 3)) }}");
+        check("{{ a*b*c / 2 }}", "{{ (((a|u))|x((b|u))|x((c|u))) / 2 }}");
+        check("{{ (a + 1) * (b) }}", "{{ ((((((a|u) )|c(1))+ 1) )|x( ((b|u)))) }}");
+        check("{{ 2 ** n * 3 }}", "{{ ((2 ** (n|u) )|x( 3)) }}");
+    }
+}

@@ -1,0 +1,283 @@
+//! What holds for every reply, whatever the rules.
+
+use http::HeaderName;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    tool::Schema,
+    translate::extract::{
+        Binary, CapturePattern, ColumnLayout, Columns, Count, CssSelector, Csv, Each, EachElement, Form,
+        GrokPatterns, Header, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs, Path, Pick,
+        Prefixes, Regex, Selected, Table, TableShape, Take, Text, Uneven, Xml,
+    },
+};
+
+/// Replies as extractors want them, each for several of them.
+const ORDINARY: [&str; 9] = [
+    "a: 1\nb: x\n",
+    "a,b\r\n1,x\r\n2,-\r\n",
+    r#"{"a": 1, "b": "x"}"#,
+    r#"[{"a": "1.50", "b": "1h"}, {"a": "-"}]"#,
+    "<a><b>1</b><a b='2'/></a>",
+    "<table><tr><th>a<th>b<tr><td>1<td>x</table>",
+    "a=1&b=x&a=2",
+    "a 1\nb 2.5\n",
+    r#"{"content": [{"type": "text", "text": "{\"a\": 1}"}], "isError": false}"#,
+];
+
+fn any_reply() -> impl Strategy<Value = Reply> {
+    let status = prop_oneof![4 => Just(200_u16), 1 => 100_u16..=999];
+    let media_type = prop_oneof![
+        4 => Just(String::new()),
+        1 => "(text|application|image|audio|x)/(plain|json|html|xml|problem\\+json|png|x)(; charset=[a-z0-9-]{0,10})?",
+        1 => "[ -~]{0,20}",
+    ];
+    let body = prop_oneof![
+        10 => proptest::sample::select(ORDINARY.to_vec()).prop_map(|body| body.as_bytes().to_vec()),
+        1 => proptest::collection::vec(any::<u8>(), 0..200),
+        1 => "\\PC{0,100}".prop_map(String::into_bytes),
+        1 => "( {0,3}\\[?[a-z]{1,4}[:=\\]]? ?[a-z0-9.-]{0,5}\n){0,6}".prop_map(String::into_bytes),
+        1 => "((# (TYPE|HELP) )?[a-z]{1,3}(\\{[a-z]=\"[a-z\\\\]\"\\})? ?[0-9.#+INaf-]{0,4}\n){0,4}"
+            .prop_map(String::into_bytes),
+        1 => "(<[abx]( [ab]='[0-9]')?>|</[abx]>|[0-9]|&[a-z]{1,3};|<!(--|DOCTYPE)|<br>){0,12}"
+            .prop_map(String::into_bytes),
+        1 => "<table>(<t[rdh]( (col|row)span=[0-9]{1,5})?>|[a-z]|</?table>){0,10}".prop_map(String::into_bytes),
+        1 => "<a>(<[ab]( x='[0-9]')?>[0-9]</[ab]>|<x/>){0,4}</a>".prop_map(String::into_bytes),
+        1 => "[a-z]{1,3}([, ]{1,3}[a-z\"]{1,3}){0,3}\n([ a-z0-9ø\",\t-]{0,12}\r?\n){0,5}"
+            .prop_map(String::into_bytes),
+        1 => "\\{\"(error|message|a|b)\": ?(\"[a-z]*\"|[0-9.]{1,6}|null|\\{\\}|\\[1\\])\\}"
+            .prop_map(String::into_bytes),
+        1 => "\\{\"(content|result|structuredContent)\": ?\\[\\{\"type\": \"(text|image|x)\", \"text\": \"[a-z0-9 ]{0,5}\"\\}\\](, \"isError\": (true|1))?\\}"
+            .prop_map(String::into_bytes),
+    ];
+    let coding = prop_oneof![
+        9 => Just(None),
+        1 => proptest::sample::select(vec!["gzip", "deflate", "br", "zstd", "compress", "identity"]).prop_map(Some),
+    ];
+    (status, media_type, body, coding).prop_map(|(status, media_type, body, coding)| {
+        let mut reply = reply(status, &media_type, body);
+        if let Some(coding) = coding {
+            let name = HeaderName::from_static("content-encoding");
+            reply.headers.insert(name, HeaderValue::from_static(coding));
+        }
+        reply
+    })
+}
+
+fn captures(pattern: &str) -> CapturePattern {
+    CapturePattern::plain(Pattern::compile(pattern).unwrap())
+}
+
+/// The extractors, by number; with the last one the media type decides.
+fn extractor(index: usize) -> Option<ExtractorKind> {
+    match index {
+        0 => Some(ExtractorKind::Json(Json)),
+        1 => Some(ExtractorKind::Text(Text { trim: true })),
+        2 => Some(ExtractorKind::Pairs(Pairs::default())),
+        3 => Some(ExtractorKind::Header(Header {
+            names: vec!["status".into(), "content-type".into()],
+            shape: Default::default(),
+        })),
+        4 => Some(ExtractorKind::Binary(Binary { kind: None, media_type: None })),
+        5 => Some(ExtractorKind::Regex(Regex {
+            patterns: vec![captures("(?<a>[a-z]+)")],
+            each: Each::Match,
+            allow_empty: false,
+        })),
+        6 => Some(ExtractorKind::Regex(Regex {
+            patterns: vec![captures("(?<a>.)(?<b>x)?")],
+            each: Each::Line,
+            allow_empty: true,
+        })),
+        7 => Some(ExtractorKind::Regex(Regex {
+            patterns: vec![captures("(?<a>[0-9]+)"), captures("(?<b>[a-z])")],
+            each: Each::Block(Box::default()),
+            allow_empty: true,
+        })),
+        8 => Some(ExtractorKind::Pairs(Pairs {
+            separators: vec![":".into(), "=".into()],
+            indented: Indented::Nested,
+            sections: Some(Pattern::compile(Pairs::BRACKETS).unwrap()),
+            blocks: Some(Box::default()),
+            ..Pairs::default()
+        })),
+        9 => Some(ExtractorKind::Pairs(Pairs {
+            pattern: Some(Pattern::compile("(?<key>[a-z]+)=(?<value>[^ ]*)").unwrap()),
+            indented: Indented::Words,
+            sections: Some(Pattern::compile("^a(?<name>.*)").unwrap()),
+            section_end: Some(Pattern::compile("^z").unwrap()),
+            ..Pairs::default()
+        })),
+        21 => Some(ExtractorKind::Grok(Regex {
+            patterns: vec![GrokPatterns::default().compile("%{WORD:a} ?%{NUMBER:b:float}?").unwrap()],
+            each: Each::Match,
+            allow_empty: false,
+        })),
+        10 => Some(ExtractorKind::Metrics(Metrics::default())),
+        11 => Some(ExtractorKind::Metrics(Metrics {
+            shape: MetricsShape::Object,
+            allow_empty: true,
+            ..Metrics::default()
+        })),
+        12 => Some(ExtractorKind::Mcp(Mcp)),
+        13 => Some(ExtractorKind::Xml(Xml::default())),
+        14 => Some(ExtractorKind::Xml(Xml {
+            pick: Pick::Each(Path::parse("//a[1]", &Prefixes::new()).unwrap()),
+            ..Xml::default()
+        })),
+        15 => Some(ExtractorKind::Csv(Csv::default())),
+        16 => Some(ExtractorKind::Csv(Csv { uneven: Uneven::Pad, ..Csv::default() })),
+        17 => Some(ExtractorKind::Columns(Columns::default())),
+        18 => Some(ExtractorKind::Columns(Columns {
+            layout: ColumnLayout::Widths { widths: vec![2, 3], names: None },
+            ..Columns::default()
+        })),
+        19 => Some(ExtractorKind::NdJson(NdJson::default())),
+        20 => Some(ExtractorKind::Form(Form)),
+        22 => Some(ExtractorKind::Html(Html {
+            without: Some(CssSelector::parse("x").unwrap()),
+            take: Take::Text,
+        })),
+        23 => Some(ExtractorKind::Html(Html {
+            without: None,
+            take: Take::Each(EachElement {
+                css: CssSelector::parse("a, tr").unwrap(),
+                select: vec![Selected {
+                    name: "a".into(),
+                    css: CssSelector::parse("b, td").ok(),
+                    attribute: None,
+                    count: Count::FirstOrNone,
+                }],
+                allow_empty: true,
+            }),
+        })),
+        24 => Some(ExtractorKind::Html(Html {
+            without: None,
+            take: Take::Table(Table { css: None, shape: TableShape::Rows(Vec::new()) }),
+        })),
+        25 => Some(ExtractorKind::Html(Html {
+            without: None,
+            take: Take::Table(Table { css: None, shape: TableShape::Pairs }),
+        })),
+        _ => None,
+    }
+}
+
+/// How many extractors there are above.
+const EXTRACTORS: usize = 27;
+
+/// What makes a value of `extract`: an extractor and its types by number, and one that gives a part beside it.
+type Picked = (usize, usize, usize);
+
+fn any_extract() -> impl Strategy<Value = Picked> {
+    let beside = prop_oneof![2 => Just(EXTRACTORS), 1 => 0..EXTRACTORS];
+    (0..EXTRACTORS, prop_oneof![Just(0), 0..shapes::TYPINGS], beside)
+}
+
+fn extract((kind, typing, beside): Picked) -> Option<Extract> {
+    extractor(kind).map(|kind| shapes::extract(kind, shapes::typing(typing), extractor(beside)))
+}
+
+fn any_translator() -> impl Strategy<Value = Translator> {
+    let shape = (
+        prop_oneof![Just(0), 0_usize..4],
+        prop_oneof![Just(0), 0..shapes::CONTENTS],
+        prop_oneof![Just(0), 0_usize..4],
+        0..shapes::LIMITS,
+        prop_oneof![2 => Just(0_usize), 1 => 0..shapes::ERRORS],
+    );
+    (any_extract(), shape).prop_map(|(picked, (filter, content, schema, limit, errors))| {
+        let filter = [None, Some("."), Some(".a"), Some("{a: .}")][filter];
+        let schema = [
+            None,
+            Some(json!({"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]})),
+            Some(json!({"type": "array", "items": {"type": "string"}})),
+            Some(json!({"type": ["object", "number"]})),
+        ][schema]
+            .clone();
+        let mut rules = shapes::errors(errors, || extract(picked));
+        if let Some(extract) = extract(picked) {
+            let extract = Some(extract);
+            let structured = filter.map(|filter| Jq::compile(filter).unwrap());
+            let (content, limit) = (shapes::content(content), shapes::limit(limit));
+            let action = Action::Success(SuccessRule {
+                extract,
+                structured,
+                content,
+                limit: limit.map(Box::new),
+                sample: None,
+            });
+            rules.push(Rule { matcher: Matcher::default(), charset: None, action });
+        }
+        translator(rules, schema)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Every reply has a translation; every success meets its schema; the same reply gives the same result.
+    #[test]
+    fn every_reply_has_a_translation(translator in any_translator(), reply in any_reply()) {
+        let result = run(&translator, &reply);
+        prop_assert_eq!(&run(&translator, &reply), &result);
+        prop_assert!(!result.content.is_empty());
+        let sent = sent(&result);
+        prop_assert_eq!(sent["isError"].as_bool(), Some(result.is_error()));
+        if result.is_error() {
+            prop_assert!(sent.get("structuredContent").is_none() || has_structured_errors(&translator));
+            let text = sent["content"][0]["text"].as_str().unwrap();
+            prop_assert!(!text.trim().is_empty() && text.len() <= TranslationLimits::DEFAULT_ERROR_TEXT_BYTES);
+        } else if let Some(output) = &translator.output {
+            let advertised = Schema::compile(&output.advertised()).unwrap();
+            prop_assert!(advertised.admits(&sent["structuredContent"]), "{}", sent);
+        }
+    }
+
+    /// What a typed extractor finds meets the schema that its types give, before any schema of the route.
+    #[test]
+    fn what_is_typed_meets_the_schema_of_its_types(picked in any_extract(), reply in any_reply()) {
+        let extract = extract(picked);
+        let Some(schema) = extract.as_ref().and_then(Extract::schema) else { return Ok(()) };
+        let (schema, content) = (Value::Object(schema), ContentTemplate::Default);
+        let action = Action::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
+        let rule = Rule { matcher: Matcher::default(), charset: None, action };
+        let result = run(&translator(vec![rule], None), &reply);
+        if !result.is_error() {
+            let sent = sent(&result);
+            let structured = &sent["structuredContent"];
+            let value = if schema["type"] == "object" { structured } else { &structured["result"] };
+            prop_assert!(Schema::compile(schema.as_object().unwrap()).unwrap().admits(value), "{}", sent);
+        }
+    }
+}
+
+fn has_structured_errors(translator: &Translator) -> bool {
+    let actions = translator.rules.iter().map(|rule| &rule.action);
+    actions.into_iter().any(|action| matches!(action, Action::Error(ErrorRule { structured: Some(_), .. })))
+}
+
+/// It would be a success with a value that nobody looked for.
+#[test]
+fn an_error_of_an_mcp_server_is_no_part_of_a_value() {
+    let is_error = |picked, body: &str| {
+        let (extract, content) = (extract(picked), ContentTemplate::Default);
+        let action =
+            Action::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
+        let rule = Rule { matcher: Matcher::default(), charset: None, action };
+        run(&translator(vec![rule], None), &reply(200, "application/json", body.to_owned())).is_error()
+    };
+    const MCP: usize = 12;
+    for picked in [(MCP, 0, 0), (MCP, 5, 0), (0, 0, MCP)] {
+        assert!(is_error(picked, r#"{"error":{}}"#), "{picked:?}");
+        assert!(is_error(picked, r#"{"error":{"code":-32000,"message":"down"}}"#), "{picked:?}");
+        assert!(
+            is_error(picked, r#"{"content":[{"type":"text","text":"{}"}],"isError":true}"#),
+            "{picked:?}"
+        );
+    }
+    for picked in [(MCP, 0, 0), (0, 0, MCP)] {
+        assert!(!is_error(picked, r#"{"content":[{"type":"text","text":"{}"}]}"#), "{picked:?}");
+    }
+}

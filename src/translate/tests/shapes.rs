@@ -1,0 +1,197 @@
+//! Types, blocks, bounds and conditions for the properties in [`super::properties`]: a few of each, picked by number.
+
+use serde_json::json;
+
+use crate::translate::{
+    extract::{Binary, Extract, Extractor, ExtractorKind, Part, Typing},
+    *,
+};
+
+/// How many typings there are.
+pub(super) const TYPINGS: usize = 8;
+/// How many contents there are.
+pub(super) const CONTENTS: usize = 9;
+/// How many limits there are, no limit included.
+pub(super) const LIMITS: usize = 6;
+/// How many lists of error rules there are, the empty one included.
+pub(super) const ERRORS: usize = 5;
+
+fn template(source: &str) -> Template {
+    Template::compile(source).unwrap()
+}
+
+fn jq(source: &str) -> Jq {
+    Jq::compile(source).unwrap()
+}
+
+/// A field that may be missing.
+fn field(name: &str, from: &str, kind: FieldType) -> Field {
+    Field { from: from.parse().unwrap(), missing: Missing::IsLeftOut, ..Field::new(name, kind) }
+}
+
+fn number() -> FieldType {
+    FieldKind::Number(NumberForm::default()).into()
+}
+
+fn list_of(kind: FieldKind) -> FieldType {
+    FieldType { count: Count::List, ..kind.into() }
+}
+
+fn or_null(kind: FieldKind) -> FieldType {
+    FieldType { nulls: vec!["x".into(), "-".into()], ..kind.into() }
+}
+
+fn words(rest: Option<serde_json::Value>) -> FieldKind {
+    let words = vec![("a".into(), json!("up")), ("x".into(), json!(2)), ("1".into(), json!(null))];
+    FieldKind::Values(Values { words, rest, ignore_case: true }.into())
+}
+
+/// Types for what an extractor finds. The first is none.
+pub(super) fn typing(index: usize) -> Typing {
+    let value = |from: Option<&str>, kind| Typing::Value {
+        from: from.map(|from| from.parse().unwrap()),
+        kind: Box::new(kind),
+    };
+    match index {
+        0 => Typing::AsFound,
+        1 => Typing::Fields(Fields::new(vec![Field::new("a", number())])),
+        2 => Typing::Fields(Fields::new(vec![
+            field("a", "a", list_of(FieldKind::String)),
+            Field {
+                missing: Missing::Gives(json!("up").into()),
+                ..Field::new("b", words(Some(json!("other"))).into())
+            },
+            field("when", "a", or_null(FieldKind::DateTime(TimeForm::default()))),
+            field("size", "b", or_null(FieldKind::Size(SizeForm::default()))),
+            field("length", "x", FieldKind::Duration(DurationForm::default()).into()),
+        ])),
+        3 => Typing::Fields(
+            Fields::new(vec![field("deep", "a.b", FieldKind::Any.into())])
+                .with_others(Some(FieldKind::Any.into())),
+        ),
+        4 => Typing::Fields(Fields::new(vec![field(
+            "a",
+            "a",
+            list_of(FieldKind::Object(Some(Fields::new(vec![field("b", "b", number())])))),
+        )])),
+        5 => value(None, or_null(words(None))),
+        6 => value(None, list_of(FieldKind::String)),
+        _ => value(Some("a"), or_null(FieldKind::String)),
+    }
+}
+
+/// One extractor, or the same as one of two parts; the other part may always be missing.
+pub(super) fn extract(kind: ExtractorKind, typing: Typing, beside: Option<ExtractorKind>) -> Extract {
+    let extractor = Extractor { of: None, kind, typing };
+    let Some(beside) = beside else { return Extract::One(Box::new(extractor)) };
+    Extract::Parts(vec![
+        Part { name: "a".into(), extractor, optional: false },
+        Part { name: "b".into(), extractor: Extractor::whole(beside), optional: true },
+    ])
+}
+
+/// What is shown; the first is what is shown without a word in the rule.
+pub(super) fn content(index: usize) -> ContentTemplate {
+    let block = |payload| BlockTemplate::new(payload);
+    let text = |source| block(Payload::Text(template(source)));
+    let blocks = match index {
+        0 => return ContentTemplate::Default,
+        1 => vec![text("{{ text }}")],
+        2 => vec![text("{{ structured }} {{ value.a }}")],
+        3 => vec![text("{{ why }}")],
+        4 => vec![
+            BlockTemplate { each: Some(jq(".result?")), ..text("{{ item.a | default(item) }}") },
+            BlockTemplate { when: Some(jq(".a")), ..text("{{ structured.a }}") },
+        ],
+        5 => vec![BlockTemplate { when: Some(jq("false")), ..text("never") }],
+        6 => vec![
+            block(Payload::Verbatim),
+            BlockTemplate { last_modified: Some(template("{{ text }}")), ..block(Payload::JsonPretty) },
+            text("{{ structured.result | default([]) | markdown_table }}"),
+        ],
+        7 => vec![
+            block(Payload::Image { data: template("{{ structured.a }}"), media_type: "image/png".into() }),
+            block(Payload::Resource {
+                uri: template("file:///a"),
+                media_type: None,
+                body: BodyTemplate::Blob(template("{{ text }}")),
+            }),
+        ],
+        _ => vec![
+            block(Payload::Bytes(Binary { kind: None, media_type: None })),
+            block(Payload::ResourceLink {
+                uri: template("http://a/{{ text }}"),
+                name: template("{{ structured.a | default('a') }}"),
+                description: None,
+                media_type: None,
+            }),
+        ],
+    };
+    ContentTemplate::Blocks(blocks)
+}
+
+/// How much is shown; the first is all.
+pub(super) fn limit(index: usize) -> Option<Limit> {
+    let limit = match index {
+        0 => return None,
+        1 => Limit { rows: Some(1), ..Limit::default() },
+        2 => Limit { characters: Some(20), ..Limit::default() },
+        3 => Limit {
+            rows: Some(2),
+            characters: Some(200),
+            of: Some(".a".parse().unwrap()),
+            ..Limit::default()
+        },
+        4 => Limit {
+            rows: Some(1),
+            note: Some(template("{{ limit.shown }} of {{ limit.total }}")),
+            more: Some(More::Offset { argument: "city".into(), first: 1 }),
+            ..Limit::default()
+        },
+        _ => Limit {
+            rows: Some(2),
+            more: Some(More::Page { argument: "page".into(), size: "size".into(), first: 0 }),
+            ..Limit::default()
+        },
+    };
+    Some(limit)
+}
+
+/// Rules that come before the one for a success. The extractor is for conditions on the value and for the errors that
+/// show some of it.
+pub(super) fn errors(index: usize, extract: impl FnOnce() -> Option<Extract>) -> Vec<Rule> {
+    let rule = |matcher, error| Rule { matcher, charset: None, action: Action::Error(error) };
+    let told = |text: &str| ErrorRule {
+        extract: None,
+        text: template(text),
+        code: None,
+        structured: None,
+        status: None,
+    };
+    let json = |filter| Matcher { json: Some(jq(filter)), ..Matcher::default() };
+    let value = |filter| Matcher { value: Some(jq(filter)), ..Matcher::default() };
+    match index {
+        0 => Vec::new(),
+        1 => vec![rule(json("has(\"error\")"), told("{{ json.error }}"))],
+        2 => vec![rule(value(".a"), ErrorRule { extract: extract(), ..told("{{ value.a }}") })],
+        3 => {
+            let code = Some(CodeTemplate::new(template("{{ value.a }}")));
+            let structured = Some(jq("{why: .}"));
+            let error = ErrorRule {
+                extract: extract(),
+                code,
+                structured,
+                status: Some(422),
+                ..told("{{ structured.why }}")
+            };
+            vec![rule(
+                Matcher { status: Some(vec!["100-599".parse().unwrap()]), ..Matcher::default() },
+                error,
+            )]
+        }
+        _ => {
+            let not = Some(Box::new(value("type == \"array\"")));
+            vec![rule(Matcher { not, ..json("type == \"object\"") }, told("{{ text }}{{ none.at.all }}"))]
+        }
+    }
+}
