@@ -164,10 +164,13 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
             }
         }
     }
-    value.chars().try_for_each(|character| match character.is_control() {
-        true => write!(writer, "{}", character.escape_default()),
-        false => writer.write_char(character),
-    })
+    let is_control = |character: char| character.is_control();
+    for part in value.split_inclusive(is_control) {
+        let text = part.trim_end_matches(is_control);
+        writer.write_str(text)?;
+        part[text.len()..].chars().try_for_each(|control| write!(writer, "{}", control.escape_default()))?;
+    }
+    Ok(())
 }
 
 fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
