@@ -150,7 +150,11 @@ impl Serving {
         }
     }
 
-    fn connection(&self, peer: SocketAddr, certificate: Option<Arc<ClientCertificate>>) -> inbound::Connection {
+    fn connection(
+        &self,
+        peer: SocketAddr,
+        certificate: Option<Arc<ClientCertificate>>,
+    ) -> inbound::Connection {
         inbound::Connection { peer: Some(peer), is_tls: false, certificate, ending: self.ending.clone() }
     }
 
