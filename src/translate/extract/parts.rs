@@ -1,6 +1,8 @@
 //! `extract` of a rule: one extractor, or several that give a part of the value each, and the types of what
 //! they find.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{Extracted, Extractor, ExtractorKind, Gives};
@@ -188,6 +190,16 @@ pub enum Typing {
 }
 
 impl Typing {
+    /// The outermost names that fields are taken from; `None` where all that is found is kept.
+    pub(super) fn names(&self) -> Option<HashSet<&str>> {
+        match self {
+            Self::Fields(fields) if !fields.have_others() => {
+                Some(fields.iter().flat_map(|field| [field.from.as_str(), field.from.first()]).collect())
+            }
+            Self::AsFound | Self::Fields(_) | Self::Value { .. } => None,
+        }
+    }
+
     /// The JSON Schema of one record; `None` where anything may be found.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         match self {

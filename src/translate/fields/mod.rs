@@ -95,6 +95,11 @@ impl Fields {
         self
     }
 
+    /// Whether what is found beside them is typed, too.
+    pub(crate) fn have_others(&self) -> bool {
+        self.others.is_some()
+    }
+
     /// The fields, those that have no name of their own aside.
     pub fn iter(&self) -> impl Iterator<Item = &Field> {
         self.list.iter()

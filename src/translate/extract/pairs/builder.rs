@@ -1,6 +1,6 @@
 //! What is found in lines, while they are read: sections, and lines that others may yet belong to.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use serde_json::{Map, Value};
 
@@ -10,6 +10,8 @@ use crate::translate::extract::records::add;
 /// What is found, while it is read.
 pub(super) struct Builder<'p, 't> {
     pub(super) pairs: &'p Pairs,
+    /// The outermost keys that are kept; all of them where there is none.
+    pub(super) wanted: Option<&'p HashSet<&'p str>>,
     pub(super) found: Map<String, Value>,
     /// The sections that are being read, each in the one before.
     pub(super) sections: Vec<(String, Map<String, Value>)>,
@@ -82,6 +84,9 @@ impl<'t> Builder<'_, 't> {
     /// Puts every line away that is indented as much as `indent`, or more.
     pub(super) fn close(&mut self, indent: usize) {
         while let Some(mut line) = self.open.pop_if(|line| line.indent >= indent) {
+            if self.open.is_empty() && self.sections.is_empty() && !self.wants(line.key) {
+                continue;
+            }
             let more: Vec<Value> = line.more.iter().map(|value| self.pairs.plain(value).into()).collect();
             let values = match line.value {
                 _ if !line.members.is_empty() => {
@@ -118,6 +123,11 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
+    /// Whether an outermost key is kept.
+    fn wants(&self, key: &str) -> bool {
+        self.wanted.is_none_or(|wanted| wanted.contains(key))
+    }
+
     pub(super) fn begin_section(&mut self, name: &str) {
         match self.pairs.section_end {
             Some(_) => self.close(0),
@@ -129,6 +139,9 @@ impl<'t> Builder<'_, 't> {
     pub(super) fn close_section(&mut self) {
         self.close(0);
         if let Some((name, members)) = self.sections.pop() {
+            if self.sections.is_empty() && !self.wants(&name) {
+                return;
+            }
             let outer = self.sections.last_mut().map_or(&mut self.found, |(_, members)| members);
             add(outer, name, Value::Object(members));
         }

@@ -6,7 +6,7 @@ mod builder;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use serde_json::{Map, Value};
 
@@ -95,7 +95,7 @@ impl Extraction for Pairs {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
-        self.extract(view.text()?, view.stop()).map(Extracted::Value)
+        self.extract(view.text()?, None, view.stop()).map(Extracted::Value)
     }
 }
 
@@ -114,7 +114,13 @@ impl Pairs {
     const PAIRS_OF_BLOCKS_LIMIT: usize = 10 * RECORD_LIMIT;
 
     /// `stop` is looked at between two matches of the pattern, which take the square of a long line together.
-    fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, Why> {
+    /// Of one object only the outermost keys in `wanted` are kept, where it is given.
+    pub(super) fn extract(
+        &self,
+        text: &str,
+        wanted: Option<&HashSet<&str>>,
+        stop: Option<&Stop>,
+    ) -> Result<Value, Why> {
         let expected = || match &self.pattern {
             Some(pattern) => format!("lines that match `{pattern}`, found none"),
             None => {
@@ -123,7 +129,7 @@ impl Pairs {
             }
         };
         let Some(blocks) = &self.blocks else {
-            let (object, _) = self.object(text, 1, RECORD_LIMIT, stop)?;
+            let (object, _) = self.object(text, wanted, 1, RECORD_LIMIT, stop)?;
             if object.is_empty() {
                 return Err(Why::plainly(format!("expected {}", expected())));
             }
@@ -132,7 +138,7 @@ impl Pairs {
         let mut left = Self::PAIRS_OF_BLOCKS_LIMIT;
         let objects = blocks.of(text).filter_map(|block| {
             let limit = left.min(RECORD_LIMIT);
-            let (object, count) = match self.object(block.text, block.line, limit, stop) {
+            let (object, count) = match self.object(block.text, None, block.line, limit, stop) {
                 Ok(found) => found,
                 Err(error) => return Some(Err(error)),
             };
@@ -150,12 +156,13 @@ impl Pairs {
     fn object(
         &self,
         text: &str,
+        wanted: Option<&HashSet<&str>>,
         first_line: usize,
         limit: usize,
         stop: Option<&Stop>,
     ) -> Result<(Map<String, Value>, usize), Why> {
         let (found, sections, open) = Default::default();
-        let mut builder = Builder { pairs: self, found, sections, open };
+        let mut builder = Builder { pairs: self, wanted, found, sections, open };
         let mut count = 0_usize;
         let too_many = |line: usize| {
             Why::plainly(format!("line {line}: expected at most {RECORD_LIMIT} pairs, found more"))

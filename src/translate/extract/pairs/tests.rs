@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn check(pairs: &Pairs, text: &str, expected: Result<&str, &str>) {
-    match (pairs.extract(text, None), expected) {
+    match (pairs.extract(text, None, None), expected) {
         (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
         (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
         (found, _) => panic!("found {:.400}", format!("{found:?}")),
@@ -202,7 +202,7 @@ fn hostile_replies_take_linear_time_and_bounded_memory() {
     check(&nested(), &deep, Ok(r#"{"a":{"b":"1"}}"#));
     check(&indented(Indented::Words), &"a".repeat(1 << 20), Err("found none"));
     let folded = format!("a: b\n{}", " c\n".repeat(150_000));
-    assert!(indented(Indented::Words).extract(&folded, None).is_ok());
+    assert!(indented(Indented::Words).extract(&folded, None, None).is_ok());
     let blocks = || Pairs { blocks: Some(Box::default()), ..Pairs::default() };
     check(&blocks(), &"a:\n\n".repeat(150_000), Err("at most 100000 blocks of pairs"));
     check(&sectioned(), &"[a]\n".repeat(150_000), Err("at most 100000 pairs"));
@@ -213,7 +213,7 @@ fn hostile_replies_take_linear_time_and_bounded_memory() {
 fn nothing_that_is_nested_is_deeper_than_json_may_be() {
     let stairs: String =
         (0..31).map(|depth| format!("{0}a:\n{0} b: 1\n{0}a:\n", "  ".repeat(depth))).collect();
-    let found = indented(Indented::Nested).extract(&stairs, None).unwrap().to_string();
+    let found = indented(Indented::Nested).extract(&stairs, None, None).unwrap().to_string();
     assert!(serde_json::from_str::<Value>(&found).is_ok());
 }
 
@@ -267,7 +267,15 @@ fn lines_go_on_with_the_last_pair_of_a_pattern() {
 fn nobody_waits_for_pairs_after_the_call_has_ended() {
     let stop = Stop::default();
     let pairs = matching("(?<key>a)(?<value>b)");
-    assert!(pairs.extract("abab", Some(&stop)).is_ok());
+    assert!(pairs.extract("abab", None, Some(&stop)).is_ok());
     stop.now();
-    assert_eq!(pairs.extract("abab", Some(&stop)).unwrap_err().to_string(), STOPPED);
+    assert_eq!(pairs.extract("abab", None, Some(&stop)).unwrap_err().to_string(), STOPPED);
+}
+
+#[test]
+fn outermost_keys_that_are_not_wanted_are_left_out() {
+    let wanted = HashSet::from(["b"]);
+    let text = "a: 1\nb: 2\n  b1: 3\nc:\n  b: 4\n";
+    let found = indented(Indented::Nested).extract(text, Some(&wanted), None).unwrap();
+    assert_eq!(found.to_string(), r#"{"b":{"value":"2","b1":"3"}}"#);
 }
