@@ -1,10 +1,9 @@
 //! Encryption under the secret of all replicas, keyed hashes, hashes and random names.
 //!
-//! What a server would have to remember between two requests goes into an encrypted token, so that any replica with the
-//! same secret answers the next one: session ids, the state of an input request (`requestState` of MCP 2026-07-28),
-//! task ids. Only who has the secret can read or make one. A token is `base64url(encrypt(expiry ‖ content))`, and what
-//! is encrypted is `salt ‖ AES-256-GCM(content)` under a key of its own, which HKDF derives from the secret and the
-//! salt. Its purpose is authenticated with it.
+//! State between two requests is in encrypted tokens, so that every replica with the same secret can handle
+//! the next request: session ids, the state of an input request (`requestState` of MCP 2026-07-28), task ids.
+//! A token is `base64url(encrypt(expiry ‖ content))`; `encrypt` gives `salt ‖ AES-256-GCM(content)` under a
+//! key that HKDF derives from the secret and the salt. The purpose is additional authenticated data.
 
 use std::{fmt, sync::Arc, time::SystemTime};
 
@@ -17,10 +16,10 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
-/// Random for each encryption, and long enough that none ever comes twice.
+/// Random for each encryption; long enough to be unique.
 const SALT_LEN: usize = 24;
 
-/// A secret as it was configured. It is never shown.
+/// The configured secret. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<[u8]>);
 
@@ -33,7 +32,7 @@ impl Secret {
         (bytes.len() >= Self::LEAST_BYTES).then(|| Self(bytes.into()))
     }
 
-    /// Whether this is it. How long that takes tells nothing of it.
+    /// Whether this is the secret, compared in constant time.
     pub fn is(&self, found: &[u8]) -> bool {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
         let own = hmac::sign(&key, &self.0);
@@ -47,14 +46,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What something is encrypted for: it does not decrypt for another purpose.
+/// Purpose of a token. A token does not decrypt for another purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose<'a> {
     /// The id of a session (MCP up to 2025-11-25).
     Session,
     /// The id of a task (an extension of MCP 2026-07-28).
     Task,
-    /// The id of a request to a client of MCP up to 2025-11-25, which says for whom it is.
+    /// The id of our request to a client up to MCP 2025-11-25, with the replica that sent it.
     Question,
     /// The state of a request that waits for input (`requestState` of MCP 2026-07-28).
     State,
@@ -111,8 +110,8 @@ impl Seal {
         Self(Arc::new(Salt::new(HKDF_SHA256, b"glossator tokens 1").extract(secret)))
     }
 
-    /// A token of letters, digits, `-` and `_` that holds `content` until `expires`. Its length is about 64 characters
-    /// and four thirds of the content.
+    /// A token of letters, digits, `-` and `_` that holds `content` until `expires`. Its length is about 64
+    /// characters and four thirds of the content.
     pub fn seal(&self, purpose: Purpose<'_>, content: &[u8], expires: SystemTime) -> String {
         let content = [&seconds(expires).to_be_bytes()[..], content].concat();
         URL_SAFE_NO_PAD.encode(self.encrypt(purpose, &content))

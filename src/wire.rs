@@ -1,13 +1,12 @@
-//! The moment before bytes go out, to clients and to upstreams.
+//! Yielding before a write, to clients and to upstreams.
 
 use std::{future::poll_fn, task::Poll};
 
-/// Lets every task have a turn first that could go on now.
+/// Yields once to all tasks that are ready.
 ///
-/// Before something is written: that wakes who reads it, on another processor, which costs as much as the writing. Where
-/// many calls go on they are worked on first and written one after the other, and who was woken by the first is awake
-/// for the rest. That saves 3 of 30 µs of a small call. `tokio::task::yield_now` also looks for events of sockets
-/// before the task goes on, which is a system call more for each write.
+/// Called before a write, so that the responses of calls that are ready together are written together, and
+/// the process that reads them is woken once. Saves 3 of 30 µs of a small call. `tokio::task::yield_now`
+/// polls sockets before the task resumes, one more system call for each write.
 pub async fn others_first() {
     let mut had_theirs = false;
     poll_fn(|context| {

@@ -98,8 +98,8 @@ impl fmt::Debug for KeyHash {
 
 /// The keys of all clients, by their hashes.
 ///
-/// How long a comparison of hashes takes reveals nothing of use: nobody can choose the hash of a key, nor find a key of
-/// 256 random bits by a part of its hash.
+/// How long a comparison of hashes takes reveals nothing of use: nobody can choose the hash of a key, nor
+/// find a key of 256 random bits by a part of its hash.
 #[derive(Debug)]
 pub(super) struct Keys(HashMap<KeyHash, (Arc<Client>, Option<SystemTime>)>);
 

@@ -1,7 +1,8 @@
-//! Signed tokens (RFC 7515, section 7.1), and the lists of keys that their signatures are verified with (RFC 7517).
+//! Signed tokens (RFC 7515, section 7.1), and the lists of keys that their signatures are verified with (RFC
+//! 7517).
 //!
-//! Not by `jsonwebtoken`: it has no provider for `ring`, it ignores `crit`, it does not know the name `Ed25519`
-//! (RFC 9864), and with `arbitrary_precision` of `serde_json` it can't read `exp`.
+//! Not by `jsonwebtoken`: it has no provider for `ring`, it ignores `crit`, it does not know the name
+//! `Ed25519` (RFC 9864), and with `arbitrary_precision` of `serde_json` it can't read `exp`.
 
 use std::fmt;
 
@@ -11,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::Denied;
 
-/// How a token may be signed: by a key of which we know the public half. There is no other way here, so none can be
-/// asked for.
+/// Signature algorithms of tokens (RFC 7518, section 3.1): asymmetric ones only, so that `none` and HMAC with a public
+/// key are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// RSA with PKCS #1 v1.5 and SHA-256.

@@ -1,12 +1,13 @@
-//! Who may call: what callers show of themselves, and what they are allowed by it.
+//! Authentication of clients, and the scopes that each has.
 //!
-//! In reading order: [`AccessSettings`] is what an operator says; [`Access`] takes what a caller has [`Shown`] to the
-//! client that it is, or says why not ([`Denied`]); `api_key` knows API keys by their hashes, `certificate` those whom TLS
-//! has checked, and `jwt` what other servers vouch for: a `jws` held against the keys in the `jwks` of its issuer.
-//! [`Resource`] is what clients that know OAuth are told of us (RFC 9728), and how any other is told what is missing
-//! (RFC 6750).
+//! - [`AccessSettings`]: the configured clients and issuers.
+//! - [`Access`]: identifies a client by its credentials ([`Shown`]), or rejects them ([`Denied`]).
+//! - `api_key`: API keys, stored as hashes.
+//! - `certificate`: client certificates that TLS has verified.
+//! - `jwt`: access tokens; `jws` verifies their signature with the keys in the `jwks` of the issuer.
+//! - [`Resource`]: protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 //!
-//! What is shown is a secret: it is in no error, no log and no `Debug`.
+//! Credentials are in no error, no log and no `Debug`.
 
 mod api_key;
 mod certificate;

@@ -104,7 +104,8 @@ pub(super) fn read_recording(file: &Path) -> Result<Recording, Failure> {
         .map_err(|error| Failure::told(format!("{}: {error}", file.display())))
 }
 
-/// Reads a file, or standard input for `-`, of at most so many bytes. `what` it should be is named when it is longer.
+/// Reads a file, or standard input for `-`, of at most so many bytes. `what` it should be is named when it is
+/// longer.
 pub(super) fn read_input(file: &Path, limit_bytes: u64, what: &str) -> Result<Vec<u8>, Failure> {
     let shown = file.display();
     let mut content = Vec::new();

@@ -30,12 +30,12 @@ impl<'a> MediaRange<'a> {
         Self { essence, weight: weight.unwrap_or(1.0) }
     }
 
-    /// Whether it names this media type, and no other.
+    /// Whether it is exactly this media type.
     pub fn is(&self, media_type: &str) -> bool {
         self.essence.eq_ignore_ascii_case(media_type)
     }
 
-    /// Whether it takes this media type, by its name, as `type/*` or as `*/*`.
+    /// Whether it includes this media type, by name, as `type/*` or as `*/*`.
     pub fn takes(&self, media_type: &str) -> bool {
         let kind = media_type.split_once('/').map(|(kind, _)| kind);
         let is_of_kind = || {

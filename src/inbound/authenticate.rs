@@ -1,8 +1,8 @@
-//! Who sends a request: its credential, and whether a stream that it has opened may stay open.
+//! Identification of a request's client, and reauthorization of open streams.
 //!
-//! `Guard::identify` is the only way to an `Identity`, apart from `Identity::local`; no API calls a
-//! tool without one. What never ends by itself is authorized again: when its credential ends, when other
-//! clients may call, and every minute.
+//! `Guard::identify` is the only constructor of an `Identity`, apart from `Identity::local`; no API calls a
+//! tool without one. Open streams are authorized again when the credential expires, when the configured
+//! clients change, and every minute.
 
 use std::{
     fmt,
@@ -40,7 +40,7 @@ const AGAIN_AFTER_SECONDS: u64 = 10;
 /// signed with.
 const AUTHORIZED_EVERY: Duration = Duration::from_secs(60);
 
-/// The rules by which clients are told apart, if they are. Clones are the same guard.
+/// The authentication rules, if clients are configured. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Guard(Arc<Rules>);
 
@@ -56,11 +56,11 @@ struct Rules {
 pub(super) struct Identity {
     caller: Caller,
     credential: Credential,
-    /// The rules by which it was found, where clients are told apart.
+    /// The rules that identified it, if clients are configured.
     access: Option<Arc<Access>>,
 }
 
-/// What a client has shown of itself.
+/// The credential of a request.
 #[derive(Clone)]
 enum Credential {
     Nothing,
@@ -70,7 +70,7 @@ enum Credential {
     ApiKey(HeaderValue),
     /// That of the connection.
     Certificate(Arc<ClientCertificate>),
-    /// The word of another replica, which authorizes its client itself.
+    /// Another replica, which has authenticated the client.
     Replica,
 }
 
@@ -105,8 +105,8 @@ impl Guard {
         self.0.access.load_full()
     }
 
-    /// Finds out who sends a request. Its credential is taken out of its head, so that it goes nowhere from
-    /// here.
+    /// Identifies the client of a request, and removes its credential from the headers, so that it is not
+    /// forwarded.
     ///
     /// # Errors
     ///
@@ -126,14 +126,14 @@ impl Guard {
         Ok(Identity { caller: Caller::Client(client), credential, access: Some(access) })
     }
 
-    /// The same of a request whose client another replica has identified.
+    /// The same for a request whose client another replica has identified.
     pub(super) fn identify_forwarded(&self, head: &mut Parts, arrival: &Arrival, caller: Caller) -> Identity {
         let Some(access) = self.access() else { return Identity::by_address(arrival) };
         remove_credentials(&mut head.headers);
         Identity { caller, credential: Credential::Replica, access: Some(access) }
     }
 
-    /// Whether clients are told apart, and this request has no credential.
+    /// Whether clients are configured and this request has no credential.
     pub(super) fn is_shown_nothing(&self, head: &Parts, arrival: &Arrival) -> bool {
         self.0.access.load().is_some()
             && matches!(Credential::of(&head.headers, arrival), Ok(Credential::Nothing))
@@ -147,7 +147,7 @@ impl Guard {
         self.0.access.load().as_ref()?.metadata_at(path, &needed())
     }
 
-    /// Ready when the client of a request may not have a stream open any more; the log says why.
+    /// Ready when the client's stream must close; the log has the reason.
     pub(super) fn revoked(&self, context: &RequestContext) -> impl Future<Output = ()> + Send + use<> {
         let (guard, identity) = (self.clone(), context.identity.clone());
         let (request_id, address) = (context.arrival.request_id.clone(), context.arrival.address);
@@ -164,8 +164,8 @@ impl Guard {
         }
     }
 
-    /// How long a stream may stay open before it is authorized again: till something changes, where clients
-    /// are not told apart.
+    /// How long a stream may stay open before it is authorized again; until a reload, if no clients are
+    /// configured.
     async fn authorize_again(
         &self,
         identity: &Identity,
@@ -208,13 +208,12 @@ async fn wait(changed: &mut watch::Receiver<()>, rest: Option<Duration>) {
 }
 
 impl Identity {
-    /// The one at our own pipes: who started the process may do everything in it.
+    /// The local process at our stdio: it has all rights.
     pub(super) fn local() -> Self {
         Self { caller: Caller::Only, credential: Credential::Nothing, access: None }
     }
 
-    /// Where clients are not told apart: whoever is at the address of the request. Where that is not known,
-    /// it has no rights.
+    /// Without configured clients: the address of the request. An unknown address has no rights.
     fn by_address(arrival: &Arrival) -> Self {
         let caller = arrival.address.map_or(Caller::Unknown, Caller::at);
         Self { caller, credential: Credential::of_connection(arrival), access: None }
@@ -224,8 +223,8 @@ impl Identity {
         &self.caller
     }
 
-    /// What `WWW-Authenticate` says to the client of a request that may not do what it asks for; `known` is
-    /// every scope that something here needs.
+    /// The `WWW-Authenticate` challenge for a request without the needed scopes; `known` has all scopes of
+    /// the configuration.
     pub(super) fn challenge_for(
         &self,
         needed: &Scopes,
@@ -291,7 +290,7 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// No upstream gets what was given to us.
+/// Credentials for us are not forwarded to upstreams.
 fn remove_credentials(headers: &mut HeaderMap) {
     headers.remove(&API_KEY);
     let is_ours = |value: &HeaderValue| value.to_str().map_or(true, |value| bearer(value).is_some());

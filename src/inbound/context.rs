@@ -1,5 +1,4 @@
-//! What is known of a request besides its head and body: how it came here, who sends it, and what the log
-//! says of it where it is rejected.
+//! Context of a request: its connection, its client, and its log line when it is rejected.
 
 use std::{
     fmt::Display,
@@ -20,38 +19,38 @@ use crate::{
     upstream::Caller,
 };
 
-/// The connection that requests come by. What is not there is not known.
+/// A client connection. `None` is unknown.
 #[derive(Debug, Default)]
 pub struct Connection {
-    /// The address at the other end.
+    /// The peer's address.
     pub peer: Option<SocketAddr>,
-    /// Whether it is one of TLS.
+    /// Whether it uses TLS.
     pub is_tls: bool,
-    /// The certificate that was shown, which is one that the listener trusts.
+    /// The client certificate, verified by the listener.
     pub certificate: Option<Arc<ClientCertificate>>,
-    /// How far the shutdown of the server has come.
+    /// The state of a graceful shutdown.
     pub ending: Ending,
 }
 
-/// How a request came here: all that is known before the request filter has seen it. It gives no rights.
+/// Context of a request before the filter: it grants no rights.
 ///
-/// The server puts it into the extensions of a request, and the API takes it out.
+/// The server puts it into the request's extensions, and the API takes it out.
 #[derive(Debug, Clone)]
 pub struct Arrival {
     /// The connection, shared by all of its requests.
     pub connection: Arc<Connection>,
-    /// The name of the request in the log and in errors.
+    /// Request id in log lines and errors.
     pub request_id: RequestId,
     /// The trace span of the request, where traces are on.
     pub span: Span,
-    /// The path below which a web server has us, where one starts us over CGI.
+    /// The path below which a web server serves us over CGI.
     pub mount: Option<Mount>,
     pub(super) api: Face,
-    /// The address of the client: that of the connection, until the filter has read what trusted proxies say.
+    /// The client's address: the peer's, until the filter has read `X-Forwarded-For` of trusted proxies.
     pub(super) address: Option<IpAddr>,
 }
 
-/// A request that the filter has let in: how it came here, and who sends it.
+/// Context of a request that the filter has admitted.
 #[derive(Debug)]
 pub(super) struct RequestContext {
     pub(super) arrival: Arrival,
@@ -168,7 +167,7 @@ pub enum Shutdown {
     Overdue,
 }
 
-/// That the server is about to end; by default it never does. What would never end by itself ends then.
+/// Graceful shutdown, seen from a request: open streams end with it. Never, by default.
 #[derive(Debug, Clone, Default)]
 pub struct Ending(Option<watch::Receiver<Shutdown>>);
 
@@ -194,8 +193,7 @@ impl Ending {
         let _ = shutdown.wait_for(|shutdown| *shutdown > Shutdown::Serving).await;
     }
 
-    /// The result of some work, unless the shutdown timeout is over first. A server that is gone can't say
-    /// so.
+    /// The result of some work, unless the shutdown timeout ends first.
     pub async fn unless_overdue<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let overdue = async {
             let reached = match self.0.clone() {

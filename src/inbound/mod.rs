@@ -1,9 +1,10 @@
-//! The ways in: each turns its own wire into a call and the tool result into its own answer.
+//! APIs for clients: each decodes its requests into calls and encodes tool results.
 //!
-//! [`context`] is what is known of a request beside its head and body; [`door`] holds what all HTTP APIs
-//! check before they listen, [`authenticate`] finds out who sends a request, `proxies` knows whose word is
-//! taken for the client's address, and [`accept`] which media types a client takes. [`mcp`] speaks the Model
-//! Context Protocol, [`rest`] plain HTTP; over [`cgi`] both are asked through a web server.
+//! - [`context`]: the context of a request.
+//! - [`door`]: the request filter: Host, Origin, sizes, CORS.
+//! - [`authenticate`]: identification of the client; `proxies`: trusted proxies; [`accept`]: content
+//!   negotiation.
+//! - [`mcp`], [`rest`], and [`cgi`] for both behind a web server.
 
 pub mod accept;
 pub mod authenticate;

@@ -104,11 +104,11 @@ impl Lists {
             ),
             resources: List::new(
                 "resources",
-                resources(false).chain(proxied.resources().map(|entry| offered(&entry.theirs, entry))),
+                resources(false).chain(proxied.resources().map(|entry| offered(&entry.upstream_key, entry))),
             ),
             resource_templates: List::new(
                 "resourceTemplates",
-                resources(true).chain(proxied.templates().map(|entry| offered(&entry.theirs, entry))),
+                resources(true).chain(proxied.templates().map(|entry| offered(&entry.upstream_key, entry))),
             ),
             needed: scopes.fold(Scopes::default(), |all, more| all.and(more)),
             for_all: OnceLock::new(),

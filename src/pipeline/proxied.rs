@@ -1,4 +1,4 @@
-//! Prompts and resources of MCP servers, which clients get as the server gives them.
+//! Prompts and resources of MCP upstreams, proxied unmodified.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,32 +17,32 @@ use crate::{
     upstream::Due,
 };
 
-/// A prompt, a resource or a resource template of an MCP server.
+/// A prompt, a resource or a resource template of an MCP upstream.
 #[derive(Debug)]
 pub struct Proxied {
-    /// How its server is asked: limits, deadline, scopes, and what no error tells. It is in no table of routes.
+    /// Route with the limits, timeout, scopes and error filter of its requests. It is in no route table.
     pub route: Arc<Route>,
-    /// What the server calls it: a name, a URI or a URI template.
-    pub theirs: String,
-    /// What lists show of it.
+    /// Its key at the upstream: a name, a URI or a URI template.
+    pub upstream_key: String,
+    /// Its entry in lists.
     pub definition: Map<String, Value>,
-    /// Whether its server completes arguments.
+    /// Whether the upstream declares `completions`.
     pub completes: bool,
 }
 
-/// What of MCP servers is offered as it is, beside their tools.
+/// The prompts and resources of all MCP upstreams.
 #[derive(Debug, Default)]
 pub struct ProxiedTable {
     prompts: BTreeMap<String, Proxied>,
     resources: BTreeMap<String, Proxied>,
     templates: Vec<(UriPattern, Proxied)>,
-    /// Whether there are prompts, at times.
+    /// Whether an upstream declares prompts, even if it lists none now.
     pub has_prompts: bool,
-    /// Whether there are resources, at times.
+    /// Whether an upstream declares resources, even if it lists none now.
     pub has_resources: bool,
 }
 
-/// Which URIs a template stands for (RFC 6570, all levels), without those that are not offered.
+/// Matcher for the URIs of a template (RFC 6570, all levels), except for excluded ones.
 #[derive(Debug)]
 pub struct UriPattern {
     regex: Regex,
@@ -50,26 +50,29 @@ pub struct UriPattern {
     except: Vec<String>,
 }
 
-/// The members of a result, each as the server wrote it.
+/// Limit of a compiled URI template, in bytes.
+const URI_TEMPLATE_LIMIT_BYTES: usize = 256 << 10;
+
+/// The members of a result, each as the upstream sent it.
 pub type Members = BTreeMap<String, Box<RawValue>>;
 
-/// Why there is no result. The text is for clients.
+/// Why a request failed. The text is sent to clients.
 #[derive(Debug)]
 pub enum ForwardError {
-    /// The server has no such thing.
+    /// The upstream has no such prompt or resource.
     Unknown(String),
-    /// What the client gave is at fault.
+    /// The arguments are invalid.
     Arguments(String),
     /// Anything else.
     Failed(String),
 }
 
 impl UriPattern {
-    /// Of a template; `except` are patterns of URIs that it does not stand for here.
+    /// Compiles a template; URIs that match a pattern in `except` are excluded.
     ///
     /// # Errors
     ///
-    /// A sentence when it can't be read.
+    /// A sentence if the template can't be read, or its regex takes more than 256 KiB.
     pub fn of(template: &str, except: Vec<String>) -> Result<Self, String> {
         let most = UriTemplate::MAX_BYTES;
         if template.len() > most {
@@ -80,7 +83,7 @@ impl UriPattern {
             let close =
                 rest[open..].find('}').ok_or("its URI template has a brace without its other half")?;
             pattern.push_str(&regex::escape(&rest[..open]));
-            // What is not given is left out of a URI, with the mark before it.
+            // An undefined variable leaves its prefix out, too.
             pattern.push_str(match rest.as_bytes()[open + 1] {
                 b'+' => "[^ ]*",
                 b'#' => "(#[^ ]*)?",
@@ -97,12 +100,12 @@ impl UriPattern {
         fixed_bytes += rest.len();
         pattern.push_str(&regex::escape(rest));
         pattern.push('$');
-        let regex = RegexBuilder::new(&pattern).unicode(false).build();
+        let regex = RegexBuilder::new(&pattern).unicode(false).size_limit(URI_TEMPLATE_LIMIT_BYTES).build();
         let regex = regex.map_err(|_| "its URI template has too many parts".to_owned())?;
         Ok(Self { regex, fixed_bytes, except })
     }
 
-    /// Whether a URI is one of them. One that is not offered is none however it is percent-encoded.
+    /// Whether a URI matches. Excluded URIs are compared percent-decoded, too.
     fn fits(&self, uri: &str) -> bool {
         let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
         self.regex.is_match(uri.as_bytes()) && !holds(&self.except, uri) && !holds(&self.except, &decoded)
@@ -114,7 +117,7 @@ fn holds(patterns: &[String], uri: &str) -> bool {
 }
 
 impl ProxiedTable {
-    /// Adds a prompt under the name that clients call it by.
+    /// Adds a prompt under the name that clients see.
     ///
     /// # Errors
     ///
@@ -139,7 +142,7 @@ impl ProxiedTable {
     ///
     /// A sentence when its URI is taken.
     pub fn add_resource(&mut self, resource: Proxied, own: &RouteTable) -> Result<(), String> {
-        let uri = &resource.theirs;
+        let uri = &resource.upstream_key;
         if let Some((route, _)) = own.by_uri(uri) {
             return Err(format!("the route `{}` is a resource of that URI", route.definition.name));
         }
@@ -162,37 +165,40 @@ impl ProxiedTable {
         own: &RouteTable,
     ) -> Result<(), String> {
         let is_own = |route: &&Arc<Route>| {
-            route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == template.theirs)
+            route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == template.upstream_key)
         };
         if let Some(route) = own.in_order().iter().find(is_own) {
             return Err(format!("the route `{}` is a resource of that template", route.definition.name));
         }
-        if let Some((_, other)) = self.templates.iter().find(|(_, other)| other.theirs == template.theirs) {
+        if let Some((_, other)) =
+            self.templates.iter().find(|(_, other)| other.upstream_key == template.upstream_key)
+        {
             return Err(format!("`{}` has a resource of that template", other.route.upstream));
         }
         self.templates.push((pattern, template));
         Ok(())
     }
 
-    /// A prompt by the name that clients call it by.
+    /// The prompt with the name that clients see.
     pub fn prompt(&self, name: &str) -> Option<&Proxied> {
         self.prompts.get(name)
     }
 
-    /// The resource of a URI, or the template that it fits. Of several the one with more fixed text is meant.
+    /// The resource with a URI, or the template that it matches; of several the one with the most literal
+    /// text.
     pub fn resource(&self, uri: &str) -> Option<&Proxied> {
         let fitting = || self.templates.iter().filter(|(pattern, _)| pattern.fits(uri));
         let template = || fitting().max_by_key(|(pattern, _)| pattern.fixed_bytes);
         self.resources.get(uri).or_else(|| template().map(|(_, template)| template))
     }
 
-    /// A template as it is written, or what a URI is of.
+    /// The template with this text, or the resource or template that it matches as a URI.
     pub fn template(&self, text: &str) -> Option<&Proxied> {
-        let written = self.templates.iter().find(|(_, template)| template.theirs == text);
+        let written = self.templates.iter().find(|(_, template)| template.upstream_key == text);
         written.map(|(_, template)| template).or_else(|| self.resource(text))
     }
 
-    /// All prompts by name, all resources, and all templates.
+    /// The prompts, by name.
     pub(super) fn prompts(&self) -> impl Iterator<Item = (&String, &Proxied)> {
         self.prompts.iter()
     }
@@ -216,7 +222,7 @@ impl ProxiedTable {
     }
 }
 
-/// What an MCP server answered.
+/// The JSON-RPC response of an upstream.
 #[derive(Deserialize)]
 struct Answered {
     result: Option<Members>,
@@ -228,7 +234,7 @@ struct Code {
     code: i64,
 }
 
-/// The member that a result has.
+/// The member that a result must have.
 fn required(method: McpMethod) -> &'static str {
     match method {
         McpMethod::CallTool => "content",
@@ -239,12 +245,12 @@ fn required(method: McpMethod) -> &'static str {
 }
 
 impl Snapshot {
-    /// Sends a request about a prompt or a resource on to its server. `name` is the server's name of it, or the URI.
-    /// Dropping the future cancels it.
+    /// Forwards a request for a prompt or a resource. `name` is its key at the upstream, or the URI. Dropping
+    /// the future cancels the request.
     ///
     /// # Errors
     ///
-    /// [`ForwardError`] when there is no result. What its text tells of the server's insides is replaced.
+    /// [`ForwardError`]; internal details of the upstream are removed from its text.
     pub async fn forward(
         &self,
         to: &Proxied,
@@ -266,7 +272,7 @@ impl Snapshot {
                     record.end(Outcome::Success);
                     return Ok(members);
                 }
-                // Of what is sent, an error may quote the URI.
+                // The error may quote the URI.
                 let mut sent = arguments;
                 sent.insert("uri".to_owned(), name.into());
                 (self.why_not(route, sent.into(), reply, &mut record).await, error.map(|error| error.code))
@@ -307,14 +313,14 @@ impl Snapshot {
         let (headers, caller, trace) = (call.headers, &call.caller, trace.as_ref());
         let (ticket, mut telling) = (&record.ticket(), Telling::new(None, route.definition.name.as_str()));
         let asking = Asking { snapshot: self, route, arguments: &none, headers, caller, trace, ticket, due };
-        // It only reads.
+        // Read-only, so it may be retried.
         let reply = asking.call(request.into(), true, record, &mut telling).await;
         reply
             .map(|response| response.reply)
             .map_err(|error| Box::new(sentences::of(&error, sentences::Effect::Harmless)))
     }
 
-    /// The tool error of a reply without a result, in the words that the call of a tool would have.
+    /// The tool error for a response without a result, with the text that a tool call would have.
     async fn why_not(
         &self,
         route: &Arc<Route>,

@@ -162,8 +162,8 @@ impl Snapshot {
         self.awaited.prompts.iter().any(|server| server.may_name(name)).then_some(sentences::NOT_READY)
     }
 
-    /// Whether servers may have other prompts and other resources another time: those that have some at times, or have
-    /// not said it yet.
+    /// Whether servers may have other prompts and other resources another time: those that have some at
+    /// times, or have not said it yet.
     pub fn may_have_more(&self) -> [bool; 2] {
         let (proxied, awaited) = (&self.proxied, &self.awaited);
         [proxied.has_prompts || !awaited.prompts.is_empty(), proxied.has_resources || awaited.resources]

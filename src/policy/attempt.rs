@@ -12,8 +12,7 @@ use crate::{
     },
 };
 
-/// A request that really goes out: counts what came of it, and tells of it where there are traces. One that
-/// is dropped, for its time was over or nobody waits any more, counts as `dropped`.
+/// Metrics and span of one upstream request. A dropped one (timeout, client gone) counts as `dropped`.
 pub(super) struct Attempt<'a> {
     counted: &'a Words,
     span: Span,
@@ -21,8 +20,7 @@ pub(super) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Begins one; where it has a place of its own in a trace, gives what is to be sent in the place of
-    /// `ask`.
+    /// Starts one. With tracing, returns the request with the new trace context.
     pub(super) fn begin(counted: &'a Words, ask: &Ask, upstream: &Upstream) -> (Self, Option<Ask>) {
         let before = ask.ticket.attempt();
         let Some(call) = ask.ticket.span() else {

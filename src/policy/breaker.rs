@@ -152,7 +152,7 @@ impl CircuitBreaker {
                     rest: until - now,
                 });
             }
-            // Should the probe never come back, another is sent after the same time.
+            // If the probe does not end, another one is admitted after the same time.
             *state = State::HalfOpen { until: now + self.settings.rest };
         }
         Ok(Probe { breaker: self, due: ask.due.latest, ticket: &ask.ticket, is_recorded: false })
@@ -226,8 +226,7 @@ fn shown_of_upstream(result: &Result<Reply, UpstreamError>) -> Outcome {
         Err(Stage::NotReached | Stage::NoResponse) => Outcome::Failure,
         // It answered, were it too much or nothing that can be read.
         Err(Stage::Malformed | Stage::TooLong | Stage::Unread) => Outcome::Success,
-        // It was not asked. Were a token server's failure the upstream's own, calls would be rejected when it
-        // could be asked again.
+        // The upstream got no request. A failing token server must not open the upstream's circuit breaker.
         Err(Stage::Rejected | Stage::Unsendable) => Outcome::Unknown,
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct ConcurrencySlot {
 }
 
 impl ConcurrencyLimit {
-    /// The limit of `upstream`, with all its slots free; `busy` counts those who find none.
+    /// The limit of `upstream`, with all slots free; `busy` counts rejected calls.
     pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, busy: Count) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (slots, queue) = (semaphore(settings.in_flight_limit), semaphore(settings.waiting_limit));

@@ -1,4 +1,4 @@
-//! Hedging: a second request when the first takes unusually long.
+//! Hedging: a second request if the first takes unusually long.
 
 use std::{
     future::Future,

@@ -1,17 +1,15 @@
-//! Policies round every call of an upstream: deadlines, rate limits, cache, hedging, retries, circuit
-//! breakers, concurrency limits.
+//! Policies of every upstream request: timeouts, rate limits, cache, hedging, retries, circuit breakers,
+//! concurrency limits.
 //!
-//! [`RoutePolicies::call`] and [`UpstreamPolicies::follow_up`] apply them; both are in `stack`, where the
-//! order and its reasons are. A policy is a struct with one method, off where it is `None`; the retry and the
-//! circuit breakers are always there, as the one counts what hedges may spend, and let all calls pass when
-//! they are off. What is proxied unmodified has the same concurrency and rate limits, and others of its own:
-//! [`Passthrough`].
+//! [`RoutePolicies::call`] and [`UpstreamPolicies::follow_up`] apply them; `stack` has their order and the
+//! reasons. A policy is a struct with one method, and `None` where it is off. Retries and circuit breakers
+//! are always present: the retry budget also limits hedges. Passthrough requests have the same concurrency
+//! and rate limits, and others of their own: [`Passthrough`].
 //!
-//! Rate limits and cached responses are in the store that several replicas share ([`Sharing`]), where there
-//! is one. Everything else is each replica's own.
+//! Rate limits and cached responses are in the state that replicas share ([`Sharing`]), where it is
+//! configured. Everything else is per replica.
 //!
-//! A policy rejects a call with an [`UpstreamError`](crate::upstream::UpstreamError), so that the `gateway`
-//! has one kind of failure to put into words.
+//! A policy rejects a call with an [`UpstreamError`](crate::upstream::UpstreamError).
 
 mod attempt;
 mod breaker;

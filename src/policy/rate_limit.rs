@@ -89,7 +89,7 @@ impl RateLimit {
     /// How often it is looked whether the store is back, by who has begun and would be lost.
     const UNCOUNTED_PAUSE: Duration = Duration::from_secs(1);
 
-    /// A limit of which nothing is used. `rejected` counts those who come too often.
+    /// An unused limit. `rejected` counts rejected calls.
     pub(super) fn new(upstream: UpstreamName, whose: Whose, settings: RateSettings, rejected: Count) -> Self {
         let now = Instant::now();
         let used = Mutex::new(Used { all: now, each: HashMap::new(), swept: now });
@@ -223,7 +223,7 @@ impl Used {
 /// What is done with a call that is over a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OverLimit {
-    /// It is rejected, and told when to come again.
+    /// Rejected, with `Retry-After`.
     Rejected,
     /// It waits, to its deadline: for what has begun, and would be lost.
     Waits,

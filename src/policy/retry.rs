@@ -97,7 +97,7 @@ impl Retry {
         for attempt in 1.. {
             let next = attempt_once().await;
             if attempt > 1 {
-                // We rejected it: the upstream was not asked, so its previous response is the answer.
+                // Rejected here: the upstream got no request, so its previous response is the result.
                 if next.as_ref().is_err_and(|error| error.facts().stage == Stage::Rejected) {
                     break;
                 }
@@ -149,7 +149,7 @@ impl Retry {
     }
 }
 
-/// Whether another attempt may succeed, and does no harm.
+/// Whether another attempt may succeed and is safe.
 fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool {
     match outcome {
         Err(error) => match error.facts().repeat {

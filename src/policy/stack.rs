@@ -1,10 +1,10 @@
 //! The policies round every call of an upstream, in the order in which they are applied.
 //!
-//! [`RoutePolicies::call`] is the stack of a route's calls, [`UpstreamPolicies::follow_up`] the one of
-//! requests that follow from a call (polling an asynchronous operation) or that no client asked for (reading
-//! a watched resource). Each line is a policy, and its comment says why it stands there.
+//! [`RoutePolicies::call`] is the stack of a route's calls. [`UpstreamPolicies::follow_up`] is the stack of
+//! requests that follow from a call (polling an asynchronous operation) or that no client sent (polling a
+//! resource). Each line is a policy, and its comment gives the reason for its position.
 //!
-//! Dropping the future of a call ends its request and gives back what it held.
+//! Dropping the future of a call cancels its request and releases its slots.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -35,12 +35,12 @@ use crate::{
     upstream::{Ask, Due, Tried, Upstream, UpstreamError, Whose, http::HttpUpstream},
 };
 
-/// The state that several replicas have in common, of one upstream.
+/// State of one upstream that replicas share.
 #[derive(Debug, Clone)]
 pub struct Sharing {
     /// Where it is.
     pub store: SharedStore,
-    /// Identifies the configuration of the upstream: replies of one are never given for another.
+    /// Fingerprint of the upstream's settings: cached responses of other settings are not used.
     pub identity: Arc<str>,
 }
 
@@ -86,19 +86,19 @@ pub struct RoutePolicies {
     breaker: Arc<CircuitBreaker>,
 }
 
-/// The response to a call, and where it is from.
+/// The response to a call, with its cache status.
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The upstream's reply.
     pub reply: Reply,
-    /// How long ago it came, where it is a cached one.
+    /// Age of a cached response.
     pub age: Option<Duration>,
-    /// Where it is cached, for other calls or since an earlier one.
+    /// Its cache entry, if it is cached.
     pub entry: Option<CacheEntry>,
 }
 
 impl Response {
-    /// One that came for this call, and is cached nowhere.
+    /// A response that is not cached.
     pub(super) fn of_upstream(reply: Reply) -> Self {
         Self { reply, age: None, entry: None }
     }
@@ -117,9 +117,8 @@ impl RoutePolicies {
             // cost the upstream nothing.
             admit(upstream.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
             admit(self.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
-            // Cached responses, and one request for all who ask for the same at the same time. Inside of what
-            // each client may call; round everything that protects the upstream, which a cached response
-            // spares.
+            // Response cache and coalescing. After the limits per client; before everything that protects the
+            // upstream, which a cached response does not reach.
             match &self.responses {
                 Some(responses) => {
                     let route = self.clone();
@@ -129,21 +128,21 @@ impl RoutePolicies {
                 None => self.send(ask).await.map(Response::of_upstream),
             }
         });
-        // The promise to the client, so it holds for everything within, waiting in the queue included. Round
-        // the shared request, so that each who waits for it has its own.
+        // The client's timeout covers everything, time in the queue included. Outside of coalescing, as each
+        // client that waits for a shared request has its own.
         upstream.within_deadline(ask, call).await
     }
 
     /// A request of the route, with its retries.
     async fn send(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        // All clients together. Inside of the cache: it counts calls for which the upstream is asked.
+        // Rate limit of all clients. After the cache, as it counts upstream requests.
         admit(self.rate.as_ref(), ask, OverLimit::Rejected).await?;
         let tried = Tried::default();
-        // Retries happen within the deadline. Round all that follows, so that each attempt is judged, queued
-        // and timed as a call of its own, and holds no slot while it waits for the next.
+        // Retries, within the timeout. Around everything below, so that each attempt has its own circuit
+        // breaker result, queue and timeout, and no slot is held during backoff.
         let first = self.retry.run(ask, || self.attempt(ask, &tried));
         match &self.hedge {
-            // A slow request is sent once more. Round the retries, so that the second request has none.
+            // Hedging. Around the retries, so that the second request has none.
             Some(hedge) => {
                 let second = async |ask: Ask| self.attempt(&ask, &tried).await;
                 Box::pin(hedge.race(ask, first, second)).await
@@ -154,8 +153,8 @@ impl RoutePolicies {
 
     /// One attempt.
     async fn attempt(&self, ask: &Ask, tried: &Tried) -> Result<Reply, UpstreamError> {
-        // The circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's, whose
-        // rejections tell nothing about the route.
+        // Circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's circuit
+        // breaker, whose rejections say nothing about the route.
         let probe = self.breaker.enter(ask)?;
         let result = self.upstream.attempt(ask, tried, OverLimit::Rejected).await;
         probe.record(&result);
@@ -164,8 +163,8 @@ impl RoutePolicies {
 }
 
 impl UpstreamPolicies {
-    /// A request that follows from a call, or that no client asked for: it waits where a call would be
-    /// rejected, and has the policies of its upstream only.
+    /// A request that follows from a call, or that no client sent: it waits where a call would be rejected,
+    /// and has the upstream's policies only.
     ///
     /// # Errors
     ///
@@ -178,18 +177,19 @@ impl UpstreamPolicies {
 
     /// One attempt, with the policies that protect the upstream.
     async fn attempt(&self, ask: &Ask, tried: &Tried, over: OverLimit) -> Result<Reply, UpstreamError> {
-        // Rejects everything while the upstream is not there. Round the queue, so that nobody waits in vain,
-        // and round the rate, so that nothing of it is used.
+        // Circuit breaker of the upstream. Before the queue and the rate limit, so that a rejected call uses
+        // neither.
         let probe = self.breaker.enter(ask)?;
         let result = async {
-            // Inside of the retries, as each attempt is a request; round the queue, as it holds no slot.
+            // Rate limit. Inside of the retries, as each attempt is a request; before the queue, so that no
+            // slot is held.
             admit(self.rate.as_ref(), ask, over).await?;
-            // Inside of the deadline, so that a call that gives up leaves the queue; round the request, so
-            // that a slot is held exactly as long as a connection is. What has begun is not rejected for what
-            // else its client does.
+            // Concurrency limit. Inside of the timeout, so that a call that times out leaves the queue;
+            // around the request, so that a slot is held as long as a connection. Follow-ups do not count for
+            // their client.
             let client = matches!(over, OverLimit::Rejected).then_some(&ask.caller);
             let _slot = self.concurrency.acquire(client).await?;
-            // The time of the attempt, without that in the queue.
+            // Attempt timeout, without the time in the queue.
             self.within_attempt(ask, tried).await
         }
         .await;
@@ -200,11 +200,11 @@ impl UpstreamPolicies {
     /// A request to the upstream, counted and traced, within the time of an attempt.
     async fn within_attempt(&self, ask: &Ask, tried: &Tried) -> Result<Reply, UpstreamError> {
         let due = self.settings.attempt_timeout.map(Due::after);
-        // The upstream learns of the earlier end, so that what it gives up then is put down to it.
+        // The upstream client gets the earlier deadline, so that the failure counts as the upstream's.
         let sooner = due.filter(|due| due.at < ask.due.at).map(|due| Ask { due, ..ask.clone() });
         let ask = sooner.as_ref().unwrap_or(ask);
         let request = pin!(async {
-            // Innermost: each request that really goes out, and what came of it.
+            // Metrics and span. Innermost, as they count requests that are really sent.
             let (attempt, traced) = Attempt::begin(&self.counts.attempts, ask, &self.upstream);
             attempt.end(self.upstream.answer(traced.as_ref().unwrap_or(ask), tried).await)
         });
@@ -215,8 +215,8 @@ impl UpstreamPolicies {
         })
     }
 
-    /// The reply to a call, in its time. The call is boxed, so that it is not a part of all futures up to the
-    /// connection of its client.
+    /// Applies the call's timeout. The call is boxed, as its future would be a part of all futures up to the
+    /// client's connection.
     async fn within_deadline<T>(
         &self,
         ask: &Ask,

@@ -234,8 +234,8 @@ impl Swap {
         true
     }
 
-    /// Asks MCP servers for what they have, all at once and not longer than `patience`, so that the first clients find
-    /// them. Those that do not answer are asked again later.
+    /// Asks MCP servers for what they have, all at once and not longer than `patience`, so that the first
+    /// clients find them. Those that do not answer are asked again later.
     pub async fn discover_first(&mut self, patience: Duration) {
         let servers = self.servers();
         if servers.is_empty() {

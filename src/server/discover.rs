@@ -1,4 +1,4 @@
-//! What MCP servers have: asked at the start, when a server says that it changed, and now and then.
+//! Discovery of MCP upstreams: lists are fetched at the start, on `list_changed`, and periodically.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::{
     upstream::mcp::{McpLists, McpUpstream, WantedLists},
 };
 
-/// What a server has now.
+/// The current lists of an upstream.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) upstream: UpstreamName,
     pub(super) lists: McpLists,
 }
 
-/// Asks one server again and again, until this is dropped.
+/// Polls one upstream until dropped.
 #[derive(Debug)]
 pub(super) struct Discovery(AbortHandle);
 
@@ -33,13 +33,13 @@ impl Drop for Discovery {
     }
 }
 
-/// How long to wait before a server that does not answer is asked again, at first and at most.
+/// Initial and maximum backoff after a failure.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// How long to wait after a server said that its lists changed: more changes often follow.
+/// Delay after `list_changed`: more changes often follow.
 const SETTLED: Duration = Duration::from_millis(100);
 
 impl Discovery {
-    /// Begins to ask. What is `known` already is told only when it is something else.
+    /// Starts polling. Lists equal to `known` are not reported.
     pub(super) fn begin(
         upstream: McpUpstream,
         (wanted, refresh): (WantedLists, Duration),
@@ -58,11 +58,11 @@ async fn ask(
 ) {
     let name = upstream.name().clone();
     let mut changes = upstream.changes();
-    // What is known already was asked for a moment ago.
+    // `known` is recent.
     let mut wait = if known.is_some() { refresh } else { Duration::ZERO };
     let mut failures = 0_u32;
     loop {
-        // A server that went away and is back is asked at once.
+        // Fetch at once after a reconnect.
         if let Ok(Ok(())) = timeout(jitter(wait), changes.changed()).await {
             sleep(SETTLED).await;
             changes.mark_unchanged();

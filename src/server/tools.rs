@@ -1,4 +1,4 @@
-//! What MCP servers list, beside what is written: their tools as routes, their prompts and resources as they are.
+//! The lists of MCP upstreams: tools become routes, prompts and resources are proxied.
 
 use std::{
     borrow::Cow,
@@ -17,37 +17,37 @@ use crate::{
     upstream::mcp::{ListKind, McpLists},
 };
 
-/// What each MCP server has listed last.
+/// The latest lists of each MCP upstream.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     lists: BTreeMap<UpstreamName, McpLists>,
-    /// What was said of each, so that it is said once.
+    /// What was logged for each, so that it is logged once.
     told: HashMap<(UpstreamName, &'static str), Vec<ImportNote>>,
 }
 
 impl Lists {
-    /// Takes the lists of a server in the place of those before.
+    /// Replaces the lists of an upstream.
     pub(super) fn set(&mut self, upstream: UpstreamName, lists: McpLists) {
         self.lists.insert(upstream, lists);
     }
 
-    /// The lists of a server, where it has given them.
+    /// The lists of an upstream; `None` until it has sent them.
     pub(super) fn get(&self, upstream: &UpstreamName) -> Option<&McpLists> {
         self.lists.get(upstream)
     }
 
-    /// Forgets servers that are there no more.
+    /// Removes upstreams that are no longer configured.
     pub(super) fn retain(&mut self, keeps: impl Fn(&UpstreamName) -> bool) {
         self.lists.retain(|name, _| keeps(name));
         self.told.retain(|(name, _), _| keeps(name));
     }
 
-    /// The table of all routes, and the routes in it. Where a tool can't be told apart from a route that is written, or from a tool of a
-    /// server before, it is left out.
+    /// The table of all routes, and the routes in it. A tool that conflicts with a configured route, or with
+    /// a tool of an earlier upstream, is left out.
     ///
     /// # Errors
     ///
-    /// [`Conflict`] between routes that are written; a loaded configuration was checked for that.
+    /// [`Conflict`] between configured routes; a loaded configuration has none.
     pub(super) fn table<'w>(
         &mut self,
         importer: &Importer,
@@ -108,8 +108,8 @@ impl Lists {
 }
 
 impl Lists {
-    /// The prompts and resources of the servers, and the routes that stand for them. What is of the configuration, or of a
-    /// server before, goes first.
+    /// The prompts and resources of the upstreams, and the routes by which they are forwarded. Those of the
+    /// configuration, or of an earlier upstream, take precedence.
     pub(super) fn proxied(
         &mut self,
         importer: &Importer,
@@ -125,13 +125,13 @@ impl Lists {
                 }
             };
             for (name, prompt) in lists.prompts {
-                add(prompt.theirs.clone(), table.add_prompt(name, prompt, own_prompts));
+                add(prompt.upstream_key.clone(), table.add_prompt(name, prompt, own_prompts));
             }
             for resource in lists.resources {
-                add(resource.theirs.clone(), table.add_resource(resource, own_routes));
+                add(resource.upstream_key.clone(), table.add_resource(resource, own_routes));
             }
             for (pattern, template) in lists.templates {
-                add(template.theirs.clone(), table.add_template(pattern, template, own_routes));
+                add(template.upstream_key.clone(), table.add_template(pattern, template, own_routes));
             }
             table.has_prompts |= lists.has_prompts;
             table.has_resources |= lists.has_resources;
@@ -145,7 +145,7 @@ impl Lists {
         (table, routes)
     }
 
-    /// Tells what there is to know of a server's list, unless it was told before.
+    /// Logs the notes on an upstream's lists, each once.
     fn tell(&mut self, of: (UpstreamName, &'static str), notes: Vec<ImportNote>) {
         if self.told.get(&of) == Some(&notes) {
             return;
@@ -161,7 +161,7 @@ impl Lists {
     }
 }
 
-/// Whether a route is one of the two that can't be told apart.
+/// Whether a route is one of the two in conflict.
 fn is_part(conflict: &Conflict, route: &Route) -> bool {
     let is = |tool: &ToolName| route.definition.name == *tool;
     match conflict {

@@ -1,5 +1,5 @@
-//! The name of one request, and what goes with its call through every module, so that everything said on the way can be
-//! found by that name.
+//! The name of one request, and what goes with its call through every module, so that everything said on the
+//! way can be found by that name.
 
 use std::{
     fmt,
@@ -78,8 +78,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The name of the call that something is done for, its place in a trace, and how often it was tried. Clones are the same
-/// one; what nobody called for has an empty one.
+/// The name of the call that something is done for, its place in a trace, and how often it was tried. Clones
+/// are the same one; what nobody called for has an empty one.
 #[derive(Debug, Clone, Default)]
 pub struct Ticket(Option<Arc<Written>>);
 

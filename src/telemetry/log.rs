@@ -98,7 +98,8 @@ static WRITER: OnceLock<LogWriter> = OnceLock::new();
 /// How long the last lines are waited for.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits until what was logged is written, before the process ends. Not for ever: it may be that nobody reads it.
+/// Waits until what was logged is written, before the process ends. Not for ever: it may be that nobody reads
+/// it.
 pub fn flush() {
     if let Some(writer) = WRITER.get() {
         writer.flush(FLUSH_PATIENCE);
@@ -150,8 +151,8 @@ fn text_fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'sta
     debug_fn(write_field).delimited(" ")
 }
 
-/// Writes `name=value`. A value with spaces in it is in quotes, so that programs find its end; characters that a
-/// terminal might obey are escaped.
+/// Writes `name=value`. A value with spaces in it is in quotes, so that programs find its end; characters
+/// that a terminal might obey are escaped.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     let value = format!("{value:?}");
     let is_quoted = value.starts_with('"');

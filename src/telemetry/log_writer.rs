@@ -1,8 +1,9 @@
 //! The log's way to standard error: a thread that writes many lines at a time.
 //!
-//! A write of its own for each line costs more than everything else a call's line takes. So the thread gathers lines
-//! for a moment and writes them together; a warning or an error is written at once, with all lines before it. A slow
-//! or absent reader of the log never blocks a call: lines beyond a limit are dropped and counted.
+//! A write of its own for each line costs more than everything else a call's line takes. So the thread
+//! gathers lines for a moment and writes them together; a warning or an error is written at once, with all
+//! lines before it. A slow or absent reader of the log never blocks a call: lines beyond a limit are dropped
+//! and counted.
 
 use std::{
     io::{self, Write},
@@ -115,7 +116,8 @@ fn write_messages(messages: &Receiver<Message>, shared: &Shared, mut out: impl W
                 Message::Flush(done) => flushes.push(done),
             }
         }
-        // Standard error that is closed or full is no reason to end, and there is no other place to report it.
+        // Standard error that is closed or full is no reason to end, and there is no other place to report
+        // it.
         let _ = out.write_all(&batch);
         shared.waiting_bytes.fetch_sub(batch.len(), Ordering::Relaxed);
         let dropped = shared.dropped.load(Ordering::Relaxed);

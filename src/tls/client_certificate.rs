@@ -1,4 +1,4 @@
-//! What a certificate says that a client has shown, after it was checked (RFC 5280).
+//! Client certificates, read after their verification (RFC 5280).
 
 use std::time::SystemTime;
 
@@ -13,29 +13,29 @@ use x509_cert::{
 
 use super::MadeOf;
 
-/// Whom a certificate is for, in its own words. Roots that are trusted vouch for it.
+/// The names in a verified client certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The whole of it.
+    /// The certificate in DER.
     pub der: Vec<u8>,
     /// The common name of its subject; `None` where there is none, or several.
     pub common_name: Option<String>,
-    /// Host names among its alternative names, in lower case.
+    /// DNS names among its subject alternative names, in lower case.
     pub dns_names: Vec<String>,
     /// URIs among them.
     pub uris: Vec<String>,
-    /// When it ends.
+    /// When it expires.
     pub until: Option<SystemTime>,
-    /// Who vouches for it.
+    /// What it was verified with.
     pub vouching: Vouching,
 }
 
-/// Who vouches for a certificate.
+/// What a client certificate was verified with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vouching {
-    /// Those between it and the roots, as they were shown.
+    /// Intermediate certificates from the client.
     pub(super) others: Vec<CertificateDer<'static>>,
-    /// What the roots are made of that it was held against.
+    /// Digest of the trusted CAs.
     pub(super) roots: Option<MadeOf>,
 }
 
@@ -43,7 +43,7 @@ pub struct Vouching {
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 impl ClientCertificate {
-    /// Reads a certificate; `None` for what is none.
+    /// Reads a certificate in DER; `None` if it can't be read.
     pub(super) fn read(der: &[u8]) -> Option<Self> {
         let certificate = Certificate::from_der(der).ok()?;
         let fields = certificate.tbs_certificate();
@@ -73,7 +73,7 @@ fn common_name(subject: &Name) -> Option<String> {
     String::from_utf8(value.value().to_vec()).ok().filter(|_| is_text)
 }
 
-/// When a certificate ends; `None` for what is none.
+/// When a certificate in DER expires; `None` if it can't be read.
 pub(super) fn until(der: &[u8]) -> Option<SystemTime> {
     Some(Certificate::from_der(der).ok()?.tbs_certificate().validity().not_after.to_system_time())
 }

@@ -1,4 +1,4 @@
-//! What a client is told of a tool, its name, and the arguments of a call.
+//! Tool definitions, tool names and arguments.
 
 use std::{fmt, str::FromStr, sync::Arc};
 

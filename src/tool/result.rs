@@ -1,4 +1,4 @@
-//! What a call comes to, and why a tool error is one.
+//! Tool results, and the kinds of tool errors.
 
 use std::{borrow::Cow, time::Duration};
 

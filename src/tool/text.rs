@@ -7,7 +7,7 @@ pub fn floor_char_boundary(text: &str, bytes: usize) -> usize {
     (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }
 
-/// At most `limit_bytes` of a text; a mark says where some is missing.
+/// Cuts a text to `limit_bytes`, with a mark where it was cut.
 pub fn cut_bytes(text: &str, limit_bytes: usize) -> String {
     const MARK: &str = " […]";
     if text.len() <= limit_bytes {
@@ -17,7 +17,7 @@ pub fn cut_bytes(text: &str, limit_bytes: usize) -> String {
     format!("{}{MARK}", &text[..end])
 }
 
-/// At most so many characters of a text; `…` stands where some are missing.
+/// Cuts a text to a number of characters, with `…` where it was cut.
 pub fn cut_characters(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -25,8 +25,7 @@ pub fn cut_characters(text: &str, limit: usize) -> String {
     }
 }
 
-/// Takes what is written to it until a limit. A write that goes beyond it is an error; what fits of it is
-/// taken.
+/// Writer with a limit. A write beyond it is an error; the part that fits is kept.
 #[derive(Debug)]
 pub struct LimitedWriter {
     written: Vec<u8>,
@@ -35,17 +34,17 @@ pub struct LimitedWriter {
 }
 
 impl LimitedWriter {
-    /// One that takes `limit_bytes`.
+    /// A writer of at most `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Self {
         Self { written: Vec::new(), limit_bytes, is_over: false }
     }
 
-    /// Whether more was written than it takes.
+    /// Whether the limit was exceeded.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// What it has taken.
+    /// The bytes written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.written
     }

@@ -231,7 +231,8 @@ impl<W: Into<Why>> From<W> for Failure {
     }
 }
 
-/// A translation on its way: [`success`](super::success) and [`error_rule`](super::error_rule) go on from here.
+/// A translation on its way: [`success`](super::success) and [`error_rule`](super::error_rule) go on from
+/// here.
 pub(super) struct Job<'a> {
     pub(super) translator: &'a Translator,
     pub(super) trace: &'a mut Trace,

@@ -261,7 +261,7 @@ pub enum UpstreamError {
     },
 }
 
-/// What is known of a kind of failure, for policies, metrics and the log ([`UpstreamError::facts`]).
+/// Facts about an error for policies, metrics and the log ([`UpstreamError::facts`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
     /// The label of metrics and spans.
@@ -272,18 +272,18 @@ pub struct Facts {
     pub repeat: Repeat,
     /// The limit of ours that rejected the call, for the log.
     pub rejected_by: Option<&'static str>,
-    /// When another call may be let through.
+    /// When another call may be admitted.
     pub retry_after: Option<Duration>,
 }
 
 /// How far a request came before it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// We rejected it: the upstream was not asked.
+    /// Rejected here: the upstream got no request.
     Rejected,
     /// There is no complete request.
     Unsendable,
-    /// The upstream could not be reached: nothing was sent, so another address can be asked.
+    /// The upstream could not be reached. Nothing was sent, so another endpoint can be tried.
     NotReached,
     /// It was sent, and no complete response came.
     NoResponse,
@@ -302,7 +302,7 @@ pub enum Repeat {
     Always,
     /// It may have had its effect.
     IfIdempotent,
-    /// The outcome would be the same, or it is not for us to say.
+    /// The result would be the same, or is unknown.
     Never,
 }
 
@@ -397,7 +397,7 @@ impl UpstreamError {
         matches!(self, Self::CutOff { source, .. } if source.is::<Kept>())
     }
 
-    /// What is known of every kind of failure.
+    /// The table of all errors.
     pub fn facts(&self) -> Facts {
         use Repeat::{Always, IfIdempotent, Never};
         let failed =

@@ -1,9 +1,11 @@
 //! Asks a legacy server and reads what it answers, whole or streamed.
 //!
-//! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why there is
-//! none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is ([`CallerParts`] how many of something each of them has), and [`Tried`] which addresses were asked for it; a `Coming` is one question of many who wait. [`http`] is the kind that speaks HTTP; [`command`] is
-//! a [`program`] that is started for each call, and [`cgi`] one that takes it for HTTP; [`mcp`] is an MCP server, whose
-//! tools are called. An [`UpstreamBuffer`] limits the memory that all their responses take.
+//! In reading order: an [`Upstream`] takes an [`Ask`] and gives the whole reply; [`UpstreamError`] says why
+//! there is none; [`Meanwhile`] tells what happens before there is one, [`Caller`] for whom it is
+//! ([`CallerParts`] how many of something each of them has), and [`Tried`] which addresses were asked for it;
+//! a `Coming` is one question of many who wait. [`http`] is the kind that speaks HTTP; [`command`] is a
+//! [`program`] that is started for each call, and [`cgi`] one that takes it for HTTP; [`mcp`] is an MCP
+//! server, whose tools are called. An [`UpstreamBuffer`] limits the memory that all their responses take.
 
 mod buffer;
 mod caller;
@@ -111,8 +113,8 @@ impl Upstream {
 }
 
 impl Upstream {
-    /// Gives the whole reply. An attempt goes to another address than those that were `tried` before for the same call.
-    /// Dropping the future ends what was asked for.
+    /// Gives the whole reply. An attempt goes to another address than those that were `tried` before for the
+    /// same call. Dropping the future ends what was asked for.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Routes from the description of an API.
 //!
-//! Here: the document, and what its references lead to. `operation` makes one route of an operation: what a call takes,
-//! and where each of it lands; `schema` puts schemas into words that clients read; `write` makes the file, with what
-//! could not be put into a route told beside it.
+//! This file has the document and its `$ref`s. `operation` converts an operation to a route, with its
+//! parameters; `schema` simplifies schemas for clients; `write` writes the file, with remarks on what was
+//! left out.
 //!
 //! What is written loads without an error: a route that does not is written without its output schema, and left out
 //! when that does not help.

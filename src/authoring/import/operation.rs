@@ -9,7 +9,7 @@ use super::{
     schema::{LONGEST_DESCRIPTION, Use, schema, shortened},
 };
 
-/// Methods of which tools are made.
+/// HTTP methods that become tools.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 /// The longest name of a tool: what every client takes.
 const LONGEST_NAME: usize = 64;
@@ -31,7 +31,8 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// All of a document with one of these tags. What can't be a route is told in remarks.
+    /// The operations of a document that have one of these tags, or all if there are none. Operations that can't
+    /// become routes are listed in `remarks`.
     pub(super) fn all(document: &Document, tags: &[String], remarks: &mut Vec<Remark>) -> Vec<Self> {
         let (mut operations, mut names) = (Vec::new(), BTreeSet::new());
         for (path, written) in members(document.get("paths")) {

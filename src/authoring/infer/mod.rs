@@ -1,9 +1,9 @@
 //! A route proposed from recorded replies.
 //!
-//! In reading order: `samples` tells successes from failures, and finds the rules for errors that come with a success
-//! status; `candidates` names, for each kind of text, the extractors that might read it; `trial` runs them, the real
-//! ones, and says how much of every sample each explains; `types` looks at what was found and names fields or a schema;
-//! `write` puts the route into words, with what speaks for each part in comments.
+//! `samples` separates successes from failures, and finds rules for errors with a success status.
+//! `candidates` proposes extractors for each kind of text. `trial` runs them on all samples and scores how
+//! much of each they read. `types` derives fields or a schema from the values. `write` writes the route, with
+//! the evidence for each part in comments.
 //!
 //! What is proposed has been tried: the file loads without an error, every success among the samples is a success by
 //! it, every failure an error, and the examples in it hold. Where a proposal does not, the next plainer one is taken;

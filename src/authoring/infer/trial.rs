@@ -1,4 +1,5 @@
-//! Candidates run on the samples, by the same way that a route goes, and ranked by how much of every sample they read.
+//! Candidates run on the samples, by the same way that a route goes, and ranked by how much of every sample
+//! they read.
 
 use super::{Reader, Sample, candidates::Candidate, samples::Sorted};
 use crate::{
@@ -28,11 +29,13 @@ pub(super) fn values(candidate: &Candidate, sorted: &Sorted<'_>) -> Result<Vec<V
     run(&candidate.extract, charset, sorted.successes.iter().map(|sample| &sample.reply))
 }
 
-/// The text of a sample, decompressed and decoded, in a charset that a rule names or in its own; `None` when it is none.
+/// The text of a sample, decompressed and decoded, in a charset that a rule names or in its own; `None` when
+/// it is none.
 pub(super) fn text(sample: &Sample, charset: Option<&str>) -> Option<String> {
     let values = run(&json!("text"), charset, std::iter::once(&sample.reply)).ok()?;
     let text = values.first()?.as_str()?;
-    // Old programs leave DEL and the controls from U+0080 on in texts; bytes of images and archives have lower ones soon.
+    // Old programs leave DEL and the controls from U+0080 on in texts; bytes of images and archives have
+    // lower ones soon.
     let is_strange = |c: char| c < ' ' && !c.is_ascii_whitespace() && c != '\u{1b}';
     (!text.chars().take(4096).any(is_strange) && !looks_binary(&sample.reply)).then(|| text.to_owned())
 }

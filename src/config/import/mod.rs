@@ -1,7 +1,8 @@
-//! The tools that an MCP server lists, as routes: read as if they were written in the file, so that whatever holds for
-//! written routes holds for them. In reading order: an [`Importer`] makes routes of what a server `listed`, one for each
-//! tool, and gives written ones what the server says of theirs; for that it reads the files once more, as `Trees`.
-//! Prompts and resources of a server are `proxied`: their requests go on to it by a route that stands for all.
+//! The tools that an MCP server lists, as routes: read as if they were written in the file, so that whatever
+//! holds for written routes holds for them. In reading order: an [`Importer`] makes routes of what a server
+//! `listed`, one for each tool, and gives written ones what the server says of theirs; for that it reads the
+//! files once more, as `Trees`. Prompts and resources of a server are `proxied`: their requests go on to it
+//! by a route that stands for all.
 
 mod listed;
 mod proxied;

@@ -1,4 +1,4 @@
-//! Prompts and resources that an MCP server lists, as clients are offered them.
+//! Prompts and resources that an MCP upstream lists, selected and named by its settings.
 
 use std::sync::Arc;
 
@@ -17,28 +17,28 @@ use crate::{
     upstream::mcp::{ListKind, McpLists},
 };
 
-/// What became of the prompts and resources of one server.
+/// The offered prompts and resources of one upstream.
 #[derive(Debug)]
 pub struct ProxiedLists {
-    /// Whose they are.
+    /// The upstream.
     pub upstream: UpstreamName,
-    /// What stands for all of its prompts and for all of its resources: how it is asked for one of them.
+    /// The routes `NAME.prompts` and `NAME.resources`, by which requests are forwarded.
     pub routes: Vec<RouteFile>,
-    /// The prompts, and what clients call each by.
+    /// The prompts, with the names that clients see.
     pub prompts: Vec<(String, Proxied)>,
     /// The resources.
     pub resources: Vec<Proxied>,
-    /// The resource templates, and the URIs that each stands for.
+    /// The resource templates, with their matchers.
     pub templates: Vec<(UriPattern, Proxied)>,
-    /// Whether it has prompts, now or at times.
+    /// Whether it declares prompts and they are offered.
     pub has_prompts: bool,
-    /// Whether it has resources, now or at times.
+    /// Whether it declares resources and they are offered.
     pub has_resources: bool,
-    /// What somebody who looks after the file should know.
+    /// What was left out, and why.
     pub notes: Vec<ImportNote>,
 }
 
-/// An entry of a list, and what it is known by.
+/// The key of a list entry, and the entry.
 type Listed = (String, Map<String, Value>);
 
 impl Trees<'_> {
@@ -63,25 +63,26 @@ impl Trees<'_> {
         if let Some(rules) = file.prompts.as_ref().filter(|_| out.has_prompts)
             && let Some(route) = self.standing_for(around, upstream, "prompts", &mut out)
         {
-            for (theirs, mut definition) in taken(lists.of(ListKind::Prompts), "name", rules, &mut out.notes)
+            for (upstream_key, mut definition) in
+                taken(lists.of(ListKind::Prompts), "name", rules, &mut out.notes)
             {
-                let name = rules.name_of(&theirs);
+                let name = rules.name_of(&upstream_key);
                 if let Err(error) = name.parse::<PromptName>() {
-                    out.notes.push(note(&theirs, format!("it is left out: {error}")));
+                    out.notes.push(note(&upstream_key, format!("it is left out: {error}")));
                     continue;
                 }
                 definition["name"] = name.as_str().into();
                 out.prompts
-                    .push((name, Proxied { route: Arc::clone(&route), theirs, definition, completes }));
+                    .push((name, Proxied { route: Arc::clone(&route), upstream_key, definition, completes }));
             }
         }
         if let Some(rules) = file.resources.as_ref().filter(|_| out.has_resources)
             && let Some(route) = self.standing_for(around, upstream, "resources", &mut out)
         {
-            let proxied = |(theirs, mut definition): Listed| {
-                let name = definition.get("name").and_then(Value::as_str).unwrap_or(&theirs);
+            let proxied = |(upstream_key, mut definition): Listed| {
+                let name = definition.get("name").and_then(Value::as_str).unwrap_or(&upstream_key);
                 definition["name"] = format!("{}{name}", rules.prefix).into();
-                Proxied { route: Arc::clone(&route), theirs, definition, completes }
+                Proxied { route: Arc::clone(&route), upstream_key, definition, completes }
             };
             let resources = taken(lists.of(ListKind::Resources), "uri", rules, &mut out.notes);
             let templates =
@@ -97,7 +98,8 @@ impl Trees<'_> {
         Some(out)
     }
 
-    /// A route that nobody calls, with the limits, the scopes and the secrets that hold for requests about `key`.
+    /// The route by which requests for `key` are forwarded: limits, scopes and secrets. Clients can't call
+    /// it.
     fn standing_for(
         &self,
         around: &Surroundings<'_>,
@@ -109,7 +111,7 @@ impl Trees<'_> {
         let text = |name: &str, text: &str| Entry::new(name, Node::of_text(text, span), span);
         let request = vec![text("upstream", upstream.as_str()), text("tool", key)];
         let request = Entry::new("request", Node::new(Kind::Map(request), span), span);
-        // The rules of all routes are for what routes call.
+        // Default rules translate tool results only.
         let default_reply = Entry::new("default_reply", Node::new(Kind::Flag(false), span), span);
         let written = self.root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
         let scopes = written.and_then(|node| node.get("scopes"));
@@ -134,8 +136,8 @@ fn note(name: &str, what: String) -> ImportNote {
     ImportNote { tool: name.chars().take(128).collect(), what }
 }
 
-/// The entries that are offered, in the order of the server, by what `key` says of each. What strict clients would
-/// refuse a whole list for is not in them.
+/// The offered entries, in the upstream's order. Members that strict clients would reject the whole list for
+/// are removed.
 fn taken(
     list: &[Box<RawValue>],
     key: &'static str,
@@ -151,7 +153,7 @@ fn taken(
         }
     }
     let names: Vec<&str> = listed.iter().map(|(known_by, _)| known_by.as_str()).collect();
-    // A name of `only` may be that of a template as well as of a resource.
+    // `only` of resources may name a template as well as a resource.
     if key == "name" {
         for stranger in rules.strangers(&names) {
             notes.push(note(stranger, "`prompts` names it, and the server has no such prompt".to_owned()));
@@ -161,8 +163,8 @@ fn taken(
     listed
 }
 
-/// The members that MCP knows, as far as each is of its type (MCP 2026-07-28, schema, `Prompt`, `Resource`,
-/// `ResourceTemplate`): servers have been seen to write `null` for what is not there.
+/// The members that MCP defines and that have the right type (MCP 2026-07-28, schema, `Prompt`, `Resource`,
+/// `ResourceTemplate`): some servers write `null` for absent members.
 fn well_formed(members: &Map<String, Value>, key: &str) -> Map<String, Value> {
     let mut out = Map::new();
     for (name, value) in members {
@@ -194,7 +196,7 @@ fn well_formed(members: &Map<String, Value>, key: &str) -> Map<String, Value> {
     out
 }
 
-/// What is inside of an argument, an icon or annotations, without members that are of another type than MCP says.
+/// An argument, an icon or annotations without members of the wrong type.
 fn without_wrong_types(item: &Value) -> Value {
     let mut members = item.as_object().cloned().unwrap_or_default();
     let are_texts = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));

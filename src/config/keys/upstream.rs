@@ -213,14 +213,14 @@ pub(in crate::config) static OFFERED_PROMPTS: Keys = Keys {
     of: "`prompts`",
     id: "offered_prompts",
     list: &[
-        key("prefix", Text, "What is put before the name of each. Default: nothing."),
+        key("prefix", Text, "Prefix of each name. Default: none."),
         key(
             "only",
             NAMES,
             "The prompts that are listed, by the server's names; `*` stands for anything. Default: all.",
         ),
-        key("except", NAMES, "The prompts that are not."),
-        key("scopes", SCOPES, "What a caller needs for them, in the place of those of `defaults`."),
+        key("except", NAMES, "The prompts that are not listed, in the same form."),
+        key("scopes", SCOPES, "Scopes that a client needs; replaces those of `defaults`."),
     ],
 };
 
@@ -228,14 +228,14 @@ pub(in crate::config) static OFFERED_RESOURCES: Keys = Keys {
     of: "`resources`",
     id: "offered_resources",
     list: &[
-        key("prefix", Text, "What is put before the name of each; its URI stays. Default: nothing."),
+        key("prefix", Text, "Prefix of each name; URIs are unchanged. Default: none."),
         key(
             "only",
             NAMES,
             "The resources and templates that are listed, by their URIs; `*` stands for anything. Default: all.",
         ),
-        key("except", NAMES, "Those that are not. No URI that one of these fits is read."),
-        key("scopes", SCOPES, "What a caller needs for them, in the place of those of `defaults`."),
+        key("except", NAMES, "Those that are not listed. URIs that match cannot be read either."),
+        key("scopes", SCOPES, "Scopes that a client needs; replaces those of `defaults`."),
     ],
 };
 

@@ -147,7 +147,8 @@ pub(super) fn read_offered(
     (report.errors() == before).then_some(Some(rules))
 }
 
-/// `prefix`, `only` and `except`. Where clients call something by its name, the prefix begins the name of a `called`.
+/// `prefix`, `only` and `except`. Where clients call something by its name, the prefix begins the name of a
+/// `called`.
 fn names(section: &Section<'_, '_>, called: Option<&str>) -> NameRules {
     let texts = |name| -> Option<Vec<String>> {
         Some(section.texts(name)?.into_iter().map(|(_, text)| text.to_owned()).collect())

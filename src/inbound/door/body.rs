@@ -21,8 +21,8 @@ use crate::inbound::context::Reason;
 /// When to come back with a body for which there is no room.
 const AGAIN_AFTER_SECONDS: u64 = 2;
 
-/// What each body may have beside, and is not counted: a crowd that sends long ones, and never their end, keeps nobody
-/// out whose is short. Most are shorter.
+/// What each body may have beside, and is not counted: a crowd that sends long ones, and never their end,
+/// keeps nobody out whose is short. Most are shorter.
 const FREE_BYTES: usize = 16 << 10;
 
 /// What is held. Clones count together.

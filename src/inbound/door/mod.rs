@@ -33,13 +33,13 @@ pub struct DoorSettings {
     /// Hosts that clients may address us by: `name` (any port), `name:port`, or `*` for any.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call us and read what we answer: `scheme://host` (any port),
-    /// `scheme://host:port`, `null`, or `*` for any. A page that we serve ourselves need not be named. Where there
-    /// are none, pages of this machine come in too, and no browser lets them read the answer.
+    /// `scheme://host:port`, `null`, or `*` for any. A page that we serve ourselves need not be named. Where
+    /// there are none, pages of this machine come in too, and no browser lets them read the answer.
     pub allowed_origins: Vec<String>,
     /// How many bytes of body a request may have.
     pub body_limit_bytes: usize,
-    /// How many bytes of bodies are held at once, of all clients together; room for one as long as it may be there is
-    /// always.
+    /// How many bytes of bodies are held at once, of all clients together; room for one as long as it may be
+    /// there is always.
     pub bodies_limit_bytes: usize,
     /// How long a client may take to send it.
     pub body_timeout: Duration,
@@ -153,7 +153,8 @@ impl Door {
         admitted
     }
 
-    /// Whether a request was sent to a name that is let in by itself, or to an address, and not to one of any names.
+    /// Whether a request was sent to a name that is let in by itself, or to an address, and not to one of any
+    /// names.
     pub fn knows_host(&self, head: &Parts) -> bool {
         self.checks.load().check_host(head).is_ok_and(|host| host.is_some())
     }
@@ -202,8 +203,8 @@ impl MeterSource for Door {
     }
 }
 
-/// A web page of another origin that sends the request, if one does: whether it may read what we answer (Fetch, "CORS
-/// protocol"), or only leads here.
+/// A web page of another origin that sends the request, if one does: whether it may read what we answer
+/// (Fetch, "CORS protocol"), or only leads here.
 #[derive(Debug, Default)]
 pub struct Page {
     reader: Option<HeaderValue>,
@@ -235,8 +236,8 @@ impl Page {
         response.append(header::VARY, HeaderValue::from_static("origin"));
     }
 
-    /// Answers `OPTIONS`: its browser's question whether the request it has in mind is welcome, or a plain one.
-    /// `methods` as in `POST, OPTIONS`.
+    /// Answers `OPTIONS`: its browser's question whether the request it has in mind is welcome, or a plain
+    /// one. `methods` as in `POST, OPTIONS`.
     pub fn options(&self, request: &HeaderMap, methods: &str) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;

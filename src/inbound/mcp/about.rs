@@ -75,7 +75,7 @@ impl About {
         client.result(&WithHints { members: result, hints })
     }
 
-    /// One page of a list. One that lacks the entries of a server is not to be kept.
+    /// One page of a list. It is not cacheable while entries of an upstream are missing.
     pub(super) fn list(&self, list: &List, is_whole: bool, client: &Client<'_>) -> Result<Answer, Refusal> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -97,7 +97,7 @@ impl About {
     }
 }
 
-/// A result that may be kept.
+/// A cacheable result (MCP 2026-07-28).
 #[derive(Debug, Serialize)]
 pub(super) struct WithHints<T: Serialize> {
     #[serde(flatten)]

@@ -1,9 +1,9 @@
-//! The client of a request, until its result: what it speaks, what it is capable of, and the way to tell or
-//! ask it something before the result is there.
+//! The client of a request: its revision, its capabilities, and messages to it before the result.
 //!
-//! In reading order: a [`Client`] waits for the result of its request, what is said before goes into its
-//! [`Outbox`], [`Questions`] are those of ours to clients of the older era, which answer with a message of
-//! its own, and [`Listening`] tells how a call goes on.
+//! - [`Client`]: the client that waits for a result.
+//! - [`Outbox`]: queue of messages that are sent before the result.
+//! - [`Questions`]: our open requests to clients up to 2025-11-25, which respond with a message of their own.
+//! - [`Listening`]: progress notifications and log messages of a call.
 
 use std::{
     collections::HashMap,
@@ -54,7 +54,7 @@ pub(super) struct Client<'a> {
     pub(super) meta: &'a Map<String, Value>,
 }
 
-/// How long a result may be kept, and by whom (since 2026-07-28).
+/// Cache hints of a result (since 2026-07-28).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CacheHints {
@@ -85,7 +85,7 @@ impl Client<'_> {
         if self.carrier.owner().is_some() { "private" } else { "public" }
     }
 
-    /// How long the result may be kept, and by whom; nothing in the era of handshakes.
+    /// Cache hints of the result; `None` before 2026-07-28.
     pub(super) fn cache_hints(&self, lasts: Duration, cache_scope: &'static str) -> Option<CacheHints> {
         let ttl_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
         match self.revision.era() {

@@ -1,7 +1,7 @@
-//! From a body to JSON-RPC messages, borrowed from its bytes, and to what a request says in its parameters.
+//! JSON-RPC messages, borrowed from the bytes of a body, and their parameters.
 //!
-//! Nothing here becomes a tree: ids and parameters stay raw text, so that an id is echoed as it came and the
-//! arguments of a call are parsed once, by the call.
+//! Ids and parameters stay raw JSON: an id is echoed byte for byte, and the arguments of a call are parsed
+//! once.
 
 use std::borrow::Cow;
 
@@ -44,7 +44,7 @@ pub(super) struct Request<'a> {
     pub(super) message: &'a [u8],
 }
 
-/// A message for which nobody waits for an answer.
+/// A notification or response.
 #[derive(Debug)]
 pub(super) struct Notification<'a> {
     /// `None` when it is no text.
@@ -92,7 +92,7 @@ struct Envelope<'a> {
     error: Member<'a>,
 }
 
-/// What a request says of itself in `_meta`.
+/// `_meta` of a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Meta<'a> {
@@ -171,7 +171,7 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, Refusal>> {
     })
 }
 
-/// Whether a client waits for an answer to this.
+/// Whether it is a request.
 pub(super) fn wants_answer(body: &[u8]) -> bool {
     match message(body) {
         Ok(Message::Request(_)) | Err(_) => true,
@@ -191,14 +191,14 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     ///
-    /// When they are no object, or not what the method takes.
+    /// If they are not an object, or not the method's parameters.
     pub(super) fn params<T: Deserialize<'a> + Default>(&self) -> Result<T, Refusal> {
         Ok(self.params.unless_null().object("params")?.unwrap_or_default())
     }
 }
 
 impl<'a> Notification<'a> {
-    /// The request that it cancels; `None` when it is another one, or says none.
+    /// The id of the request that it cancels; `None` for other notifications.
     pub(super) fn cancelled(&self) -> Option<Id<'a>> {
         #[derive(Default, Deserialize)]
         struct Cancelled<'a> {

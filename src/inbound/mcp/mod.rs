@@ -1,23 +1,27 @@
-//! The Model Context Protocol over Streamable HTTP: five revisions at once on one endpoint.
+//! The Model Context Protocol over Streamable HTTP and stdio: all revisions on one endpoint.
 //!
-//! In reading order: [`Mcp`] takes an HTTP request through the filter and reads its body once; `stdio` is the
-//! same without HTTP, over pipes. `protocol` takes a message to its result, whatever brought it (`carrier`):
-//! `message` finds the JSON-RPC messages of a body and what a request says, `revision` says which revision it
-//! speaks and holds everything in which they differ, `header` holds the headers of 2026-07-28 against the
-//! body. `client` is who waits for the result, and how to tell or ask it something before that; `response`
-//! writes results and errors, `resumable` those that clients may come back for; `refusal` is the table of
-//! errors.
+//! Transport and messages:
+//! - [`Mcp`]: the HTTP endpoint; `stdio`: the same over pipes; `carrier`: what both have in common.
+//! - `message`: JSON-RPC messages and parameters; `header`: validation of the headers of 2026-07-28.
+//! - `revision`: protocol revisions and all their differences; `refusal`: the table of errors.
+//! - `protocol`: dispatch of a message to its method.
+//! - `client`: the client that waits for a result; `response`: results, errors and event streams.
+//! - `resumable`: streams that a client can resume.
 //!
-//! `about`, `call`, `prompts`, `resources` and `tasks` give the results. `elicitation` takes the questions of
-//! a route to its client, in the form of each revision (`elicitation_wire`), `task_elicitation` those of a
-//! task. `sessions` is what is known of clients of the older era; `subscriptions` tells of changes on
-//! `streams` that stay open, and `subscribed` is what sessions want to hear of. `replicas` hands on what
-//! another replica has to answer, and `proxied` gives the prompts and resources that are an MCP server's own.
+//! Methods:
+//! - `about` (initialize, discover, lists), `call`, `prompts`, `resources`, `tasks`, and `proxied` for the
+//!   prompts and resources of MCP upstreams.
+//! - `elicitation`: input requests of a route, in the form of each revision (`elicitation_wire`);
+//!   `task_elicitation`: those of a task.
 //!
-//! A message is never read into a tree and a result never built as one: an id is echoed as it came, and an
-//! upstream's JSON goes from its bytes into the answer's. That is why the SDK (`rmcp`) lends its types for
-//! what is small, while its service, which must own every value, serves as the second opinion in
-//! `tests/it/mcp/sdk.rs`.
+//! State and notifications:
+//! - `sessions`, `subscriptions` on open `streams`, and `subscribed`, the resources that sessions subscribe
+//!   to.
+//! - `replicas`: forwarding of messages that another replica must handle.
+//!
+//! Messages are not parsed into trees: an id is echoed byte for byte, and an upstream's JSON is copied into
+//! the response. The SDK (`rmcp`) provides model types for small messages; its service owns every value, so
+//! it serves as the reference client in `tests/it/mcp/sdk.rs`.
 
 mod about;
 mod call;

@@ -185,13 +185,14 @@ pub(super) async fn complete(protocol: &Protocol, client: &Client<'_>) -> Result
     Ok(client.result(&completion(&suggestions)))
 }
 
-/// What of an MCP server is meant, where the configuration has nothing of that name, and how the server knows it.
+/// The proxied prompt or resource template of a reference, unless the configuration has its own, and the
+/// reference as the upstream knows it.
 fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference<'_>) -> Option<(&'s Proxied, Value)> {
     match reference {
         Reference::Prompt(name) => {
             let is_own = snapshot.prompts.by_name(name).is_some();
             let entry = snapshot.proxied.prompt(name).filter(|_| !is_own)?;
-            Some((entry, json!({ "type": "ref/prompt", "name": entry.theirs })))
+            Some((entry, json!({ "type": "ref/prompt", "name": entry.upstream_key })))
         }
         Reference::Resource(uri) => {
             let is_own = snapshot.own_template(uri).is_some();

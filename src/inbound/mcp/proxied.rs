@@ -1,4 +1,4 @@
-//! Prompts and resources that are an MCP server's own: its results go into the answer as they came.
+//! Prompts and resources of MCP upstreams: results are written byte for byte into the response.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     tool::kind_of,
 };
 
-/// `prompts/get` of a server's prompt. Which arguments it needs is for the server to say.
+/// `prompts/get`, forwarded. The upstream checks which arguments are required.
 pub(super) async fn get(
     client: &Client<'_>,
     snapshot: &Snapshot,
@@ -24,7 +24,7 @@ pub(super) async fn get(
         let sentence = format!("argument `{name}` must be a string, found {}", kind_of(value));
         return Err(Refusal::Prompt(sentence.into()));
     }
-    let to = (McpMethod::GetPrompt, prompt.theirs.as_str());
+    let to = (McpMethod::GetPrompt, prompt.upstream_key.as_str());
     match snapshot.forward(prompt, to, arguments, client.call(Map::new())).await {
         Ok(members) => Ok(answer(client, &members, None)),
         Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => Err(Refusal::Prompt(text.into())),
@@ -32,7 +32,7 @@ pub(super) async fn get(
     }
 }
 
-/// `resources/read` of a server's resource; what the caller needs for it was looked at.
+/// `resources/read`, forwarded. The caller has checked the client's scopes.
 pub(super) async fn read(
     client: &Client<'_>,
     snapshot: &Snapshot,
@@ -47,7 +47,7 @@ pub(super) async fn read(
     }
 }
 
-/// What is typed of an argument, and of what.
+/// Parameters of `completion/complete`.
 pub(super) struct Completion<'a> {
     pub(super) reference: Value,
     pub(super) argument: &'a str,
@@ -55,7 +55,7 @@ pub(super) struct Completion<'a> {
     pub(super) others: Map<String, Value>,
 }
 
-/// `completion/complete` for a prompt or a template of a server; nothing is known where it completes nothing.
+/// `completion/complete`, forwarded; empty if the upstream does not declare `completions`.
 pub(super) async fn complete(
     client: &Client<'_>,
     snapshot: &Snapshot,
@@ -72,7 +72,7 @@ pub(super) async fn complete(
     if !others.is_empty() {
         params.insert("context".to_owned(), serde_json::json!({ "arguments": others }));
     }
-    let to = (McpMethod::Complete, entry.theirs.as_str());
+    let to = (McpMethod::Complete, entry.upstream_key.as_str());
     match snapshot.forward(entry, to, params, client.call(Map::new())).await {
         Ok(members) => Ok(answer(client, &members, None)),
         Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => Err(Refusal::Prompt(text.into())),
@@ -80,10 +80,10 @@ pub(super) async fn complete(
     }
 }
 
-/// Members that are about the way between the server and us, and not about what it gave.
+/// Members of a result that concern the connection to the upstream.
 const OF_THE_WAY: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_meta"];
 
-/// A result with the server's members in it. One that may be kept says how long: as the server does, where it does.
+/// A result with the upstream's members. The cache hints of a resource are the upstream's, or `ttlMs: 0`.
 fn answer(client: &Client<'_>, members: &Members, may_be_kept: Option<&Proxied>) -> Answer {
     let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
     let shown: BTreeMap<&str, &RawValue> = members
@@ -93,7 +93,7 @@ fn answer(client: &Client<'_>, members: &Members, may_be_kept: Option<&Proxied>)
         .collect();
     let hints = may_be_kept.and_then(|kept| {
         let lasts: u64 = of("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
-        // What callers send may be what decides.
+        // Forwarded headers may decide the content.
         let is_private = kept.route.request.forwards_headers();
         let is_public = of("cacheScope") == Some("\"public\"") && !is_private;
         let scope = if is_public { client.cache_scope() } else { "private" };

@@ -110,9 +110,9 @@ impl Reason for Refusal {
 }
 
 impl Refusal {
-    /// The reason in the log, the code, and the HTTP status: in the era of handshakes, and since. Clients of
-    /// the older era lose the error, or their whole connection, over anything but 200; only what no client of
-    /// theirs sends is answered otherwise.
+    /// The reason in the log, the JSON-RPC code, and the HTTP status before and since 2026-07-28. Older
+    /// clients lose the error, or their connection, with a status other than 200, so they get one only for
+    /// requests that they never send.
     fn facts(&self) -> (&'static str, ErrorCode, StatusCode, StatusCode) {
         const OK: StatusCode = StatusCode::OK;
         const BAD: StatusCode = StatusCode::BAD_REQUEST;

@@ -1,13 +1,12 @@
-//! Other replicas of the same server: an answer to a question of ours may reach one that did not ask it.
+//! Forwarding between replicas: a client's response may reach a replica that did not send the request.
 //!
-//! A client of the older era answers with a message of its own, and a balancer sends that where it likes. So
-//! a question's id tells, sealed, the address of the replica that asked; any other hands the answer on to it,
-//! once.
+//! A client up to 2025-11-25 responds with a message of its own, which a load balancer may send to any
+//! replica. The id of our request holds, encrypted, the address of the replica that sent it. Other replicas
+//! forward the response to that address, once.
 //!
-//! Who sends what is handed on is told under a seal ([`Vouched`]), for that one request and a short while:
-//! what a client has shown of itself goes no further than the replica that it was shown to. Who overhears
-//! what is told in its place can't use it for anything else: the seal holds a digest of the request that it
-//! goes with.
+//! The forwarded request names its client in an encrypted token ([`Vouched`]) that is valid for this request
+//! and a short time. The client's credentials are not forwarded. The token holds a digest of the request, so
+//! it is of no use for another one.
 
 use std::{
     sync::Arc,

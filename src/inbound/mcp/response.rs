@@ -1,7 +1,8 @@
-//! What goes back to a client: results and errors of JSON-RPC, in the form that it takes.
+//! JSON-RPC responses, as JSON or as server-sent events.
 //!
-//! In reading order: an [`Answer`] is a JSON-RPC message on its way out, a [`Form`] how an HTTP client takes
-//! it, and [`event_stream`] sends messages as they come, then the result.
+//! - [`Answer`]: a JSON-RPC response.
+//! - [`Form`]: the representation that an HTTP client accepts.
+//! - [`event_stream`]: a stream of messages that ends with the result.
 
 use std::{convert::Infallible, future::Future, pin::Pin, time::Duration};
 
@@ -66,8 +67,7 @@ impl Answer {
         Self::of(StatusCode::OK, &Response { jsonrpc: "2.0", id: id.as_raw(), result })
     }
 
-    /// The result of a call, written straight into one buffer: an upstream's JSON goes from its bytes into
-    /// these.
+    /// The result of a call. The upstream's JSON is copied into the response, not rebuilt.
     pub(super) fn tool_result(
         id: Id<'_>,
         revision: Revision,
@@ -175,7 +175,7 @@ impl Answer {
     }
 }
 
-/// JSON that was written here, to stand in a result as it is.
+/// Serialized JSON as a raw value.
 pub(super) fn raw_json(written: Vec<u8>) -> Box<RawValue> {
     let written = String::from_utf8(written).ok().and_then(|text| RawValue::from_string(text).ok());
     written.expect("what is written here is JSON")
@@ -367,7 +367,7 @@ impl Events {
             tokio::select! {
                 biased;
                 answer = answering => {
-                    // Nothing more is put into the mailbox; what is in it goes first.
+                    // The mailbox is closed; its remaining messages are sent first.
                     self.answering = None;
                     self.mailbox.close();
                     self.last = answer.map(|answer| as_event(None, &answer.into_body()).into());

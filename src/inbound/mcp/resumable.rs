@@ -1,9 +1,11 @@
 //! Streams that outlive their connection (MCP up to 2025-11-25, Transports, "Resumability and Redelivery").
 //!
-//! A call goes on for a while when its client's connection breaks. Everything that it says has an id, under
-//! which the client asks for the rest by a connection of its own, at any replica. In reading order:
-//! [`Resumables`] are the streams of this replica, the [`Log`] of one is what was said on it, and a
-//! [`Reader`] one of its connections.
+//! A call continues for a while after its client's connection breaks. Its messages are numbered events, and
+//! the client can fetch the rest over another connection, from any replica.
+//!
+//! - [`Resumables`]: the streams of this replica.
+//! - [`Log`]: the events of one stream.
+//! - [`Reader`]: one connection that reads a stream.
 
 use std::{
     collections::{HashMap, VecDeque},

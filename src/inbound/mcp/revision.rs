@@ -58,7 +58,7 @@ pub(super) enum Method {
     Unsubscribe,
 }
 
-/// What has to be there for a method to be offered: what is not promised is not answered.
+/// What a method needs to be offered: methods of undeclared capabilities are not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
@@ -259,7 +259,7 @@ impl Revision {
         }
     }
 
-    /// What every result says of its type, unless it is one of another.
+    /// `resultType` of a complete result (since 2026-07-28).
     pub(super) fn result_type(self) -> Option<&'static str> {
         match self.era() {
             Era::Handshake => None,

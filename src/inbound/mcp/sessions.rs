@@ -1,11 +1,11 @@
-//! Sessions of the older era: their ids, which of these are taken, and what is known of each beside its id.
+//! Sessions of clients up to MCP 2025-11-25.
 //!
-//! In reading order: a [`Session`] is its id, sealed, so that any replica knows what its client said at
-//! `initialize`, and there is no table of them. [`Sessions`] keeps those that their clients have ended, by
-//! the replica that was told. [`Levels`] are the log lines that they want (`logging/setLevel`): what a client
-//! says later is kept by the replica that heard it and by those that it tells; another one tells no lines,
-//! which a client must bear with anyway. [`InFlight`] are their requests that another message can end
-//! (`notifications/cancelled`; over HTTP it comes by a POST of its own).
+//! - [`Session`]: an encrypted session id that holds what the client sent with `initialize`, so that every
+//!   replica can read it and none needs a table of sessions.
+//! - [`Sessions`]: ids of ended sessions, in the replica that got the `DELETE`.
+//! - [`Levels`]: log levels (`logging/setLevel`), in the replica that got the request and in those that it
+//!   notifies. Another replica sends no log lines.
+//! - [`InFlight`]: running requests that `notifications/cancelled` can end.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},

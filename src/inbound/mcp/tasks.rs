@@ -2,8 +2,8 @@
 //!
 //! A task is a job that the upstream keeps. Its id is sealed and holds where the job is asked about, and what
 //! the call was ([`Task`]); so any replica answers for it, and none keeps anything. Only a task that asks its
-//! client (`task_elicitation`) is kept by the replica where it began, to which the others hand on what they are
-//! asked about it ([`Asked`]).
+//! client (`task_elicitation`) is kept by the replica where it began, to which the others hand on what they
+//! are asked about it ([`Asked`]).
 
 use std::{
     sync::Arc,

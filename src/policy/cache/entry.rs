@@ -1,5 +1,4 @@
-//! A cached response: how long it is fresh, what a conditional request asks about it, what clients get of it
-//! (RFC 9111).
+//! A cached response: freshness, validators, and headers (RFC 9111).
 
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ impl Entry {
         Self { control: CacheControl::of(&reply.headers), reply, came: Instant::now() }
     }
 
-    /// Whether it may be cached, and is of any use then.
+    /// Whether it is cacheable.
     pub(super) fn is_cacheable(&self, settings: CacheSettings) -> bool {
         let Self { reply, control, .. } = self;
         let is_good = matches!(
@@ -42,7 +41,7 @@ impl Entry {
         is_good && may_be && is_of_use && !control.varies
     }
 
-    /// Whether a conditional request can ask about it.
+    /// Whether it has a validator.
     pub(super) fn can_be_asked_about(&self) -> bool {
         [header::ETAG, header::LAST_MODIFIED].iter().any(|name| self.reply.headers.contains_key(name))
     }
@@ -145,7 +144,7 @@ fn compact(headers: &mut HeaderMap) {
     }
 }
 
-/// What an upstream says of how long its response may be cached.
+/// `Cache-Control` of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct CacheControl {
     /// It must not be kept: `no-store`, or for nobody but one (`private`, a cookie).

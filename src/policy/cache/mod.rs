@@ -1,8 +1,9 @@
-//! The cached responses of a route, and the requests for them that are under way.
+//! Response cache (RFC 9111) with request coalescing.
 //!
-//! An [`Entry`] is a response that is cached; a [`Store`] has those of all routes, to a number of bytes; a
-//! [`RemoteCache`] has them where other replicas find them; a [`ResponseCache`] is what the calls of one
-//! route have in common.
+//! - [`Entry`]: a cached response.
+//! - [`Store`]: the cached responses of all routes, limited in bytes.
+//! - [`RemoteCache`]: the cached responses that replicas share.
+//! - [`ResponseCache`]: the cache of one route, and its requests in flight.
 
 mod entry;
 mod remote;
@@ -59,11 +60,9 @@ pub enum Forbidden {
     Kept,
 }
 
-/// The cached responses of one route, given to requests of the same words, and one request for all who ask
-/// for the same at the same time.
+/// The response cache of one route, with one upstream request for equal requests at the same time.
 ///
-/// Only good responses are cached (200, 203, 204). A stale one with an `ETag` or a `Last-Modified` is asked
-/// about, and given again when it has not changed.
+/// Only 200, 203 and 204 are cached. A stale response with an `ETag` or a `Last-Modified` is revalidated.
 #[derive(Debug)]
 pub(super) struct ResponseCache {
     pub(super) upstream: UpstreamName,

@@ -158,8 +158,8 @@ impl UpstreamRequest {
         }
     }
 
-    /// All that is sent, as bytes: two requests have the same ones only when they are equal. Only the trace that a call
-    /// belongs to is left out: it is another one each time, and responses say nothing of it.
+    /// All that is sent, as bytes: two requests have the same ones only when they are equal. Only the trace
+    /// that a call belongs to is left out: it is another one each time, and responses say nothing of it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {

@@ -44,7 +44,8 @@ pub enum McpMethod {
     Complete,
 }
 
-/// What an MCP server is asked: a call of one of its tools, or another of the methods that name something of it.
+/// What an MCP server is asked: a call of one of its tools, or another of the methods that name something of
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolRequest {
     /// What is done with it.

@@ -1,11 +1,12 @@
-//! Traces and metrics for a collector, in the words of OpenTelemetry.
+//! OpenTelemetry traces and metrics.
 //!
-//! In reading order: [`Tracing`] makes a [`Span`] for each request, call and attempt, where traces are wanted at all;
-//! `queue` holds those that are over until they are sent; [`Service`] is what we are called there; `otlp` writes spans
-//! and meters as the protocol has them, and `names` gives meters the names of the semantic conventions. Who sends it is
-//! upstairs, in `server`: it takes a client.
+//! - [`Tracing`]: makes a [`Span`] for each request, call and attempt, if traces are configured.
+//! - `queue`: ended spans that are not exported yet.
+//! - [`Service`]: our resource attributes.
+//! - `otlp`: encoding of spans and metrics; `names`: metric names of the semantic conventions.
 //!
-//! The only place that names the libraries of OpenTelemetry.
+//! The exporter is in `server`, as it needs an HTTP client. Only this module uses the OpenTelemetry
+//! libraries.
 
 mod names;
 mod otlp;

@@ -1,4 +1,4 @@
-//! JSON Schema: compiled when it is loaded, with violations told in the words of a person.
+//! JSON Schema, compiled at load; violations are described for people and models.
 
 mod cost;
 mod exact;

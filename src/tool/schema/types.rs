@@ -1,5 +1,4 @@
-//! What types a schema admits, as far as it says so outright: itself, what it refers to, and what it
-//! combines.
+//! The types that a schema admits: its own, and those of its `$ref`, `anyOf`, `oneOf` and `allOf`.
 
 use serde_json::{Map, Value};
 
@@ -9,8 +8,7 @@ const DEPTH_LIMIT: u8 = 8;
 /// How many schemas are looked into in all: combinations may refer to combinations, again and again.
 const SCHEMA_LIMIT: usize = 256;
 
-/// A schema and those that say something of the same value: what its `$ref` leads to, and the parts of its
-/// `anyOf`, `oneOf` and `allOf`. It comes first itself, and each is followed by its own.
+/// A schema and its subschemas for the same value, depth first: `$ref`, `anyOf`, `oneOf`, `allOf`.
 pub fn combined<'s>(
     root: &'s Map<String, Value>,
     schema: &'s Map<String, Value>,
@@ -37,7 +35,7 @@ pub fn combined<'s>(
     found
 }
 
-/// The schema that the `$ref` of another leads to in its document, where that is `#/…`.
+/// The schema that a local `$ref` (`#/…`) points to.
 pub fn referred<'s>(
     root: &'s Map<String, Value>,
     schema: &Map<String, Value>,
@@ -47,7 +45,7 @@ pub fn referred<'s>(
     root.get(first)?.pointer(rest)?.as_object()
 }
 
-/// What stands under the `type` of a schema: nothing, one, or several.
+/// The types in the `type` keyword of a schema.
 pub fn own_types(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let kind = schema.get("type");
     let several = kind.and_then(Value::as_array).into_iter().flatten();

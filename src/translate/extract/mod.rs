@@ -1,4 +1,4 @@
-//! What pulls a value out of a reply. A new extractor is a file and a line of `extractors!`.
+//! Extractors: from a response to a value. A new extractor is a file and a line of `extractors!`.
 
 mod binary;
 mod columns;
@@ -58,7 +58,7 @@ pub struct Extractor {
     pub typing: Typing,
 }
 
-/// One way to pull a value out of a reply, as the options of a rule say.
+/// An extractor with the options of a rule.
 pub(crate) trait Extraction {
     /// How many values are given for one reply.
     fn gives(&self) -> Gives {
@@ -75,7 +75,7 @@ pub(crate) trait Extraction {
         true
     }
 
-    /// What is there, as it is found; `typing` says what will be asked of it.
+    /// Extracts the value; `typing` has the types that it will get.
     ///
     /// # Errors
     ///
@@ -220,11 +220,11 @@ impl Extractor {
         typed.map_err(|why| self.with_missing_patterns(why, view))
     }
 
-    /// The same of `pairs` without the keys that no field is taken from. `None` where there are none to leave out, and
-    /// where something is wrong: what, is said of all that is found.
+    /// The same for `pairs`, without keys that no field uses. `None` if all keys are used, and on errors,
+    /// whose text lists all keys.
     ///
-    /// A status page has many keys and a route takes few of them: without this a call with 2 KB of text takes twice the
-    /// instructions.
+    /// A status page has many keys and a route takes few of them: without this a call with 2 KB of text takes
+    /// twice the instructions.
     fn extract_wanted(&self, view: &ResponseView<'_>) -> Option<Extracted> {
         let ExtractorKind::Pairs(pairs @ Pairs { blocks: None, .. }) = &self.kind else { return None };
         let wanted = self.typing.names().filter(|_| self.of.is_none())?;
@@ -281,8 +281,8 @@ impl Extractor {
 }
 
 impl Extracted {
-    /// The same, to be a part of a value or to be read further. What an MCP server says of an error is neither: it is no
-    /// value of the type that was looked for.
+    /// The same, to be a part of a value or to be read further. What an MCP server says of an error is
+    /// neither: it is no value of the type that was looked for.
     fn found_well(self) -> Result<Self, Why> {
         match &self {
             Self::Answered(answered) if !answered.is_success() => {

@@ -129,8 +129,8 @@ fn schema_of_parts(parts: &[Part], schemas: Vec<Option<Map<String, Value>>>) -> 
 }
 
 impl Part {
-    /// Reads the part. `None` when it may be missing and is: its pattern matches nothing, its header is not there, or
-    /// there is no text at all. What is there and can't be read is an error all the same.
+    /// Reads the part. `None` when it may be missing and is: its pattern matches nothing, its header is not
+    /// there, or there is no text at all. What is there and can't be read is an error all the same.
     fn extract(&self, view: &ResponseView<'_>) -> Result<Option<Extracted>, Why> {
         let found = match self.extractor.find(view) {
             Err(_) if self.optional && self.finds_nothing(view) => return Ok(None),

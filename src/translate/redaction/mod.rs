@@ -24,8 +24,9 @@ use crate::tool::{
 /// What stands in the place of words that are kept from clients.
 const MARK: &str = "[redacted]";
 
-/// How far behind the end of what is shown a match may reach, in bytes. A string of more than that in the structure
-/// of an error is replaced as a whole: a search in it would take the square of its length, with some patterns.
+/// How far behind the end of what is shown a match may reach, in bytes. A string of more than that in the
+/// structure of an error is replaced as a whole: a search in it would take the square of its length, with
+/// some patterns.
 const REACH_BYTES: usize = 64 << 10;
 
 /// Patterns of words that no error may tell.
@@ -60,8 +61,8 @@ impl Redaction {
         self.hide_until(text, text.len())
     }
 
-    /// A text of any length with what matches replaced, looked through a part at a time: a match may be as long as a part
-    /// at least.
+    /// A text of any length with what matches replaced, looked through a part at a time: a match may be as
+    /// long as a part at least.
     pub fn hide_long<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.is_empty() || text.len() <= REACH_BYTES {
             return self.hide(text);
@@ -75,8 +76,8 @@ impl Redaction {
         Cow::Owned(hidden)
     }
 
-    /// The first `end` bytes of a text with what matches replaced; what begins there is replaced as a whole, wherever
-    /// it ends.
+    /// The first `end` bytes of a text with what matches replaced; what begins there is replaced as a whole,
+    /// wherever it ends.
     fn hide_until<'t>(&self, text: &'t str, end: usize) -> Cow<'t, str> {
         self.hide_part(text, end).0
     }
@@ -109,7 +110,8 @@ impl Redaction {
         (Cow::Owned(hidden), done.max(end))
     }
 
-    /// At most `limit_bytes` of a text, what matches replaced before the text is cut: half a secret matches no pattern.
+    /// At most `limit_bytes` of a text, what matches replaced before the text is cut: half a secret matches
+    /// no pattern.
     pub fn capped(&self, text: &str, limit_bytes: usize) -> String {
         if self.is_empty() {
             return cut_bytes(text, limit_bytes);
@@ -123,16 +125,16 @@ impl Redaction {
         cut_bytes(&hidden, limit_bytes)
     }
 
-    /// A text of an upstream that clients are told beside a result: one line, without what no error shows, cut where it is
-    /// longer.
+    /// A text of an upstream that clients are told beside a result: one line, without what no error shows,
+    /// cut where it is longer.
     pub fn told(&self, text: &str, limit_bytes: usize) -> String {
         let hidden = self.capped(text, Self::LONGEST_TOLD);
         let line = hidden.split_whitespace().collect::<Vec<_>>().join(" ");
         cut_bytes(&super::leak_filter::safe_words(&line), limit_bytes)
     }
 
-    /// At most about so many bytes of a text, what matches replaced, and cut at white space so that no address in it is
-    /// cut in two.
+    /// At most about so many bytes of a text, what matches replaced, and cut at white space so that no
+    /// address in it is cut in two.
     pub(super) fn beginning(&self, text: &str, most_bytes: usize) -> String {
         let begun = self.hide_until(text, most_bytes);
         if text.len() <= most_bytes {
@@ -141,7 +143,8 @@ impl Redaction {
         begun.rfind(char::is_whitespace).map_or_else(String::new, |end| begun[..end].to_owned())
     }
 
-    /// A sentence without the words that it quotes of a reply and has cut short, which may end in half a secret.
+    /// A sentence without the words that it quotes of a reply and has cut short, which may end in half a
+    /// secret.
     pub(super) fn without_cut_quotes<'t>(&self, sentence: &'t str) -> Cow<'t, str> {
         static CUT: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r#"…\]?[`"]"#).expect("the pattern is fixed and tested"));

@@ -1,4 +1,4 @@
-//! What a server says beside answers: that its lists changed, how far a call is, and what it would like to know.
+//! Notifications and requests of a server: `list_changed`, progress, and input requests.
 
 use std::{
     sync::Weak,
@@ -30,7 +30,7 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 pub(super) enum Heard {
     /// Nothing.
     Nothing,
-    /// What it has is to be listed again.
+    /// A list has changed.
     ListsChanged,
     /// This answer is to be sent.
     Asked(Bytes),

@@ -1,9 +1,9 @@
-//! MCP servers, of every revision since 2024: over Streamable HTTP, or as a child of this process over its pipes.
+//! MCP upstreams, all revisions since 2024-11-05: over Streamable HTTP, or a child process over stdio.
 //!
-//! In reading order: [`McpUpstream`] calls a tool, gets a prompt or reads a resource, and lists all of them, over a
-//! `Link`; `revision` says how a server is spoken to and `message` what JSON-RPC it understands; `http_link` sends each message by HTTP and hears the answer,
-//! with `events` taking streams apart and `listening` to what a server tells unasked; `child_link` has one child for
-//! all calls, with `pipe` reading what it writes and `process` ending it.
+//! [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`. `revision` has
+//! the differences between revisions, `message` the JSON-RPC messages. `http_link` is Streamable HTTP, with
+//! `events` parsing event streams and `listening` for notifications. `child_link` is one child process for
+//! all calls, with `pipe` reading its output and `process` starting and ending it.
 //!
 //! The SDK is not used here: it takes messages apart into values of its own, in which `1.0` and long numbers lose their
 //! text, and it has an HTTP client of its own. The messages are few.
@@ -42,8 +42,8 @@ use crate::{
 
 /// One MCP server. Clones share the session with it, or the child.
 ///
-/// It takes an [`Ask`] that is a call of a tool (or gets a prompt, …), and gives what the server answered as a
-/// [`Reply`] of the type [`MCP_MEDIA_TYPE`]. Dropping the future tells the server that nobody waits any more.
+/// Sends a tool call (or `prompts/get`, …) and returns the JSON-RPC response as a [`Reply`] of type
+/// [`MCP_MEDIA_TYPE`]. Dropping the future sends `notifications/cancelled`.
 #[derive(Debug, Clone)]
 pub struct McpUpstream {
     name: UpstreamName,
@@ -134,15 +134,15 @@ impl Changed {
 /// One list of a server, each entry as JSON.
 pub type McpList = Vec<Box<RawValue>>;
 
-/// What a server lists.
+/// The lists of a server.
 #[derive(Debug, Clone, Default)]
 pub struct McpLists {
     lists: [McpList; 4],
-    /// Whether it has prompts, now or at times.
+    /// Whether it declares prompts.
     pub has_prompts: bool,
-    /// Whether it has resources, now or at times.
+    /// Whether it declares resources.
     pub has_resources: bool,
-    /// Whether it completes arguments of prompts and of resource templates.
+    /// Whether it declares completions.
     pub completes: bool,
 }
 
@@ -185,7 +185,7 @@ impl McpLists {
 }
 
 impl ListKind {
-    /// The method that asks for it, and the member of the result that it is.
+    /// Its method, and its member in the result.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Tools => ("tools/list", "tools"),
@@ -239,8 +239,8 @@ impl McpUpstream {
         }
     }
 
-    /// Asks for what it has. Where another list than that of the tools can't be read, it is as it is `known`, and the
-    /// error comes with it: a server whose prompts fail still has tools.
+    /// Fetches the lists. If the list of prompts or resources fails, the one in `known` stays and the error
+    /// is returned beside it, so that the tools remain available.
     ///
     /// # Errors
     ///
@@ -297,7 +297,7 @@ impl McpUpstream {
         Ok(list)
     }
 
-    /// The entries of a page, and what asks for the next one.
+    /// The entries of a page, and the cursor of the next one.
     async fn page(
         &self,
         kind: ListKind,

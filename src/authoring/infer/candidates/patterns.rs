@@ -1,5 +1,5 @@
-//! Regular expressions for texts of fixed words: a short report with numbers among them, or lines of the same words,
-//! of which some differ.
+//! Regular expressions for texts of fixed words: a short report with numbers among them, or lines of the same
+//! words, of which some differ.
 
 use serde_json::json;
 
@@ -23,8 +23,8 @@ fn is_capture_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The group of this name for words that stand in the same place: numbers where all are, with the marks round them
-/// outside of it where they are the same, else whatever is no white space.
+/// The group of this name for words that stand in the same place: numbers where all are, with the marks round
+/// them outside of it where they are the same, else whatever is no white space.
 fn capture<'t>(name: &str, words: impl Iterator<Item = &'t str> + Clone) -> String {
     let Some(first) = words.clone().next() else { return String::new() };
     let marks = marks_of(first);
@@ -56,8 +56,8 @@ const MOST_REPORT_WORDS: usize = 60;
 /// The lines of a text, as words.
 type Lines<'t> = Vec<Vec<&'t str>>;
 
-/// A short report of fixed words with numbers among them: behind the words that name them, or in a line below a line
-/// of such words, as nginx' `stub_status` and `vmstat` have it.
+/// A short report of fixed words with numbers among them: behind the words that name them, or in a line below
+/// a line of such words, as nginx' `stub_status` and `vmstat` have it.
 pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     let samples: Vec<Lines<'_>> = texts
         .iter()
@@ -131,8 +131,8 @@ impl<'t> Shape<'_, 't> {
             && (0..self.width(line - 1)).all(|index| self.is_constant(line - 1, index))
     }
 
-    /// What names a number: the word above it, counted from the end of the line, else the words before it, else the
-    /// word behind it.
+    /// What names a number: the word above it, counted from the end of the line, else the words before it,
+    /// else the word behind it.
     fn name(&self, line: usize, index: usize) -> Option<String> {
         let first = &self.samples[0];
         if self.is_below_names(line) {

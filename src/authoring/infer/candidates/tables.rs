@@ -36,7 +36,8 @@ pub(super) fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
         .collect()
 }
 
-/// Whether every line has a time whose milliseconds stand behind a comma, as Java and Python write them into logs.
+/// Whether every line has a time whose milliseconds stand behind a comma, as Java and Python write them into
+/// logs.
 fn is_log(text: &str) -> bool {
     static TIME: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\d\d:\d\d:\d\d,\d{3}\b").expect("a good pattern"));
@@ -101,7 +102,8 @@ pub(super) fn columns(texts: &[&str]) -> Vec<Candidate> {
                 .iter()
                 .filter(|row| row.contains(char::is_alphanumeric))
                 .all(|row| row.split_whitespace().next().is_some_and(|word| word.ends_with(':')));
-        // Values may be left out or have blanks in them; most lines still have about as many words as there are names.
+        // Values may be left out or have blanks in them; most lines still have about as many words as there
+        // are names.
         let about =
             rows.iter().filter(|row| row.split_whitespace().count() + names.len() / 4 >= names.len()).count();
         // A title over a header and its rows: twice as many words stand below it.
@@ -150,7 +152,8 @@ fn is_led(text: &str) -> bool {
         && rows.all(leads)
 }
 
-/// Whether a line of a text is drawn across a table with bars: `+----+----+`, `----+----`, `| --- | --- |`, `├────┼────┤`.
+/// Whether a line of a text is drawn across a table with bars: `+----+----+`, `----+----`, `| --- | --- |`,
+/// `├────┼────┤`.
 fn is_drawn(text: &str) -> bool {
     let is_box = |c: char| ('\u{2500}'..='\u{257f}').contains(&c);
     let is_drawing = |c: char| matches!(c, '-' | '=' | ':' | '+' | '|' | ' ') || is_box(c);

@@ -154,7 +154,8 @@ fn text(texts: &[&str]) -> Guess {
     let few = (2..=MOST_STATES).contains(&different.len()) && different.iter().all(is_state);
     let why = match different.len() {
         0 => "always empty".to_owned(),
-        // A word that comes for the first time would be an error: that is for somebody to decide who knows them all.
+        // A word that comes for the first time would be an error: that is for somebody to decide who knows
+        // them all.
         _ if few && texts.len() >= 8 => {
             format!("a text; only {} so far: where there are no others, `values` says so", listed(&different))
         }
@@ -190,7 +191,8 @@ fn parts(text: &str) -> Option<(&str, &str, &str)> {
     Some((before[..number_start].trim(), &text[number_start..last], text[last..].trim()))
 }
 
-/// What the texts are when all are numbers with the same marks round them; `None` when they are not, or are bare.
+/// What the texts are when all are numbers with the same marks round them; `None` when they are not, or are
+/// bare.
 fn marked_number(texts: &[&str]) -> Option<Guess> {
     let split: Vec<_> = texts.iter().map(|text| parts(text)).collect::<Option<_>>()?;
     let &(before, _, behind) = split.first()?;

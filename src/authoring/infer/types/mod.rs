@@ -1,7 +1,7 @@
 //! What was found, by name and type.
 //!
-//! Here: which fields there are, and the schema for what fields can't say. `guess` says what the texts of one field
-//! are, `times` which forms of times, durations and sizes.
+//! Here: which fields there are, and the schema for what fields can't say. `guess` says what the texts of one
+//! field are, `times` which forms of times, durations and sizes.
 
 mod guess;
 mod times;

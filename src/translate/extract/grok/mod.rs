@@ -1,13 +1,13 @@
-//! `grok`: patterns with other patterns in them by name, `%{IP:client}`. What is here turns one into a regular
-//! expression; it is looked for as those of [`Regex`](super::Regex) are.
+//! `grok`: patterns with other patterns in them by name, `%{IP:client}`. What is here turns one into a
+//! regular expression; it is looked for as those of [`Regex`](super::Regex) are.
 
 use std::fmt::Write;
 
 use super::{Capture, CaptureKind, CapturePattern};
 use crate::translate::matcher::{Pattern, PatternError};
 
-/// The patterns that may be named: those of a rule, and those of the library. One of a rule stands for one of the
-/// library that has its name.
+/// The patterns that may be named: those of a rule, and those of the library. One of a rule stands for one of
+/// the library that has its name.
 #[derive(Debug, Clone, Default)]
 pub struct GrokPatterns {
     own: Vec<(String, String)>,
@@ -143,8 +143,8 @@ impl<'p> Expansion<'p> {
         self.push(")")
     }
 
-    /// Notes a capture, and gives the name of its group: one name may be captured in several places, which the
-    /// engine does not allow to groups.
+    /// Notes a capture, and gives the name of its group: one name may be captured in several places, which
+    /// the engine does not allow to groups.
     fn capture(&mut self, name: &str, kind: Option<&str>) -> Result<String, GrokError> {
         let good = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
         if name.is_empty() || !name.chars().all(good) {

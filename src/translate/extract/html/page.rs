@@ -1,7 +1,7 @@
 //! A page as a tree, read within limits, and how much may be done with it.
 //!
-//! The parser walks all open elements at most tags: a page that nests deep would keep it busy for hours. So it is fed
-//! in pieces, and what each has added to the tree is looked at before the next.
+//! The parser walks all open elements at most tags: a page that nests deep would keep it busy for hours. So
+//! it is fed in pieces, and what each has added to the tree is looked at before the next.
 
 use html5ever::{
     driver::{self, ParseOpts},
@@ -50,7 +50,8 @@ pub(super) fn parse(text: &str) -> Result<Html, String> {
     Ok(parser.finish())
 }
 
-/// The tags that rows or cells want round them which a reply begins with; nothing where it begins with others.
+/// The tags that rows or cells want round them which a reply begins with; nothing where it begins with
+/// others.
 fn table_around(text: &str) -> &'static str {
     let mut rest = text.trim_start_matches('\u{feff}').trim_start();
     while let Some((_, after)) = rest.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
@@ -89,8 +90,8 @@ fn check_tree(page: &Html, nodes_before: usize) -> Result<(), String> {
 /// How many attributes a tag may have.
 const ATTRIBUTE_LIMIT: usize = 1000;
 
-/// Refuses a page that has a tag of too many attributes: the parser compares each with the others, so very many would keep it
-/// busy for hours.
+/// Refuses a page that has a tag of too many attributes: the parser compares each with the others, so very
+/// many would keep it busy for hours.
 fn check_attributes(text: &str) -> Result<(), String> {
     match first_wide_tag(text) {
         None => Ok(()),
@@ -107,8 +108,8 @@ fn too_many_attributes() -> String {
 
 /// Where a tag, or what would be one outside of scripts and comments, has too many attributes.
 ///
-/// Which `<a` begin a tag only the parser knows, so each is followed as if it did; all that are in the same state of
-/// a tag go on together, the one with the most attributes for all, so this is linear.
+/// Which `<a` begin a tag only the parser knows, so each is followed as if it did; all that are in the same
+/// state of a tag go on together, the one with the most attributes for all, so this is linear.
 fn first_wide_tag(text: &str) -> Option<usize> {
     let mut live: [Option<usize>; STATES] = [None; STATES];
     let bytes = text.as_bytes();
@@ -185,8 +186,8 @@ impl State {
     }
 }
 
-/// What may still be done: elements looked at, and bytes taken. What stands in the page once may be asked for again
-/// and again, so this is linear in the page.
+/// What may still be done: elements looked at, and bytes taken. What stands in the page once may be asked for
+/// again and again, so this is linear in the page.
 pub(super) struct Work {
     left: usize,
     /// How many nodes the page has, how deep they nest, and how many are side by side.

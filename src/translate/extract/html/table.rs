@@ -35,8 +35,8 @@ pub(super) fn rows(table: ElementRef<'_>, given: &[String], work: &mut Work) -> 
     Ok(Value::Array(found))
 }
 
-/// The headings of each column from top to bottom, made different from each other. A heading above several columns
-/// goes before the name of each, one beside several rows is there once.
+/// The headings of each column from top to bottom, made different from each other. A heading above several
+/// columns goes before the name of each, one beside several rows is there once.
 fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
     let columns = headings.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or(0);
     let mut seen = HashMap::<String, usize>::new();
@@ -58,8 +58,8 @@ fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
     (0..columns).map(unique).collect()
 }
 
-/// An object of names and values: from rows `<th>name</th><td>value</td>`, or of two cells of one kind. What has
-/// several values is a list.
+/// An object of names and values: from rows `<th>name</th><td>value</td>`, or of two cells of one kind. What
+/// has several values is a list.
 pub(super) fn pairs(table: ElementRef<'_>, work: &mut Work) -> Result<Value, String> {
     let mut found = Map::new();
     for row in row_elements(table) {

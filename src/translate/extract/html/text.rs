@@ -24,9 +24,10 @@ const KEPT: [&str; 5] = ["listing", "plaintext", "pre", "textarea", "xmp"];
 /// Elements with a blank line round them.
 const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 
-/// The text without markup: white space as one space, `<br>` and the ends of blocks as line breaks, a blank line
-/// round paragraphs and headings, a tab between the cells of a row. No-break spaces are spaces. White space of `<pre>` is
-/// kept, at the begin of the first line too: what stands there may be the header of a table.
+/// The text without markup: white space as one space, `<br>` and the ends of blocks as line breaks, a blank
+/// line round paragraphs and headings, a tab between the cells of a row. No-break spaces are spaces. White
+/// space of `<pre>` is kept, at the begin of the first line too: what stands there may be the header of a
+/// table.
 pub(super) fn shown(root: ElementRef<'_>, work: &mut Work) -> Result<String, String> {
     let mut writer = Writer::default();
     let mut node = *root;

@@ -113,8 +113,8 @@ impl Pairs {
     /// How many pairs all blocks of a reply may have together.
     const PAIRS_OF_BLOCKS_LIMIT: usize = 10 * RECORD_LIMIT;
 
-    /// `stop` is looked at between two matches of the pattern, which take the square of a long line together.
-    /// Of one object only the outermost keys in `wanted` are kept, where it is given.
+    /// Checks `stop` between two matches of the pattern, which are quadratic in the length of a line. If
+    /// `wanted` is given, only these outermost keys are kept.
     pub(super) fn extract(
         &self,
         text: &str,
