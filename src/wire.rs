@@ -1,6 +1,54 @@
-//! Yielding before a write, to clients and to upstreams.
+//! Parts of HTTP connections, to clients and to upstreams: a body combinator, and yielding before a write.
 
-use std::{future::poll_fn, task::Poll};
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+/// What a poll of a body gives.
+pub type PolledFrame<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
+
+/// Body that passes the result of each poll through a function, which sees pending polls and the end, too.
+///
+/// Unlike the combinators of `http_body_util` it keeps the size hint, and so `Content-Length`.
+#[derive(Debug)]
+pub struct MapPoll<B, F> {
+    body: B,
+    map: F,
+}
+
+impl<B, F> MapPoll<B, F> {
+    /// Wraps a body.
+    pub fn new(body: B, map: F) -> Self {
+        Self { body, map }
+    }
+}
+
+impl<B, F, E> Body for MapPoll<B, F>
+where
+    B: Body<Data = Bytes> + Unpin,
+    F: FnMut(PolledFrame<B::Error>, &mut Context<'_>) -> PolledFrame<E> + Unpin,
+{
+    type Data = Bytes;
+    type Error = E;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> PolledFrame<E> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        (self.map)(polled, context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
 
 /// Yields once to all tasks that are ready.
 ///

@@ -7,7 +7,6 @@
 use std::{
     fmt,
     future::Future,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, SystemTime},
@@ -15,9 +14,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use axum::body::Body;
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
-use http_body::{Frame, SizeHint};
 use serde_json::Value;
 use tokio::{sync::watch, time::sleep};
 use tracing::{field::display, info};
@@ -29,6 +26,7 @@ use crate::{
     telemetry::RequestId,
     tls::ClientCertificate,
     upstream::{Caller, Client},
+    wire::{MapPoll, PolledFrame},
 };
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -325,43 +323,19 @@ impl TurnedAway {
     }
 }
 
-/// A body that breaks off when its client may not have it any more.
-pub(super) struct RevocableBody {
-    body: Body,
-    /// Nothing once it was told that it breaks off.
-    revoked: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-}
-
-impl RevocableBody {
-    pub(super) fn new(body: Body, revoked: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { body, revoked: Some(Box::pin(revoked)) }
-    }
-}
-
-impl http_body::Body for RevocableBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let Some(revoked) = &mut self.revoked else { return Poll::Ready(None) };
-        if revoked.as_mut().poll(context).is_ready() {
-            self.revoked = None;
+/// A body that fails when its client may not have it any more.
+pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + 'static) -> Body {
+    // `None` once the failure was reported.
+    let mut revoked = Some(Box::pin(revoked));
+    Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, context: &mut Context<'_>| {
+        let Some(pending) = &mut revoked else { return Poll::Ready(None) };
+        if pending.as_mut().poll(context).is_ready() {
+            revoked = None;
             // Not its end: the client must not take a part for the whole.
             return Poll::Ready(Some(Err(axum::Error::new("its client may not have it any more"))));
         }
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+        polled
+    }))
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use crate::{
         Caller, UpstreamError,
         http::{self as upstream, HttpUpstream},
     },
+    wire::{MapPoll, PolledFrame},
 };
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -123,7 +124,7 @@ impl Passthrough {
         let in_flight = self.policies.concurrency.acquire(Some(caller)).await?;
         let (moved, upload) = (Moved::default(), Upload::new(self.settings.body_timeout));
         let is_late = upload.is_late.clone();
-        let request = request.map(|body| Watched { body, moved: moved.clone(), upload });
+        let request = request.map(|body| watched(body, moved.clone(), upload));
         let after = self.settings.deadline;
         let due = Instant::now() + after;
         let reply = tokio::select! {
@@ -288,43 +289,22 @@ impl Moved {
     }
 }
 
-/// The body of a request, which says when some of it goes, and is broken off where that is too slow.
-struct Watched<B> {
-    body: B,
-    moved: Moved,
-    upload: Upload,
-}
-
-impl<B> Body for Watched<B>
+/// The body of a request, whose frames are reported to `moved`. It fails when it is too slow.
+fn watched<B>(body: B, moved: Moved, mut upload: Upload) -> impl Body<Data = Bytes, Error = BoxError> + Unpin
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
 {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            ready!(self.upload.poll_late(context));
+    MapPoll::new(body, move |polled: PolledFrame<B::Error>, context: &mut Context<'_>| {
+        let Poll::Ready(frame) = polled else {
+            ready!(upload.poll_late(context));
             return Poll::Ready(Some(Err(TooSlow.into())));
         };
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-        let bytes = data.map_or(0, Bytes::len);
-        self.upload.received(bytes);
-        self.moved.now();
+        upload.received(data.map_or(0, Bytes::len));
+        moved.now();
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+    })
 }
 
 /// The body of a reply that is handed through. It breaks off when the upstream pauses for too long.
@@ -406,7 +386,7 @@ mod tests {
         let begun = Instant::now();
         let body = Client { bytes, every, next: Box::pin(sleep(every)) };
         let upload = Upload::new(5 * SECOND);
-        let mut watched = Watched { body, moved: Moved::default(), upload };
+        let mut watched = watched(body, Moved::default(), upload);
         let mut frames = 0;
         while begun.elapsed() < 60 * SECOND {
             match poll_fn(|context| Pin::new(&mut watched).poll_frame(context)).await {

@@ -6,19 +6,17 @@
 
 use std::{
     collections::HashMap,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
 
 use axum::body::Body;
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, sleep_until};
 
 use super::untaken::{Answers, Untaken};
+use crate::wire::{MapPoll, PolledFrame};
 
 /// What goes on over one connection. Clones are the same.
 #[derive(Debug, Clone)]
@@ -187,7 +185,14 @@ impl Request {
     /// Its answer, which ends the request when it has been taken.
     pub(super) fn answered(self, body: Body) -> Body {
         self.waits();
-        Body::new(Taken { body, request: self })
+        Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, _: &mut Context<'_>| {
+            match &polled {
+                Poll::Ready(Some(_)) => self.waits(),
+                // The client has room for the next part, which is not there yet.
+                Poll::Ready(None) | Poll::Pending => self.is_taken(),
+            }
+            polled
+        }))
     }
 
     fn waits(&self) {
@@ -211,18 +216,13 @@ impl Drop for Request {
 
 /// The body of a request. While its next part is waited for the request counts as not made: the beginning of a body and
 /// then nothing would hold a place as long as a body may take.
-pub(super) struct Asking {
-    body: Incoming,
+struct Asking {
     activity: Activity,
     waits: bool,
 }
 
 impl Asking {
-    pub(super) fn new(body: Incoming, activity: Activity) -> Self {
-        Self { body, activity, waits: false }
-    }
-
-    /// Notes a change only: a body that has come with its head costs nothing here.
+    /// Reports a change only: a body that has come with its head costs nothing here.
     fn set_waits(&mut self, waits: bool) {
         if self.waits != waits {
             self.waits = waits;
@@ -231,26 +231,13 @@ impl Asking {
     }
 }
 
-impl http_body::Body for Asking {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        self.set_waits(frame.is_pending());
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+/// The body of a request, whose client is expected to send the next part while it is pending.
+pub(super) fn asking(body: Incoming, activity: Activity) -> Body {
+    let mut asking = Asking { activity, waits: false };
+    Body::new(MapPoll::new(body, move |polled: PolledFrame<hyper::Error>, _: &mut Context<'_>| {
+        asking.set_waits(polled.is_pending());
+        polled
+    }))
 }
 
 /// What is not read to its end is not waited for.
@@ -260,40 +247,12 @@ impl Drop for Asking {
     }
 }
 
-/// The body of an answer: the HTTP library asks for its next part when the client has room for it.
-struct Taken {
-    body: Body,
-    request: Request,
-}
-
-impl http_body::Body for Taken {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        match &frame {
-            Poll::Ready(Some(_)) => self.request.waits(),
-            // It is we that are waited for.
-            Poll::Ready(None) | Poll::Pending => self.request.is_taken(),
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+
+    use bytes::Bytes;
+    use http_body::Frame;
     use http_body_util::BodyExt;
 
     use super::*;

@@ -34,7 +34,7 @@ use tracing::debug;
 
 use super::{
     Answerer,
-    activity::{Activity, Asking},
+    activity::{Activity, asking},
     handshakes::HandshakeFailures,
     line_ends::LineEnds,
     patience::Patient,
@@ -292,7 +292,7 @@ impl Serving {
 
 /// A body as the faces read it, and watched where there is one.
 fn whole_or_asking(body: Incoming, activity: &Activity) -> Body {
-    if body.is_end_stream() { Body::empty() } else { Body::new(Asking::new(body, activity.clone())) }
+    if body.is_end_stream() { Body::empty() } else { asking(body, activity.clone()) }
 }
 
 /// Over HTTP/2 the host stands in the URI, and over HTTP/1.1 it may (RFC 9112, section 3.2.2); everybody else looks for it

@@ -8,8 +8,7 @@
 
 use std::{
     net::IpAddr,
-    pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Instant,
 };
 
@@ -18,14 +17,14 @@ use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts,
 };
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::Body as _;
 use tracing::{info, warn};
 
 use super::{Told, answer, refuse};
 use crate::{
     inbound::{
         HandedThrough,
-        authenticate::{Guard, RevocableBody},
+        authenticate::{Guard, revocable},
         context::{Arrival, RequestContext},
         door::{BodyError, is_coded},
     },
@@ -33,6 +32,7 @@ use crate::{
     route::{TraceContext, UpstreamName, leads_out},
     telemetry::{Chain, Foreign, RequestId, Span, SpanKind, method_word},
     upstream::{Caller, UpstreamError, http::remove_hop_by_hop},
+    wire::{MapPoll, PolledFrame},
 };
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -73,7 +73,7 @@ pub(super) async fn hand_through(
             let mut response = reply.map(|body| match body.size_hint().exact() {
                 Some(_) => Body::new(body),
                 // It may stay open for as long as it likes.
-                None => Body::new(RevocableBody::new(Body::new(body), guard.revoked(context))),
+                None => revocable(Body::new(body), guard.revoked(context)),
             });
             response.headers_mut().append(header::VIA, VIA);
             HandedThrough::mark(&mut response);
@@ -95,7 +95,14 @@ pub(super) async fn hand_through(
         }
     };
     line.status = Some(status);
-    response.map(|body| Body::new(Logged { body, line }))
+    response.map(|body| {
+        Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, _: &mut Context<'_>| {
+            if let Poll::Ready(Some(Ok(frame))) = &polled {
+                line.count(frame.data_ref().map_or(0, Bytes::len));
+            }
+            polled
+        }))
+    })
 }
 
 /// The log line of a request that is handed through, written when the body of its response has ended or is dropped.
@@ -115,6 +122,13 @@ struct Line {
     bytes: u64,
 }
 
+impl Line {
+    /// Counts bytes of the body that go to the client.
+    fn count(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
         info!(
@@ -130,36 +144,6 @@ impl Drop for Line {
             client_name = self.caller.name_in_log().map(tracing::field::display),
             "passthrough"
         );
-    }
-}
-
-/// The body of a response that is handed through, which counts itself for its line.
-struct Logged {
-    body: Body,
-    line: Line,
-}
-
-impl http_body::Body for Logged {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame {
-            self.line.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
