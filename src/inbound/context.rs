@@ -4,6 +4,7 @@ use std::{
     fmt::Display,
     future::Future,
     net::{IpAddr, SocketAddr},
+    pin::Pin,
     sync::Arc,
 };
 
@@ -193,8 +194,9 @@ impl Ending {
         let _ = shutdown.wait_for(|shutdown| *shutdown > Shutdown::Serving).await;
     }
 
-    /// The result of some work, unless the shutdown timeout ends first.
-    pub async fn unless_overdue<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    /// The result of some work, unless the shutdown timeout ends first. The work is pinned by the caller: a future that
+    /// is passed by value takes twice its size.
+    pub async fn unless_overdue<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let overdue = async {
             let reached = match self.0.clone() {
                 Some(mut shutdown) => {

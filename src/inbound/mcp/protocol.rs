@@ -1,6 +1,6 @@
 //! The protocol without its transports: from one message to what it is answered with.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{pin::pin, sync::Arc, time::SystemTime};
 
 use axum::body::Body;
 use futures_util::future::join_all;
@@ -290,7 +290,8 @@ impl Protocol {
         let request_id = request_id.clone();
         let (seal, meta) = (&self.seal, self.about.result_meta(revision));
         let client = Client { revision, request, carrier, request_id, outbox, seal, meta };
-        let result = connection.ending.unless_overdue(self.result(&client)).await;
+        let result = pin!(self.result(&client));
+        let result = connection.ending.unless_overdue(result).await;
         let result = result.unwrap_or(Err(Refusal::ShuttingDown));
         result.unwrap_or_else(|refusal| refuse(revision, &refusal))
     }

@@ -22,7 +22,7 @@ mod decode;
 mod openapi;
 mod passthrough;
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{fmt, pin::pin, sync::Arc, time::Instant};
 
 use axum::body::Body;
 use http::{Method, Request, Response, StatusCode, header, request::Parts};
@@ -118,7 +118,11 @@ impl Rest {
         }
         let ending = arrival.connection.ending.clone();
         let overdue = || Told("shutting down", SHUTTING_DOWN.to_owned());
-        let identity = match ending.unless_overdue(self.door.guard.identify(&mut head, &arrival)).await {
+        let identified = {
+            let identifying = pin!(self.door.guard.identify(&mut head, &arrival));
+            ending.unless_overdue(identifying).await
+        };
+        let identity = match identified {
             Some(Ok(identity)) => identity,
             Some(Err(turned_away)) => {
                 let mut response = refuse(arrival.logged(&head), turned_away.status(), &turned_away);
@@ -129,8 +133,11 @@ impl Rest {
             None => return refuse(arrival.logged(&head), StatusCode::SERVICE_UNAVAILABLE, &overdue()),
         };
         let context = RequestContext { arrival, identity };
-        let responding = self.respond(&snapshot, place, page, &context, &mut head, body);
-        match ending.unless_overdue(responding).await {
+        let responded = {
+            let responding = pin!(self.respond(&snapshot, place, page, &context, &mut head, body));
+            ending.unless_overdue(responding).await
+        };
+        match responded {
             Some(response) => response,
             None => refuse(context.logged(Some(&head)), StatusCode::SERVICE_UNAVAILABLE, &overdue()),
         }

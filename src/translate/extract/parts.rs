@@ -1,7 +1,7 @@
 //! `extract` of a rule: one extractor, or several that give a part of the value each, and the types of what
 //! they find.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
@@ -191,7 +191,7 @@ pub enum Typing {
 
 impl Typing {
     /// The outermost names that fields are taken from; `None` where all that is found is kept.
-    pub(super) fn names(&self) -> Option<HashSet<&str>> {
+    pub(super) fn names(&self) -> Option<BTreeSet<&str>> {
         match self {
             Self::Fields(fields) if !fields.have_others() => {
                 Some(fields.iter().flat_map(|field| [field.from.as_str(), field.from.first()]).collect())

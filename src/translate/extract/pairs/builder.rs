@@ -1,6 +1,6 @@
 //! What is found in lines, while they are read: sections, and lines that others may yet belong to.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{borrow::Cow, collections::BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::translate::extract::records::add;
 pub(super) struct Builder<'p, 't> {
     pub(super) pairs: &'p Pairs,
     /// The outermost keys that are kept; all of them where there is none.
-    pub(super) wanted: Option<&'p HashSet<&'p str>>,
+    pub(super) wanted: Option<&'p BTreeSet<&'p str>>,
     pub(super) found: Map<String, Value>,
     /// The sections that are being read, each in the one before.
     pub(super) sections: Vec<(String, Map<String, Value>)>,

@@ -6,7 +6,7 @@ mod builder;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{borrow::Cow, collections::BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -118,7 +118,7 @@ impl Pairs {
     pub(super) fn extract(
         &self,
         text: &str,
-        wanted: Option<&HashSet<&str>>,
+        wanted: Option<&BTreeSet<&str>>,
         stop: Option<&Stop>,
     ) -> Result<Value, Why> {
         let expected = || match &self.pattern {
@@ -156,7 +156,7 @@ impl Pairs {
     fn object(
         &self,
         text: &str,
-        wanted: Option<&HashSet<&str>>,
+        wanted: Option<&BTreeSet<&str>>,
         first_line: usize,
         limit: usize,
         stop: Option<&Stop>,

@@ -274,7 +274,7 @@ fn nobody_waits_for_pairs_after_the_call_has_ended() {
 
 #[test]
 fn outermost_keys_that_are_not_wanted_are_left_out() {
-    let wanted = HashSet::from(["b"]);
+    let wanted = BTreeSet::from(["b"]);
     let text = "a: 1\nb: 2\n  b1: 3\nc:\n  b: 4\n";
     let found = indented(Indented::Nested).extract(text, Some(&wanted), None).unwrap();
     assert_eq!(found.to_string(), r#"{"b":{"value":"2","b1":"3"}}"#);
