@@ -6,18 +6,17 @@
 //! The modules are declared below from the lowest layer up: a module uses only modules declared above it, and
 //! a test reads that order from this file and checks every import. What is deliberately absent:
 //!
-//! - [`reply`], [`tool`], [`translate`], [`route`] and [`prompt`] have no `async`, clock, environment, log,
+//! - [`model`], [`translate`], [`route`] and [`prompt`] have no `async`, clock, environment, log,
 //!   or wire library (`bytes`, `http`'s types and `serde_json` are words, not wires).
 //! - [`translate::translate`] is total and deterministic: any status and any bytes give a result with
 //!   content, and a declared output schema is met by every success.
 //! - Only [`inbound`]`::mcp` names the MCP library, only [`crypto`] a cipher, only [`tls`] the TLS library,
 //!   only [`shared_state`] the store of several replicas, only [`upstream`] the HTTP client and the programs
-//!   that are started, only [`translate`] the jq engine, only [`tool`] the schema validator, only [`config`]
+//!   that are started, only [`translate`] the jq engine, only [`model`] the schema validator, only [`config`]
 //!   the YAML parser and the shape of the file on disk.
 //! - Nothing is read without a bound, what is passed through unread and the responses of our own store aside.
 
-pub mod reply;
-pub mod tool;
+pub mod model;
 pub mod translate;
 pub mod route;
 pub mod prompt;

@@ -19,8 +19,8 @@ use super::{Api, Problem, require_json};
 use crate::{
     authoring::playground::{example_arguments, explained},
     config::{self, Draft, Example, Importer, Loaded, RouteFile},
+    model::{End, Exit, Reply},
     pipeline::{WorkError, run_blocking},
-    reply::{End, Exit, Reply},
     route::{RequestTemplate, Route},
     translate::{Stop, extract::MCP_MEDIA_TYPE},
 };

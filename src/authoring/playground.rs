@@ -7,9 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     config::RouteFile,
-    reply::Reply,
+    model::{Arguments, Reply, Shapes, ToolResult, result_to_json},
     route::Route,
-    tool::{Arguments, Shapes, ToolResult, result_to_json},
     translate::{Facts, Note, Step, Stop, Trace, Translation, translate},
 };
 

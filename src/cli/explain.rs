@@ -16,9 +16,8 @@ use super::{
 use crate::{
     authoring::playground::{example_arguments, explained, made_up_arguments, written},
     config::{Loaded, RouteFile},
-    reply::{Choice, End, Exit, Recording, Reply},
+    model::{Arguments, Choice, End, Exit, Fault, Recording, Reply, ToolResult},
     route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest},
-    tool::{Arguments, Fault, ToolResult},
     translate::extract::MCP_MEDIA_TYPE,
 };
 

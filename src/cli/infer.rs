@@ -12,7 +12,7 @@ use super::{
 use crate::{
     authoring::infer::{Naming, Proposal, SAMPLE_LIMIT, Sample, Sure, propose},
     config::{self, Sources},
-    reply::{Choice, Exchange, Recording, RecordingError},
+    model::{Choice, Exchange, Recording, RecordingError},
 };
 
 /// A message lists no more entries of HAR files than these.
@@ -191,7 +191,7 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     }
     // A browser was somewhere that a route can't go yet.
     let Naming { name, .. } = naming;
-    let name = if name.parse::<crate::tool::ToolName>().is_ok() { name } else { "get_report".to_owned() };
+    let name = if name.parse::<crate::model::ToolName>().is_ok() { name } else { "get_report".to_owned() };
     let upstream = upstream_of(&name);
     Ok(Naming {
         name,

@@ -1,4 +1,4 @@
-//! The command line. One file a command; each is thin, since what it does lives in the rooms below.
+//! The command line. One file a command; each is thin, since what it does lives in the modules of lower layers.
 //!
 //! Exit status: 0; 1 when `check` or `test` found something, or when running failed (the port is in use); 2 for wrong
 //! usage; 78 for a configuration that is not good (`EX_CONFIG` of sysexits.h), which a supervisor need not try again.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::Failure;
 use crate::{
     config::{Problem, Severity},
-    reply::Recording,
+    model::Recording,
     telemetry::log::LogFormat,
 };
 

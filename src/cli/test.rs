@@ -13,8 +13,8 @@ use super::{
 use crate::{
     authoring::playground::example_arguments,
     config::{Acceptance, Example, Expectation, ExpectedContent, Loaded, Position, accept},
+    model::{Arguments, Shapes, result_to_json},
     route::Route,
-    tool::{Arguments, Shapes, result_to_json},
     translate::{Facts, Trace, translate},
 };
 

@@ -4,7 +4,7 @@ use super::{
     language, node::Entry, report::Report, request, routes::RouteFile, schemas::Asked, section::Section,
     source::Span, suggest,
 };
-use crate::{route::RouteCall, tool::ToolName};
+use crate::{model::ToolName, route::RouteCall};
 
 /// A call as written, to be held against the routes once all of them are read.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use super::{
     source::Span,
 };
 use crate::{
-    tool::Annotations,
+    model::Annotations,
     translate::{
         BlockTemplate, BodyTemplate, ContentTemplate, Payload, Template,
         extract::{Binary, BinaryKind},

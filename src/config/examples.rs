@@ -15,7 +15,7 @@ use super::{
     upstreams::scalar,
 };
 use crate::{
-    reply::{End, Exit, Reply},
+    model::{End, Exit, Reply},
     translate::extract::MCP_MEDIA_TYPE,
 };
 

@@ -10,8 +10,8 @@ use super::{
     section::Section,
 };
 use crate::{
+    model::own_types,
     route::InputSchema,
-    tool::own_types,
     translate::{Limit, ListPath, More},
 };
 

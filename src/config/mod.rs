@@ -1,4 +1,4 @@
-//! The configuration: files as people write them, to settings that the other rooms own.
+//! The configuration: files as people write them, to settings that the other modules own.
 //!
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what its repetitions take; `keys` lists every key

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{node::Node, reply::Compiled, report::Report, section::Section, source::Span, suggest};
 use crate::{
-    tool::own_types,
+    model::own_types,
     translate::{Action, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives},
 };
 

@@ -20,9 +20,9 @@ use super::{
     suggest,
 };
 use crate::{
+    model::Arguments,
     prompt::{Part, PartTemplate, Prompt, PromptArgument, PromptName, Role},
     route::{Completion, InputSchema, JsonTemplate, Scopes},
-    tool::Arguments,
     translate::{Template, template_names},
 };
 

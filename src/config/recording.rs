@@ -5,7 +5,7 @@ use std::{fs::File, io::Read, path::Path};
 use bytes::Bytes;
 
 use super::{folder::why, section::Section, units, upstreams::scalar};
-use crate::reply::{Choice, Recording, Reply};
+use crate::model::{Choice, Recording, Reply};
 
 /// The longest file of recorded replies that an example may name, in bytes.
 const RECORDING_LIMIT_BYTES: u64 = 16 << 20;

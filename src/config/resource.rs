@@ -14,8 +14,8 @@ use super::{
     source::Span,
 };
 use crate::{
+    model::Annotations,
     route::{InputSchema, RequestTemplate, ResourceDefinition, UriError, UriTemplate},
-    tool::Annotations,
 };
 
 /// A resource as written.

@@ -10,8 +10,8 @@ use super::{
     suggest,
 };
 use crate::{
+    model::{CHECK_STEP_LIMIT, SchemaError},
     route::InputSchema,
-    tool::{CHECK_STEP_LIMIT, SchemaError},
     translate::{OutputSchema, OutputSchemaError, Template, Wrap},
 };
 

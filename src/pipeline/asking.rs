@@ -6,11 +6,10 @@ use http::HeaderMap;
 
 use super::{Snapshot, audience::Telling, record::Record};
 use crate::{
+    model::{Arguments, Reply},
     policy::Response,
-    reply::Reply,
     route::{Route, TraceContext, Traces, UpstreamRequest},
     telemetry::Ticket,
-    tool::Arguments,
     upstream::{Ask, Caller, Due, Happened, Hearing, Meanwhile, UpstreamError},
 };
 

@@ -20,11 +20,10 @@ use super::{
     worker_pool::WorkError,
 };
 use crate::{
+    model::{Arguments, Fault, Outcome, Reply, ToolResult},
     policy::{CacheEntry, Response},
-    reply::Reply,
     route::{LogLevel, Route, TraceContext, UpstreamRequest},
     telemetry::RequestId,
-    tool::{Arguments, Fault, Outcome, ToolResult},
     translate::{Facts, STATUS_META_KEY, Stop, Trace, Translation, line_names, translate},
     upstream::Due,
 };

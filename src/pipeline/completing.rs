@@ -8,9 +8,9 @@ use tracing::{debug, warn};
 
 use super::{CallOf, Snapshot, worker_pool::WorkError};
 use crate::{
+    model::{Arguments, ToolResult},
     route::{AskedCompletion, Completion, Route, Suggestions, lines_of},
     telemetry::Foreign,
-    tool::{Arguments, ToolResult},
     translate::{Jq, JqNames, Stop},
 };
 
@@ -174,6 +174,6 @@ fn values_of(value: Value) -> Result<Vec<String>, String> {
             })
             .collect()),
         Value::Null => Ok(Vec::new()),
-        other => Err(format!("expected a list of values, found {}", crate::tool::kind_of(&other))),
+        other => Err(format!("expected a list of values, found {}", crate::model::kind_of(&other))),
     }
 }

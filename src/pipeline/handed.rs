@@ -15,9 +15,9 @@ use super::{
     sentences,
 };
 use crate::{
+    model::{Arguments, Fault, ToolResult},
     route::{JobPlace, Route, TraceContext},
     telemetry::Ticket,
-    tool::{Arguments, Fault, ToolResult},
     upstream::Due,
 };
 

@@ -8,10 +8,9 @@ use tracing::{debug, warn};
 
 use super::{asking::Asking, audience::Telling, record::Record, sentences, worker_pool::WorkError};
 use crate::{
-    reply::Reply,
+    model::{Arguments, Fault, Reply, ToolResult},
     route::{Begun, HttpRequest, JobFacts, JobPlace, JobRule, LogLevel, RequestError, Route, Stand, Turn},
     telemetry::Chain,
-    tool::{Arguments, Fault, ToolResult},
     translate::{Facts, Stop},
     upstream::{Due, UpstreamError},
 };

@@ -12,9 +12,9 @@ use serde_json::{
 
 use super::{Proxied, ProxiedTable, Snapshot};
 use crate::{
+    model::Shapes,
     prompt::PromptTable,
     route::{Route, RouteTable, Scopes},
-    tool::Shapes,
     upstream::Caller,
 };
 

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use super::{Call, ReadError, Snapshot};
 use crate::{
+    model::{Arguments, Block, Fault, Outcome, ResourceContents, ToolResult},
     prompt::{Message, Part, PartTemplate, Prompt},
     route::RouteCall,
-    tool::{Arguments, Block, Fault, Outcome, ResourceContents, ToolResult},
     translate::{BLOCK_LIMIT, Stop, Template, TemplateError, template_names},
 };
 

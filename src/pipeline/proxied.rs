@@ -10,10 +10,9 @@ use super::{
     Call, Snapshot, asking::Asking, audience::Telling, calling::allowed, patience, record::Record, sentences,
 };
 use crate::{
+    model::{Arguments, Fault, Outcome, Reply, ToolResult},
     prompt::PromptTable,
-    reply::Reply,
     route::{McpMethod, Route, RouteTable, TraceContext, UpstreamRequest, UriTemplate},
-    tool::{Arguments, Fault, Outcome, ToolResult},
     upstream::Due,
 };
 

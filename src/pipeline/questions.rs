@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use super::sentences;
 use crate::{
+    model::{Arguments, Fault, ToolResult},
     route::{Abilities, Asking, Missing, Next, Question},
-    tool::{Arguments, Fault, ToolResult},
 };
 
 /// Who takes questions to a client and brings back answers: each face in its own way.

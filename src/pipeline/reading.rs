@@ -6,9 +6,8 @@ use http::{HeaderMap, HeaderValue, header};
 
 use super::{Call, Snapshot, questions::Nobody, sentences};
 use crate::{
-    reply::Reply,
+    model::{ContentsOf, Fault, Outcome, Reply, ResourceBody, ResourceContents, ToolResult},
     route::Route,
-    tool::{ContentsOf, Fault, Outcome, ResourceBody, ResourceContents, ToolResult},
     translate::words_of_nothing,
 };
 

@@ -11,11 +11,10 @@ use tracing::{debug, error, info, warn};
 
 use super::{Call, Face, Snapshot, spans};
 use crate::{
+    model::{End, Exit, Fault, Outcome, Reply, ToolName},
     policy::result_word,
-    reply::{End, Exit, Reply},
     route::{Route, UpstreamName},
     telemetry::{CallEnd, Chain, Decided, Failure, Quoted, RequestId, RouteMeters, Span, Strange, Ticket},
-    tool::{Fault, Outcome, ToolName},
     translate::{Note, Redaction},
     upstream::{Caller, Stage, UpstreamError},
 };

@@ -7,11 +7,11 @@ use std::{
 
 use super::{Change, Lists, ProxiedTable, sentences, worker_pool::WorkerPool};
 use crate::{
+    model::{ToolName, ToolResult},
     policy::{Passthrough, Policies, RoutePolicies, UpstreamPolicies},
     prompt::PromptTable,
     route::{Route, RouteTable, Scopes},
     telemetry::{Meters, RouteMeters, Tracing},
-    tool::{ToolName, ToolResult},
     upstream::{BodyCharge, UpstreamBuffer},
 };
 

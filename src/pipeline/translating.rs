@@ -11,9 +11,8 @@ use tokio::time::Instant;
 
 use super::worker_pool::{WorkError, WorkerPool};
 use crate::{
-    reply::Reply,
+    model::{Arguments, Reply, ToolName},
     route::Route,
-    tool::{Arguments, ToolName},
     translate::{self, Facts, Stop, Trace, Translation, Translator},
 };
 

@@ -24,11 +24,11 @@ use super::{
     reading::{ReadError, ReplyHead, read_of},
 };
 use crate::{
+    model::{Arguments, ResourceBody, ResourceContents},
     policy::jitter,
     route::{Route, UpstreamRequest},
     shared_state::Message,
     telemetry::{Chain, Foreign},
-    tool::{Arguments, ResourceBody, ResourceContents},
     translate::Stop,
     upstream::{Ask, Due},
 };

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{tool::ToolName, translate::Stop};
+use crate::{model::ToolName, translate::Stop};
 
 /// How much work that may take long is done at once, in all and for one route: long replies are translated here, and values
 /// checked against a schema where that costs much.

@@ -3,7 +3,7 @@
 use http::{StatusCode, Uri, uri::PathAndQuery};
 
 use crate::{
-    reply::{End, Reply},
+    model::{End, Reply},
     route::{HttpRequest, McpMethod, UpstreamRequest},
     telemetry::{Span, SpanKind, Words, method_word},
     upstream::{

@@ -15,9 +15,8 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{BreakerView, Count};
-use crate::tool::ToolName;
 use crate::{
-    reply::Reply,
+    model::{Reply, ToolName},
     route::UpstreamName,
     telemetry::Ticket,
     upstream::{Ask, Stage, UpstreamError},

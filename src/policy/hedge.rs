@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{CircuitBreaker, RouteCounts, retry::Budget};
 use crate::{
-    reply::Reply,
+    model::Reply,
     upstream::{Ask, UpstreamError},
 };
 

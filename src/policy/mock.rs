@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
 
 use crate::{
-    reply::Reply,
+    model::Reply,
     route::{HttpRequest, Under, UpstreamName},
     upstream::{Ask, Due, UpstreamError},
 };

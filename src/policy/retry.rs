@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::Count;
 use crate::{
-    reply::Reply,
+    model::Reply,
     route::UpstreamName,
     telemetry::Chain,
     upstream::{Ask, Happened, Repeat, Stage, UpstreamError},

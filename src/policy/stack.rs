@@ -28,10 +28,9 @@ use super::{
     retry::Budget,
 };
 use crate::{
-    reply::Reply,
+    model::{Reply, ToolName},
     route::UpstreamName,
     shared_state::SharedStore,
-    tool::ToolName,
     upstream::{Ask, Due, Tried, Upstream, UpstreamError, Whose, http::HttpUpstream},
 };
 

@@ -1,8 +1,8 @@
 //! What the messages of a prompt are made of.
 
 use crate::{
+    model::{Annotations, Block, Content, ResourceBody, Structured, Text, ToolResult},
     route::RouteCall,
-    tool::{Annotations, Block, Content, ResourceBody, Structured, Text, ToolResult},
     translate::{Stop, Template, TemplateError, is_moment},
 };
 

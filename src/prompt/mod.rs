@@ -12,8 +12,8 @@ mod table;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    model::Arguments,
     route::{Asking, Completion, Scopes},
-    tool::Arguments,
 };
 
 pub use message::{Message, Part, PartTemplate, Role};
@@ -92,7 +92,7 @@ impl Prompt {
         for (name, value) in &given {
             let what = match (self.argument(name), value) {
                 (Some(_), Value::String(_)) => continue,
-                (Some(_), value) => format!("must be a string, found {}", crate::tool::kind_of(value)),
+                (Some(_), value) => format!("must be a string, found {}", crate::model::kind_of(value)),
                 (None, _) => format!("is unknown; {}", self.known_names()),
             };
             wrong.push(format!("argument `{}` {what}", name.chars().take(100).collect::<String>()));

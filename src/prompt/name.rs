@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::tool::{ToolName, ToolNameError};
+use crate::model::{ToolName, ToolNameError};
 
 /// The name a client asks for a prompt by. It is written as a tool's is: the specification leaves it open, and clients
 /// that make a command of it want letters, digits and few marks.

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use super::RouteCall;
 use crate::{
-    tool::{Structured, ToolResult},
+    model::{Structured, ToolResult},
     translate::Jq,
 };
 

@@ -7,7 +7,7 @@
 use serde_json::{Map, Number, Value};
 
 use crate::{
-    tool::{
+    model::{
         Arguments, CHECK_STEP_LIMIT, Schema, SchemaDocument, SchemaError, check_number, combined,
         listed_values, own_types,
     },

@@ -51,7 +51,7 @@ pub use table::{Conflict, EndpointMatch, RouteTable};
 pub use trace::TraceContext;
 
 use crate::{
-    tool::{Arguments, ErrorFormat, ToolDefinition, ToolName},
+    model::{Arguments, ErrorFormat, ToolDefinition, ToolName},
     translate::{Stop, Template, Translator},
 };
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::tool::{Arguments, kind_of};
+use crate::model::{Arguments, kind_of};
 
 /// Everything but the unreserved characters of RFC 3986, section 2.3.
 pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, utf8_percent_encode};
 use serde_json::Value;
 
 use super::path::{ESCAPED, Part, PathError, parts, scalar};
-use crate::tool::Arguments;
+use crate::model::Arguments;
 
 /// Everything but what a query may have as it is: unreserved characters, sub-delimiters, `:`, `@`, `/` and `?` (RFC 3986,
 /// section 3.4), and the `%` of what is encoded already.

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use crate::tool::Annotations;
+use crate::model::Annotations;
 
 /// What clients are told of a resource, or of a template of many (MCP 2026-07-28, Resources, "Data Types").
 #[derive(Debug, Clone, PartialEq)]

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::{Route, resource::Addresses};
-use crate::tool::ToolName;
+use crate::model::ToolName;
 
 /// All routes, found by name, by REST endpoint or by the URI of a resource. The cost of a look-up does not grow with
 /// their number, that of templates of URIs aside.

@@ -10,10 +10,10 @@ use tracing::{info, warn};
 
 use crate::{
     config::{ImportNote, Importer, RouteFile},
+    model::ToolName,
     pipeline::ProxiedTable,
     prompt::PromptTable,
     route::{Conflict, Route, RouteTable, UpstreamName},
-    tool::ToolName,
     upstream::mcp::{ListKind, McpLists},
 };
 

@@ -5,10 +5,10 @@ use std::{collections::HashMap, sync::Arc};
 use super::discover::Discovery;
 use crate::{
     config::{Loaded, RouteFile, UpstreamFile},
+    model::ToolName,
     policy::{RoutePolicies, Sharing, Store, UpstreamPolicies},
     route::UpstreamName,
     shared_state::SharedStore,
-    tool::ToolName,
     upstream::Upstream,
 };
 

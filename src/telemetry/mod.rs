@@ -1,7 +1,7 @@
 //! What an operator sees: a log with one line per call, a request id to find it by, whole error chains.
 //!
 //! In reading order: [`log`] sets the subscriber up, [`RequestId`] is the same word in the log, in a tool
-//! error and in `X-Request-Id`, a [`Ticket`] takes it through all rooms, [`Chain`] writes an error with everything behind it,
+//! error and in `X-Request-Id`, a [`Ticket`] takes it through all modules, [`Chain`] writes an error with everything behind it,
 //! [`Foreign`] what other people wrote; [`Meters`] count, [`History`] keeps of that how the last hour went, and
 //! [`Failures`] the last calls that failed.
 //!

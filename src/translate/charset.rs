@@ -7,7 +7,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_USER_DEFINED};
 
-use crate::reply::Reply;
+use crate::model::Reply;
 
 /// The charset that a rule says replies have, whatever their headers say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use super::{
     variables::{Known, jq_names},
     why::Why,
 };
-use crate::tool::{
+use crate::model::{
     Annotations, Block, Content, LimitedWriter, ResourceBody, Shapes, Structured, Text, kind_of,
 };
 
@@ -422,7 +422,7 @@ mod tests {
 #[cfg(test)]
 mod payload_tests {
     use super::*;
-    use crate::tool::JsonText;
+    use crate::model::JsonText;
 
     #[test]
     fn indentation_is_never_most_of_a_text() {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::tool::{check_number, combined, listed_values, own_types, referred, type_of};
+use crate::model::{check_number, combined, listed_values, own_types, referred, type_of};
 
 /// The words for true and false.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub(crate) fn by_schema(value: &mut Value, schema: &Map<String, Value>) -> bool 
 
 /// A schema may refer to itself; the walk goes no deeper than any value does.
 fn convert(value: &mut Value, schema: &Map<String, Value>, root: &Map<String, Value>, depth: usize) -> bool {
-    if depth > crate::tool::JSON_DEPTH_LIMIT {
+    if depth > crate::model::JSON_DEPTH_LIMIT {
         return false;
     }
     if let Some(target) = referred(root, schema).filter(|_| !value.is_string()) {

@@ -10,10 +10,7 @@ use super::{
     response_view::ResponseView,
     translator::Translator,
 };
-use crate::{
-    reply::{End, Reply},
-    tool::{Block, Content, Fault, Outcome, Text, ToolResult},
-};
+use crate::model::{Block, Content, End, Fault, Outcome, Reply, Text, ToolResult};
 
 /// Where the status of an upstream stands in the `_meta` of a tool error.
 pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";

@@ -14,7 +14,7 @@ use super::{
     translator::{Job, Note},
     variables::{Known, jq_names},
 };
-use crate::tool::{Fault, JsonText, Structured, ToolResult, cut_bytes};
+use crate::model::{Fault, JsonText, Structured, ToolResult, cut_bytes};
 
 /// How a reply becomes a tool error.
 #[derive(Debug)]

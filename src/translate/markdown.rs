@@ -3,7 +3,7 @@
 use minijinja::{Error, ErrorKind};
 use serde_json::{Map, Value};
 
-use crate::tool::kind_of;
+use crate::model::kind_of;
 
 /// How many columns a table may have; more are an error, or rows of unlike names would make a table by the square
 /// of their number.

@@ -10,7 +10,7 @@ use super::{
     response_view::{Finding, ResponseView},
     variables::jq_names,
 };
-use crate::reply::{End, Reply};
+use crate::model::{End, Reply};
 
 /// The conditions of a rule; it holds when every one that is there does.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! How a reply becomes a tool result: the declared rules of a route, compiled once, applied to every reply.
 //!
 //! In reading order: a [`Translator`] holds a route's rules ([`Rule`]); [`translate`] applies them to a
-//! [`Reply`](crate::reply::Reply). A `response_view` undoes its `content_encoding`, decodes its `charset` and
+//! [`Reply`](crate::model::Reply). A `response_view` undoes its `content_encoding`, decodes its `charset` and
 //! runs extractors ([`extract`]: bytes to a value, typed by [`Fields`]). Each rule has a [`Matcher`] (when it
 //! holds; of a program's end an [`ExitPattern`]). `success` makes the structure ([`Jq`]), holds it to the
 //! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `error_rule` makes a tool

@@ -7,7 +7,7 @@ use super::{
     stop::{STOPPED, Stop},
     why::Why,
 };
-use crate::tool::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaError, Structured, Violation};
+use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaError, Structured, Violation};
 
 /// What a route promises of its `structuredContent`.
 ///
@@ -208,7 +208,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::tool::Shapes;
+    use crate::model::Shapes;
 
     fn output(schema: Value, wrap: Wrap) -> OutputSchema {
         OutputSchema::new(schema.as_object().unwrap().clone(), wrap).unwrap()

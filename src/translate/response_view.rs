@@ -22,10 +22,7 @@ use super::{
     variables::jq_names,
     why::Why,
 };
-use crate::{
-    reply::Reply,
-    tool::{JsonText, TooManyValues, ToolName, cut_bytes},
-};
+use crate::model::{JsonText, Reply, TooManyValues, ToolName, cut_bytes};
 
 /// The body of a reply without its compression, made when first asked for.
 pub(super) type ExpandedBody = OnceCell<Result<Bytes, Why>>;

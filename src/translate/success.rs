@@ -17,10 +17,7 @@ use super::{
     variables::{Known, SAMPLE, SampleTemplate, jq_names},
     why::Why,
 };
-use crate::{
-    reply::Reply,
-    tool::{Block, Content, JsonText, Outcome, Structured, Text, ToolResult, cut_bytes},
-};
+use crate::model::{Block, Content, JsonText, Outcome, Reply, Structured, Text, ToolResult, cut_bytes};
 
 /// How a reply becomes a success.
 #[derive(Debug)]

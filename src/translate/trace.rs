@@ -1,7 +1,7 @@
 //! What happened to one reply, step by step, for `glossator explain`.
 
 use super::matcher::Captures;
-use crate::tool::{Block, Content, Text, cut_bytes};
+use crate::model::{Block, Content, Text, cut_bytes};
 
 /// How much of a value a step shows, in bytes.
 pub(super) const LONGEST_TRACED: usize = 4000;

@@ -23,10 +23,7 @@ use super::{
     variables::Sample,
     why::Why,
 };
-use crate::{
-    reply::Reply,
-    tool::{Fault, ToolName, ToolResult, cut_bytes},
-};
+use crate::model::{Fault, Reply, ToolName, ToolResult, cut_bytes};
 
 /// The rules of one route, compiled.
 #[derive(Debug)]

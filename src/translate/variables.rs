@@ -12,7 +12,7 @@ use super::{
     stop::Stop,
     template::{Budget, Template, TemplateError, from_json},
 };
-use crate::tool::{Shapes, Structured};
+use crate::model::{Shapes, Structured};
 
 /// The names that the templates of a rule see.
 pub const TEMPLATE_NAMES: [&str; 10] =

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::tool::cut_characters;
+use crate::model::cut_characters;
 
 /// A sentence that may quote the response, for the client and for a log at `debug`, and one that quotes nothing, for the
 /// log at every level.

@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::UpstreamError;
-use crate::{reply::Reply, route::UpstreamName};
+use crate::{model::Reply, route::UpstreamName};
 
 /// The part of each body that is not charged. Most responses are shorter and cost nothing here.
 const FREE_BYTES: usize = 16 << 10;

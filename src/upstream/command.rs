@@ -7,7 +7,7 @@ use super::{
     program::{Finished, Program, Run, RunError, run},
 };
 use crate::{
-    reply::Reply,
+    model::Reply,
     route::{UpstreamName, UpstreamRequest},
 };
 

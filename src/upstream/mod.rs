@@ -32,7 +32,7 @@ use self::{
     mcp::{McpSettings, McpTransport, McpUpstream},
 };
 use crate::{
-    reply::Reply,
+    model::Reply,
     route::{UpstreamName, UpstreamRequest},
     telemetry::Ticket,
 };

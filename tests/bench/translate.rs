@@ -7,8 +7,7 @@
 use bytes::Bytes;
 use divan::{Bencher, black_box, counter::BytesCount};
 use glossator::{
-    reply::Reply,
-    tool::{Shapes, ToolName, write_result},
+    model::{Reply, Shapes, ToolName, write_result},
     translate::{
         Action, ContentTemplate, Facts, Field, FieldKind, Fields, Jq, Matcher, Missing, NumberForm,
         Otherwise, OutputSchema, Path, Pattern, Rule, SuccessRule, Trace, TranslationLimits, Translator,

@@ -12,14 +12,15 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use glossator::{
-    authoring::import::{self, Wishes},
-    authoring::infer::{self, Naming, Sample},
+    authoring::{
+        import::{self, Wishes},
+        infer::{self, Naming, Sample},
+    },
     config::{self, Sources},
     inbound::cgi,
-    reply::{Recording, Reply},
+    model::{Recording, Reply, Schema, Shapes, write_result},
     route::Route,
     server,
-    tool::{Schema, Shapes, write_result},
     translate::{Facts, Trace, translate as translated},
 };
 use http::{

@@ -9,8 +9,7 @@ use std::{fs, path::Path};
 use bytes::Bytes;
 use glossator::{
     config::{self, Sources},
-    reply::Reply,
-    tool::{Arguments, Schema, Shapes, write_result},
+    model::{Arguments, Reply, Schema, Shapes, write_result},
     translate::{Facts, Trace, translate},
 };
 use serde_json::{Map, Value};

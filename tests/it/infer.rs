@@ -10,7 +10,7 @@ use bytes::Bytes;
 use glossator::{
     authoring::infer::{Naming, Sample, propose},
     config::{self, Sources},
-    reply::{Recording, Reply},
+    model::{Recording, Reply},
 };
 use proptest::prelude::*;
 

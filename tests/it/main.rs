@@ -19,7 +19,7 @@ mod commands;
 mod credentials;
 #[cfg(unix)]
 mod descriptors;
-mod floors;
+mod layers;
 mod fuzz;
 mod golden;
 mod infer;

@@ -15,8 +15,7 @@ use std::{
 use bytes::Bytes;
 use glossator::{
     config::{self, Problem, Sources},
-    reply::Reply,
-    tool::{Fault, Shapes, write_result},
+    model::{Fault, Reply, Shapes, write_result},
     translate::{self, Facts, Trace, translate},
 };
 use serde_json::{Map, Value};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use glossator::{
     inbound::door::DoorSettings,
+    model::ErrorFormat,
     route::{BodyTemplate, Envelope, ErrorStatus, JsonTemplate},
-    tool::ErrorFormat,
     translate::{Pattern, Redaction, SecretPattern},
 };
 use serde_json::{Value, json};

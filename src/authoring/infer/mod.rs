@@ -17,7 +17,7 @@ mod write;
 
 use serde_json::Value;
 
-use crate::reply::Reply;
+use crate::model::Reply;
 
 /// How many replies are looked at.
 pub const SAMPLE_LIMIT: usize = 100;

@@ -4,9 +4,8 @@
 use super::{Reader, Sample, candidates::Candidate, samples::Sorted};
 use crate::{
     config::{self, Loaded, Sources, yaml},
-    reply::Reply,
+    model::{Reply, Shapes, ToolResult, result_to_json},
     route::Route,
-    tool::{Shapes, ToolResult, result_to_json},
     translate::{Facts, Trace, translate},
 };
 use regex::Regex;

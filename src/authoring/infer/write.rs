@@ -13,7 +13,7 @@ use super::{
     trial,
     types::{Field, Shape},
 };
-use crate::{config::yaml, reply::Reply, route::Route, translate::TranslationLimits};
+use crate::{config::yaml, model::Reply, route::Route, translate::TranslationLimits};
 
 /// How many samples become examples.
 const MOST_EXAMPLES: usize = 12;

@@ -10,7 +10,7 @@ use crate::{
         source::Span,
         suggest,
     },
-    tool::Schema,
+    model::Schema,
     translate::{
         Count, Field, FieldKind, FieldType, Fields, Missing, Path,
         extract::{ExtractorKind, Finds, Gives, Typing},

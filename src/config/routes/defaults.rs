@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::HeaderName;
 
 use crate::{
+    model::ErrorFormat,
     route::{Envelope, ErrorStatus, Scopes},
-    tool::ErrorFormat,
     translate::{Redaction, TranslationLimits},
 };
 

@@ -33,12 +33,12 @@ use super::{
     upstreams::{UpstreamFile, of_route},
 };
 use crate::{
+    model::{ToolDefinition, ToolName, ToolNameError},
     policy::RoutePolicySettings,
     route::{
         Asking, Completion, Effect, InputSchema, JobRule, Offer, RequestTemplate, Route, TaskOffer, Traces,
         UpstreamName,
     },
-    tool::{ToolDefinition, ToolName, ToolNameError},
     translate::{
         Action, Otherwise, Pattern, Redaction, SAMPLE, SecretPattern, SuccessRule, TranslationLimits,
         Translator, Wrap,

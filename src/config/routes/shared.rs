@@ -5,8 +5,8 @@ use http::HeaderName;
 use super::RouteDefaults;
 use crate::{
     config::{language, section::Section, upstreams::header_name},
+    model::ErrorFormat,
     route::{Envelope, ErrorStatus},
-    tool::ErrorFormat,
     translate::{Redaction, SecretPattern, SecretPatternError},
 };
 

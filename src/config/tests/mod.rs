@@ -115,7 +115,7 @@ fn the_schema_describes_what_is_read_and_nothing_else() {
     for key in ["input", "output"] {
         schema["$defs"]["route"]["properties"][key] = json!({ "type": "object" });
     }
-    let schema = crate::tool::Schema::compile(schema.as_object().unwrap()).unwrap();
+    let schema = crate::model::Schema::compile(schema.as_object().unwrap()).unwrap();
     for text in [MINIMAL, FULL] {
         let found = schema.violations(&tree(text), 3);
         assert!(found.is_empty(), "{found:?}");

@@ -71,7 +71,7 @@ fn a_route_without_rules_reads_what_the_defaults_leave_by_its_type() {
 #[test]
 fn presets_have_words_for_odd_replies() {
     use crate::{
-        reply::Reply,
+        model::Reply,
         translate::{Facts, Trace, translate},
     };
     const BODIES: &[&str] = &[

@@ -1,12 +1,14 @@
 //! How carefully an upstream is asked, in `defaults` and at the upstream itself.
 
-use crate::config::{
-    keys::{BREAKER, RETRY},
-    node::Kind,
-    rate,
-    section::{self, Section},
+use crate::{
+    config::{
+        keys::{BREAKER, RETRY},
+        node::Kind,
+        rate,
+        section::{self, Section},
+    },
+    policy::{BreakerOverride, PolicySettings, RetryOverride},
 };
-use crate::policy::{BreakerOverride, PolicySettings, RetryOverride};
 
 /// Reads the policies of a section over those that hold where it says nothing.
 pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -> PolicySettings {

@@ -1,12 +1,14 @@
 //! `tls` of an upstream: whom to take it for, and who we are.
 
-use crate::config::{
-    report::Report,
-    secret::{self, Environment},
-    section::Section,
-    source::Span,
+use crate::{
+    config::{
+        report::Report,
+        secret::{self, Environment},
+        section::Section,
+        source::Span,
+    },
+    tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust, expiries},
 };
-use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust, expiries};
 
 /// TLS with every default, for an `https://` address in the place of the whole upstream.
 pub(in crate::config) fn plain(report: &Report<'_>, span: Span) -> Option<ClientTls> {

@@ -154,7 +154,7 @@ fn names(section: &Section<'_, '_>, called: Option<&str>) -> NameRules {
         Some(section.texts(name)?.into_iter().map(|(_, text)| text.to_owned()).collect())
     };
     let prefix = section.text_node("prefix").map(|(node, text)| {
-        if let (Some(called), Err(_)) = (called, text.parse::<crate::tool::ToolName>()) {
+        if let (Some(called), Err(_)) = (called, text.parse::<crate::model::ToolName>()) {
             let message = format!("`prefix` can't begin the name of a {called}, found {}", node.found());
             section.report.error(node.span, message, "write ASCII letters, digits, `_`, `-` and `.`: `git_`");
         }
@@ -189,7 +189,7 @@ pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
     let rename = pairs("rename");
     for entry in section.map("rename").unwrap_or_default() {
         let Some(text) = entry.value.as_text() else { continue };
-        if let Err(error) = text.parse::<crate::tool::ToolName>() {
+        if let Err(error) = text.parse::<crate::model::ToolName>() {
             report.error(entry.value.span, error.to_string(), "the name is what clients call the tool by");
         }
         let twice = rename.iter().filter(|(_, other)| other == text).count() > 1;

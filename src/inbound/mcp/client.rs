@@ -32,10 +32,10 @@ use super::{
 use crate::{
     crypto::{Seal, random_id},
     inbound::context::Arrival,
+    model::ToolResult,
     pipeline::{Audience, Call, Message, Progress},
     route::{LogLevel, Scopes, TraceContext},
     telemetry::RequestId,
-    tool::ToolResult,
     upstream::Caller,
 };
 

@@ -10,8 +10,8 @@ use serde_json::{Map, Number, Value, error::Category, value::RawValue};
 
 use super::{refusal::Refusal, revision::missing_meta};
 use crate::{
+    model::{ARGUMENT_VALUE_LIMIT, values_within},
     route::LogLevel,
-    tool::{ARGUMENT_VALUE_LIMIT, values_within},
 };
 
 /// How many messages a batch may have.

@@ -18,10 +18,10 @@ use super::{
     revision::Era,
 };
 use crate::{
+    model::{Arguments, write_block},
     pipeline::{PromptError, Proxied, Snapshot, Typed, ask_first},
     prompt::Prompt,
     route::Suggestions,
-    tool::{Arguments, write_block},
 };
 
 /// One page of the list.

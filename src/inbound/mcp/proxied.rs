@@ -6,9 +6,9 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::{about::WithHints, client::Client, prompts::completion, refusal::Refusal, response::Answer};
 use crate::{
+    model::kind_of,
     pipeline::{ForwardError, Members, PromptError, Proxied, ReadError, Snapshot},
     route::{McpMethod, Suggestions},
-    tool::kind_of,
 };
 
 /// `prompts/get`, forwarded. The upstream checks which arguments are required.

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     crypto::{Purpose, Seal, fingerprint, random_id},
-    reply::Reply,
+    model::Reply,
     route::{HttpRequest, Scopes, Under},
     telemetry::Chain,
     tls::ClientTls,

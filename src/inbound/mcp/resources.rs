@@ -17,8 +17,8 @@ use super::{
     sessions::Session,
 };
 use crate::{
+    model::ResourceContents,
     pipeline::{CacheScope, Call, ReadError, WatchError},
-    tool::ResourceContents,
 };
 
 /// `resources/list`.

@@ -27,7 +27,7 @@ use crate::{
         accept::media_ranges,
         context::{LoggedRequest, Reason},
     },
-    tool::{ToolResult, write_result_fields},
+    model::{ToolResult, write_result_fields},
 };
 
 /// A JSON-RPC message on its way out.

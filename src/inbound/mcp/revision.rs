@@ -14,7 +14,7 @@ use super::{
     message::Request,
     refusal::{Refusal, Short},
 };
-use crate::tool::{Block, Content, SentBlock, Shapes, Text, ToolResult};
+use crate::model::{Block, Content, SentBlock, Shapes, Text, ToolResult};
 
 /// One revision of the protocol that is spoken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -366,7 +366,7 @@ mod tests {
             description: None,
             mime_type: None,
         };
-        let result = ToolResult::new(crate::tool::Outcome::Success, vec![link.into()]);
+        let result = ToolResult::new(crate::model::Outcome::Success, vec![link.into()]);
         for revision in Revision::ALL {
             let mut adapted = result.clone();
             revision.adapt(&mut adapted);

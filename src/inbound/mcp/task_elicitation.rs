@@ -20,10 +20,10 @@ use tokio::{sync::oneshot, time::Instant};
 use super::elicitation::{Outcome, Round};
 use crate::{
     crypto::random_id,
+    model::ToolResult,
     pipeline::{Call, Called, Face, OpenJob, Snapshot, ask_first},
     route::{Abilities, Question, Route, TraceContext},
     telemetry::RequestId,
-    tool::ToolResult,
     upstream::Caller,
 };
 

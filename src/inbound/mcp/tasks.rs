@@ -28,9 +28,9 @@ use super::{
 };
 use crate::{
     crypto::Purpose,
+    model::ToolResult,
     pipeline::{Call, JobState, OpenJob, Snapshot},
     route::{JobPlace, JobRule, Question, Route, TaskOffer},
-    tool::ToolResult,
 };
 
 /// The extension's name, among the capabilities of both sides.

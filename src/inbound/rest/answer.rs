@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::decode::DecodeError;
 use crate::{
     inbound::accept::media_ranges,
+    model::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
     pipeline::{AGE_META, Snapshot},
     route::{Envelope, ErrorStatus, Route},
-    tool::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
     translate::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY},
     upstream::Caller,
 };
@@ -323,7 +323,7 @@ fn typed(status: StatusCode, body: Body, media_type: &'static str) -> Response<B
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::{Block, Content, JsonText, Text};
+    use crate::model::{Block, Content, JsonText, Text};
 
     const BUSY: Fault = Fault::Busy { again_after: Duration::from_secs(2) };
 

@@ -13,8 +13,8 @@ use crate::{
         context::Reason,
         door::{BodyError, Door},
     },
+    model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within},
     route::Route,
-    tool::{ARGUMENT_VALUE_LIMIT, kind_of, values_within},
 };
 
 /// Why a request has no arguments that could be checked.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{fault_of, units::time};
 use crate::{
-    tool::{Fault, ToolResult},
+    model::{Fault, ToolResult},
     upstream::UpstreamError,
 };
 

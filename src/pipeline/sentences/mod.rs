@@ -11,8 +11,8 @@ use std::time::Duration;
 use self::units::{in_a, size, time, whole_seconds};
 use super::{RETRY_AFTER_META, worker_pool::WorkError};
 use crate::{
+    model::{Fault, ToolResult},
     route::{Ability, Missing, Scopes},
-    tool::{Fault, ToolResult},
     upstream::{Stage, UpstreamError, Whose},
 };
 
@@ -272,7 +272,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        tool::{Block, Text},
+        model::{Block, Text},
         upstream::http::CredentialError,
     };
 

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
 use super::{CacheSettings, Forbidden, Lasts};
-use crate::{policy::retry::date_ahead, reply::Reply};
+use crate::{model::Reply, policy::retry::date_ahead};
 
 /// A response that is cached, or may be.
 #[derive(Debug)]

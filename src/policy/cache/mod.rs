@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use self::entry::Entry;
 use super::{Response, RouteCounts};
 use crate::{
-    reply::Reply,
+    model::Reply,
     route::UpstreamName,
     telemetry::Ticket,
     upstream::{Ask, Coming, UpstreamError},

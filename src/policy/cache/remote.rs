@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
 use super::{CacheSettings, Lasts, entry::Entry};
-use crate::{policy::Sharing, reply::Reply, shared_state::KeptBytes};
+use crate::{model::Reply, policy::Sharing, shared_state::KeptBytes};
 
 /// The first byte; another format has another one.
 const VERSION: u8 = 1;

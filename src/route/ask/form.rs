@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::tool::{Schema, kind_of};
+use crate::model::{Schema, kind_of};
 
 /// What a person is asked to fill in. Clones share the fields.
 #[derive(Debug, Clone, Default)]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::{
-    tool::Arguments,
+    model::Arguments,
     translate::{Stop, template_names},
 };
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Ability, Asking, Form};
 use crate::{
-    tool::{Arguments, cut_characters},
+    model::{Arguments, cut_characters},
     translate::{Jq, Sample, SampleTemplate, Stop, Template},
 };
 

@@ -17,8 +17,7 @@ use serde_json::Value;
 
 use super::{HttpRequest, HttpTemplate, RequestError, Under, location};
 use crate::{
-    reply::Reply,
-    tool::Arguments,
+    model::{Arguments, Reply},
     translate::{Facts, Jq, Look, Matcher, Redaction, Stop, TranslationLimits, extract::Extract, look},
 };
 

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::{Filling, RequestError, http::BodyTemplate};
 use crate::{
+    model::Arguments,
     route::path::scalar,
-    tool::Arguments,
     translate::{Stop, Template},
 };
 

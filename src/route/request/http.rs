@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use super::{Filling, RequestError};
 use crate::{
+    model::Arguments,
     route::{path::PathTemplate, query::QueryTemplate},
-    tool::Arguments,
     translate::{Stop, Template},
 };
 

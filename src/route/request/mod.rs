@@ -18,11 +18,11 @@ pub use self::{
     tool::{Effect, McpMethod, ToolRequest, ToolTemplate},
 };
 use crate::{
+    model::Arguments,
     route::{
         TraceContext,
         path::{ESCAPED, scalar},
     },
-    tool::Arguments,
     translate::{Stop, Template, TemplateBudget, TemplateError, template_names},
 };
 

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
 use super::{JsonTemplate, RequestError};
-use crate::{tool::Arguments, translate::Stop};
+use crate::{model::Arguments, translate::Stop};
 
 /// How a call of an MCP server's tool is made of a call's arguments.
 #[derive(Debug)]

@@ -15,10 +15,7 @@ use ruzstd::decoding::{
 };
 
 use super::why::Why;
-use crate::{
-    reply::Reply,
-    tool::{LimitedWriter, cut_bytes},
-};
+use crate::model::{LimitedWriter, Reply, cut_bytes};
 
 /// How many codings may lie on each other; more are nobody's wish.
 const CODING_LIMIT: usize = 3;

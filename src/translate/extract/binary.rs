@@ -4,7 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::{Extracted, Extraction, Finds, Gives, Typing};
 use crate::{
-    tool::{Block, Content, ResourceBody},
+    model::{Block, Content, ResourceBody},
     translate::{response_view::ResponseView, why::Why},
 };
 

@@ -4,11 +4,11 @@ use bytestring::ByteString;
 
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
 use crate::{
-    tool::JsonText,
+    model::JsonText,
     translate::{response_view::ResponseView, why::Why},
 };
 
-/// Reads a JSON document, nested at most [`JSON_DEPTH_LIMIT`](crate::tool::JSON_DEPTH_LIMIT) deep.
+/// Reads a JSON document, nested at most [`JSON_DEPTH_LIMIT`](crate::model::JSON_DEPTH_LIMIT) deep.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Json;
 
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        reply::Reply,
+        model::Reply,
         translate::{Facts, TranslationLimits, response_view::ExpandedBody},
     };
 

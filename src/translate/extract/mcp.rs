@@ -11,7 +11,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
 use crate::{
-    tool::{Block, Content, JsonText, SentBlock},
+    model::{Block, Content, JsonText, SentBlock},
     translate::{response_view::ResponseView, why::Why},
 };
 
@@ -293,7 +293,7 @@ fn response_in_events(text: &str) -> Result<JsonText, Why> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::Text;
+    use crate::model::Text;
 
     #[track_caller]
     fn answer(json: &str) -> Result<Answered, Why> {

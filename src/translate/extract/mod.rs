@@ -41,7 +41,7 @@ pub use self::{
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
 };
 use super::{response_view::ResponseView, why::Why};
-use crate::tool::{Content, JsonText, kind_of};
+use crate::model::{Content, JsonText, kind_of};
 
 /// How many records or keys one reply may give; more are an error, so that a reply of many short lines can't
 /// take a hundred times its size.

@@ -8,7 +8,7 @@ use super::{
     DurationForm, Fields, LONGEST_SHOWN, Misfit, NumberForm, SizeForm, TimeForm, TimeUnit, each_record,
 };
 use crate::{
-    tool::{cut_characters, type_of},
+    model::{cut_characters, type_of},
     translate::{
         convert::{Booleans, to_boolean, to_integer, to_number},
         why::Why,
@@ -239,7 +239,7 @@ impl FieldKind {
                 return Err(Misfit::new("was found more than once", "was found more than once"));
             }
             (_, Value::Null | Value::Bool(_) | Value::Object(_)) => {
-                let found = crate::tool::kind_of(value);
+                let found = crate::model::kind_of(value);
                 return Err(self.misfit(found, found));
             }
         };

@@ -27,7 +27,7 @@ pub use self::{
     time::{TimeForm, TimeFormat, Zone},
 };
 use super::why::Why;
-use crate::tool::cut_characters;
+use crate::model::cut_characters;
 
 /// How many characters a message shows of what was found.
 const LONGEST_SHOWN: usize = 60;
@@ -141,7 +141,7 @@ impl Fields {
     pub(crate) fn apply(&self, found: &Value) -> Result<Value, Why> {
         each_record(found, |found| match found {
             Value::Object(found) => Ok(self.apply_to_one(found).map(Value::Object)?),
-            other => Err(Why::plainly(format!("expected fields, found {}", crate::tool::kind_of(other)))),
+            other => Err(Why::plainly(format!("expected fields, found {}", crate::model::kind_of(other)))),
         })
     }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{tool::Schema, translate::Booleans};
+use crate::{model::Schema, translate::Booleans};
 
 fn kinds() -> Vec<FieldKind> {
     let zone: Zone = "Europe/Oslo".parse().unwrap();

@@ -14,7 +14,7 @@ use super::{
     patterns::{Wanted, find},
     rewrite::call,
 };
-use crate::tool::{JsonText, NumberOutOfBounds, check_number};
+use crate::model::{JsonText, NumberOutOfBounds, check_number};
 
 /// A round of a loop.
 pub(super) const TICK: &str = "!tick";

@@ -24,10 +24,7 @@ use jaq_json::{Error, Val};
 use serde_json::Value;
 
 use super::{stop::Stop, translator::TranslationLimits};
-use crate::{
-    reply::Exit,
-    tool::{LimitedWriter, NumberOutOfBounds},
-};
+use crate::model::{Exit, LimitedWriter, NumberOutOfBounds};
 use values::{into_jq, result, to_jq};
 
 /// One compiled jq filter. Clones share what was compiled.

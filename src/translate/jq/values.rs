@@ -4,7 +4,7 @@ use jaq_json::{Map, Num, Val};
 use serde_json::Value;
 
 use super::JqError;
-use crate::tool::{NumberOutOfBounds, check_number};
+use crate::model::{NumberOutOfBounds, check_number};
 
 /// A JSON value as the engine has it.
 ///
@@ -77,7 +77,7 @@ pub(super) fn result(value: &Val, most_values: usize) -> Result<Value, JqError> 
 /// `left` is how many values there may be yet.
 fn from_jq(value: &Val, depth: usize, left: &mut usize) -> Result<Value, JqError> {
     *left = left.checked_sub(1).ok_or_else(|| JqError::new("gave too many values"))?;
-    if depth > crate::tool::JSON_DEPTH_LIMIT {
+    if depth > crate::model::JSON_DEPTH_LIMIT {
         return Err(JqError::new("gave a value that nests too deep"));
     }
     Ok(match value {

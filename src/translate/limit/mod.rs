@@ -19,7 +19,7 @@ use super::{
     stop::Stop,
     template::{Budget, Template, from_json},
 };
-use crate::tool::{Block, Content, JsonText, Shapes, Structured, Text};
+use crate::model::{Block, Content, JsonText, Shapes, Structured, Text};
 
 /// Where the numbers of what was left out stand in the `_meta` of a result.
 pub const LIMIT_META_KEY: &str = "glossator/limit";

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{LINES, ROWS};
-use crate::tool::LimitedWriter;
+use crate::model::LimitedWriter;
 
 /// The way to a list: names of members, as `.hosts` or `.data."my rows"` in jq.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::{
     matcher::Pattern,
     translator::{TranslationLimits, Translator},
 };
-use crate::tool::{
+use crate::model::{
     Block, Content, JsonText, ResourceBody, SentBlock, Text, TooManyValues, ToolResult, cut_bytes,
     floor_char_boundary,
 };

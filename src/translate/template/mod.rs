@@ -17,7 +17,7 @@ use super::{
     Stop, filters,
     leak_filter::{Sent, safe_words_for},
 };
-use crate::tool::LimitedWriter;
+use crate::model::LimitedWriter;
 
 pub(crate) use bounds::Budget;
 pub(super) use bounds::LookedUp;

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::bounds::ITEM_BYTES;
 use crate::{
-    tool::Arguments,
+    model::Arguments,
     translate::{
         convert::without_exponent,
         filters::{self, MADE_LIMIT_BYTES},

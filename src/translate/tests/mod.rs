@@ -15,10 +15,7 @@ use super::{
     extract::{Extract, Extractor, ExtractorKind},
     *,
 };
-use crate::{
-    reply::Reply,
-    tool::{Fault, Outcome, Shapes, ToolName, ToolResult, write_result},
-};
+use crate::model::{Fault, Outcome, Reply, Shapes, ToolName, ToolResult, write_result};
 
 fn reply(status: u16, media_type: &str, body: impl Into<Bytes>) -> Reply {
     let mut headers = HeaderMap::new();

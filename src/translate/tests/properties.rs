@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    tool::Schema,
+    model::Schema,
     translate::extract::{
         Binary, CapturePattern, ColumnLayout, Columns, Count, CssSelector, Csv, Each, EachElement, Form,
         GrokPatterns, Header, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs, Path, Pick,

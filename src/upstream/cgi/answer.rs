@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::super::http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop};
-use crate::reply::{Exit, Reply};
+use crate::model::{Exit, Reply};
 
 /// Why it is none. May quote a line, so it is for a log at `debug`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -121,7 +121,7 @@ fn header_of(text: &[u8], line: usize) -> Result<(HeaderName, HeaderValue), Answ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::End;
+    use crate::model::End;
 
     fn answer(output: &str) -> Result<Reply, AnswerError> {
         let exit = Exit { end: End::Code(1), stderr: Bytes::new() };

@@ -16,7 +16,7 @@ use super::{
     program::{Finished, Program, Run, run},
 };
 use crate::{
-    reply::{Exit, Reply},
+    model::{Exit, Reply},
     route::{UpstreamName, UpstreamRequest},
 };
 

@@ -19,7 +19,7 @@ use super::{
     veil::Veil,
 };
 use crate::{
-    reply::Reply,
+    model::Reply,
     route::{HttpRequest, Under, UpstreamName, UpstreamRequest},
     telemetry::{Chain, Ticket},
     upstream::buffer::BodyAccount,

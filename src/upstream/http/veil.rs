@@ -15,7 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::bytes::Regex;
 
 use super::{Address, AuthSettings, HttpSettings};
-use crate::reply::Reply;
+use crate::model::Reply;
 
 /// What stands in the place of a secret.
 pub(in crate::upstream) const MARK: &str = "[redacted]";

@@ -35,7 +35,7 @@ use super::{
     program::Program,
 };
 use crate::{
-    reply::Reply,
+    model::Reply,
     route::{McpMethod, ToolRequest, UpstreamName, UpstreamRequest},
     translate::extract::MCP_MEDIA_TYPE,
 };

@@ -19,7 +19,7 @@ use super::{
     group::Group,
 };
 use crate::{
-    reply::{End, Exit},
+    model::{End, Exit},
     telemetry::{Quoted, Ticket},
 };
 

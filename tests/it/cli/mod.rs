@@ -12,7 +12,7 @@ use std::{
     process::{Child, ChildStdout, Command, Output, Stdio},
 };
 
-use glossator::tool::Schema;
+use glossator::model::Schema;
 use serde_json::{Value, json};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

@@ -27,13 +27,13 @@ use glossator::{
         door::{Door, DoorSettings},
         mcp::{Mcp, McpSettings},
     },
+    model::{ErrorFormat, ToolDefinition},
     pipeline::{Gateway, Snapshot},
     policy::{PolicySettings, UpstreamPolicies},
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, Route, RouteTable, Traces,
         UpstreamName,
     },
-    tool::{ErrorFormat, ToolDefinition},
     translate::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
     upstream::{
         Upstream, UpstreamSettings,

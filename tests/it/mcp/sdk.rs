@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use glossator::{
+    model::{Shapes, write_result},
     pipeline::{Call, Face, Gateway},
     telemetry::RequestId,
-    tool::{Shapes, write_result},
     upstream::Caller,
 };
 use http::{HeaderMap, request::Parts};

@@ -46,7 +46,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("connections to the operators' port", "src/server/operators.rs", "CONNECTION_LIMIT"),
     ("of each body, beside what `bodies_limit` counts", "src/inbound/door/body.rs", "FREE_BYTES"),
     ("of each answer, beside what `answers_limit` counts", "src/inbound/mod.rs", "SHORT_BYTES"),
-    ("values in the arguments of one call", "src/tool/definition.rs", "ARGUMENT_VALUE_LIMIT"),
+    ("values in the arguments of one call", "src/model/definition.rs", "ARGUMENT_VALUE_LIMIT"),
     ("messages in one batch", "src/inbound/mcp/message.rs", "BATCH_LIMIT"),
     ("streams of one session", "src/inbound/mcp/streams.rs", "SESSION_LIMIT"),
     ("subscriptions of one session", "src/inbound/mcp/subscribed.rs", "SUBSCRIPTION_LIMIT"),

@@ -1,7 +1,7 @@
 //! Seed 002: errors that were called successes, schemas, all kinds of content. Every exchange was recorded from the real
 //! server.
 
-use glossator::tool::Schema;
+use glossator::model::Schema;
 use serde_json::{Value, json};
 
 use super::{

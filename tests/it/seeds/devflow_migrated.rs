@@ -1,6 +1,6 @@
 //! DevFlow since its migration: arguments that it lists and refuses. Every exchange was recorded from the real server.
 
-use glossator::tool::Schema;
+use glossator::model::Schema;
 use serde_json::{Value, json};
 
 use super::{REVISIONS, recorded::Played};

@@ -9,6 +9,7 @@ use glossator::{
         mcp::{Mcp, McpSettings},
         rest::Rest,
     },
+    model::{ErrorFormat, ToolDefinition},
     pipeline::{Gateway, Snapshot},
     policy::{
         PassthroughSettings, Policies, PolicySettings, RoutePolicies, RoutePolicySettings, Store,
@@ -20,7 +21,6 @@ use glossator::{
     },
     server::{self, Drained},
     telemetry::{Meters, Tracing},
-    tool::{ErrorFormat, ToolDefinition},
     translate::{Otherwise, TranslationLimits, Translator, Wrap},
     upstream::{
         Upstream,

@@ -13,7 +13,7 @@ use self::path::{Found, Least};
 pub use self::path::{Path, PathError, Prefixes};
 use super::{Extracted, Extraction, Gives, RECORD_LIMIT, Typing, records};
 use crate::{
-    tool::cut_characters,
+    model::cut_characters,
     translate::{fields::TEXT_KEY, response_view::ResponseView, why::Why},
 };
 
@@ -272,7 +272,7 @@ fn explained(error: &Error, document: &str, lines_before: usize) -> Why {
 }
 
 /// How deep elements may nest: so deep that objects, and lists between them, stay within
-/// [`JSON_DEPTH_LIMIT`](crate::tool::JSON_DEPTH_LIMIT).
+/// [`JSON_DEPTH_LIMIT`](crate::model::JSON_DEPTH_LIMIT).
 pub(super) const DEPTH_LIMIT: usize = 60;
 
 /// How many elements one reply may have.

@@ -14,7 +14,7 @@ use super::{
     tokens::{Granted, Granting, Tokens},
 };
 use crate::{
-    reply::Reply,
+    model::Reply,
     route::{HttpRequest, Under},
     upstream::Due,
 };

@@ -17,7 +17,7 @@ use super::{
     condition::{Change, Condition},
 };
 use crate::{
-    reply::Reply,
+    model::Reply,
     telemetry::Ticket,
     upstream::{
         Stage, UpstreamError,

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::{END_TIMEOUT, HttpLink, Session, Unanswered, sending::is_of_events};
 use crate::{
-    reply::Reply,
+    model::Reply,
     upstream::{
         UpstreamError,
         http::{Opened, ReplyBody, Veils},

@@ -29,7 +29,7 @@ use super::{
     revision::{self, Agreed},
 };
 use crate::{
-    reply::Reply,
+    model::Reply,
     route::UpstreamName,
     upstream::{
         Meanwhile, UpstreamError,

@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Map, Number, Value};
 
 use super::plan::{Part, Plan, Way};
-use crate::tool::number::{NUMBER_EXPONENT_LIMIT, check_number};
+use crate::model::number::{NUMBER_EXPONENT_LIMIT, check_number};
 
 /// How deep schemas may look into each other for one check: each takes a step down the stack.
 // Frames of a debug build are several times as large.

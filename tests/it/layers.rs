@@ -1,4 +1,5 @@
-//! The house has floors: each room uses only rooms below it, and each outside word is at home in one room.
+//! The layers of `src/lib.rs`: a module imports only modules that are declared above it there, and each external crate is
+//! named only in the modules that own it.
 
 use std::{
     fs,
@@ -7,7 +8,7 @@ use std::{
 
 /// One source file, without its comments and its tests.
 struct Source {
-    room: String,
+    module: String,
     path: String,
     code: String,
 }
@@ -16,8 +17,8 @@ fn source_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// The rooms from the ground floor up, as `src/lib.rs` declares them.
-fn rooms() -> Vec<String> {
+/// The modules from the lowest layer up, as `src/lib.rs` declares them.
+fn modules() -> Vec<String> {
     let text = fs::read_to_string(source_folder().join("lib.rs")).unwrap();
     let names = text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
     names.map(str::to_owned).collect()
@@ -39,8 +40,8 @@ fn sources() -> Vec<Source> {
     paths.sort();
     let read = |path: PathBuf| {
         let inside = path.strip_prefix(source_folder()).unwrap().to_str().unwrap().replace('\\', "/");
-        let room = inside.split('/').next().unwrap().trim_end_matches(".rs").to_owned();
-        Source { room, code: code_of(&fs::read_to_string(&path).unwrap()), path: inside }
+        let module = inside.split('/').next().unwrap().trim_end_matches(".rs").to_owned();
+        Source { module, code: code_of(&fs::read_to_string(&path).unwrap()), path: inside }
     };
     let all: Vec<Source> = paths.into_iter().map(read).collect();
     // What stands in its own file for tests only.
@@ -48,7 +49,7 @@ fn sources() -> Vec<Source> {
     all.into_iter().filter(|source| !is_test(&source.path)).collect()
 }
 
-/// Drops comments, and everything from the first test module on: tests may look upstairs. A test's helper outside
+/// Drops comments, and everything from the first test module on: tests may import from higher layers. A test's helper outside
 /// of such a module may not.
 fn code_of(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
@@ -78,8 +79,8 @@ fn has_word(code: &str, word: &str) -> bool {
     })
 }
 
-/// The rooms that a file imports or names: `crate::room`, and each member of `crate::{…}`.
-fn rooms_named(code: &str) -> Vec<String> {
+/// The modules that a file imports or names: `crate::module`, and each member of `crate::{…}`.
+fn modules_named(code: &str) -> Vec<String> {
     let mut named = Vec::new();
     for (start, _) in code.match_indices("crate::") {
         // `$crate` and `some_crate::` are not ours.
@@ -120,17 +121,17 @@ fn first_word(text: &str) -> Option<String> {
 }
 
 #[test]
-fn a_room_uses_only_rooms_below_it() {
-    let rooms = rooms();
-    assert!(rooms.len() >= 10 && rooms[0] == "reply", "{rooms:?}");
-    let floor = |name: &str| rooms.iter().position(|room| room == name);
+fn a_module_imports_only_modules_of_lower_layers() {
+    let modules = modules();
+    assert!(modules.len() >= 10 && modules[0] == "model", "{modules:?}");
+    let layer = |name: &str| modules.iter().position(|module| module == name);
     let mut wrong = Vec::new();
     for source in sources() {
-        // The library's front page and the program are outside of the rooms.
-        let Some(own) = floor(&source.room) else { continue };
-        for named in rooms_named(&source.code) {
-            if floor(&named).is_some_and(|other| other > own) {
-                wrong.push(format!("src/{} uses `{named}`, which is above `{}`", source.path, source.room));
+        // The library's front page and the program are outside of the modules.
+        let Some(own) = layer(&source.module) else { continue };
+        for named in modules_named(&source.code) {
+            if layer(&named).is_some_and(|other| other > own) {
+                wrong.push(format!("src/{} uses `{named}`, which is above `{}`", source.path, source.module));
             }
         }
     }
@@ -138,9 +139,9 @@ fn a_room_uses_only_rooms_below_it() {
 }
 
 #[test]
-fn outside_words_stay_in_their_rooms() {
-    /// Words, and the beginnings of the paths where they may be.
-    const HOMES: [(&[&str], &[&str]); 26] = [
+fn external_crates_are_named_only_by_their_owners() {
+    /// Crates or their items, and the beginnings of the paths that may name them.
+    const OWNERS: [(&[&str], &[&str]); 26] = [
         (&["rmcp::", "use rmcp"], &["inbound/mcp/", "upstream/mcp"]),
         (&["hyper_util::client", "hyper::client", "HttpConnector"], &["upstream/"]),
         (&["client::legacy"], &["upstream/"]),
@@ -148,7 +149,7 @@ fn outside_words_stay_in_their_rooms() {
         (&["rustls", "tokio_rustls", "rustls_native_certs", "x509_cert"], &["tls/"]),
         (&["ring"], &["crypto", "tls/", "auth/jws"]),
         (&["jaq_"], &["translate/"]),
-        (&["jsonschema"], &["tool/"]),
+        (&["jsonschema"], &["model/"]),
         // The crate's name is that of the extractor's module, too.
         (&["ReaderBuilder", "StringRecord", "ByteRecord"], &["translate/extract/", "authoring/infer/"]),
         (&["roxmltree"], &["translate/extract/", "authoring/infer/"]),
@@ -176,15 +177,15 @@ fn outside_words_stay_in_their_rooms() {
         (&["tower"], &["admin/"]),
         (&["tower_http"], &["admin/"]),
         (&["form_urlencoded"], &["admin/"]),
-        (&["wide::", "use wide"], &["tool/json/"]),
+        (&["wide::", "use wide"], &["model/json/"]),
         (&["opentelemetry", "opentelemetry_sdk", "opentelemetry_proto", "prost"], &["telemetry/otel/"]),
     ];
     let mut wrong = Vec::new();
     for source in sources() {
-        for (words, homes) in HOMES {
+        for (words, owners) in OWNERS {
             for word in words {
-                if has_word(&source.code, word) && !homes.iter().any(|home| source.path.starts_with(home)) {
-                    wrong.push(format!("src/{} names `{word}`, which is at home in {homes:?}", source.path));
+                if has_word(&source.code, word) && !owners.iter().any(|home| source.path.starts_with(home)) {
+                    wrong.push(format!("src/{} names `{word}`, which only {owners:?} may", source.path));
                 }
             }
         }
@@ -193,8 +194,8 @@ fn outside_words_stay_in_their_rooms() {
 }
 
 #[test]
-fn pure_rooms_know_no_clock_log_environment_or_wire() {
-    const PURE: [&str; 5] = ["reply", "tool", "rule", "route", "prompt"];
+fn pure_modules_name_no_clock_log_environment_or_wire() {
+    const PURE: [&str; 4] = ["model", "translate", "route", "prompt"];
     const UNKNOWN: [&str; 14] = [
         "async",
         "await",
@@ -211,8 +212,10 @@ fn pure_rooms_know_no_clock_log_environment_or_wire() {
         "std::net",
         "println",
     ];
+    let modules = modules();
+    assert!(PURE.iter().all(|module| modules.iter().any(|known| known == module)), "{PURE:?}, {modules:?}");
     let mut wrong = Vec::new();
-    for source in sources().iter().filter(|source| PURE.contains(&source.room.as_str())) {
+    for source in sources().iter().filter(|source| PURE.contains(&source.module.as_str())) {
         for word in UNKNOWN {
             if has_word(&source.code, word) {
                 wrong.push(format!("src/{} names `{word}`", source.path));
@@ -224,8 +227,8 @@ fn pure_rooms_know_no_clock_log_environment_or_wire() {
 
 #[test]
 fn the_reader_of_imports_sees_every_form() {
-    let code = "use crate::tool::Name;\nuse crate::{\n    reply::Reply,\n    rule::{a, b},\n    route,\n};\nother_crate::config::x";
-    assert_eq!(rooms_named(code), ["tool", "reply", "rule", "route"]);
+    let code = "use crate::model::Name;\nuse crate::{\n    reply::Reply,\n    rule::{a, b},\n    route,\n};\nother_crate::config::x";
+    assert_eq!(modules_named(code), ["model", "wire", "translate", "route"]);
     let cut = "a\n#[cfg(test)]\nfn helper() {\n}\nb\n#[cfg(test)]\n#[allow(x)]\npub(crate) mod tests {\nc";
     assert_eq!(code_of(cut), "a\n#[cfg(test)]\nfn helper() {\n}\nb\n");
     assert!(has_word("use jaq_core::x", "jaq_") && !has_word("my_jaq_core", "jaq_"));

@@ -208,7 +208,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tool::{Fault, JSON_DEPTH_LIMIT, JsonText};
+    use crate::model::{Fault, JSON_DEPTH_LIMIT, JsonText};
 
     fn written(result: &ToolResult, shapes: Shapes) -> Value {
         let mut out = Vec::new();

@@ -126,7 +126,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tool::{Content, Outcome};
+    use crate::model::{Content, Outcome};
 
     #[track_caller]
     fn check(blocks: Vec<Block>, declared: Option<&str>, expected: Value) {

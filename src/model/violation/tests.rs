@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::tool::Schema;
+use crate::model::Schema;
 
 use super::*;
 

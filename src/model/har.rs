@@ -202,7 +202,7 @@ fn reply_of(number: usize, response: Response) -> Result<Reply, HarError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::Recording;
+    use crate::model::Recording;
 
     const TWO: &str = r#"{ "log": { "version": "1.2", "entries": [
         { "request": { "method": "GET", "url": "http://old/a?x=1" }, "response": { "status": 200,

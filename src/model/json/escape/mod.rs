@@ -11,7 +11,7 @@ mod striding;
 use fearless_simd::Level;
 
 /// Writes text as the inside of a JSON string, in the way that is the quickest on the processor at hand.
-pub(in crate::tool) fn escape(text: &str, out: &mut Vec<u8>) {
+pub(in crate::model) fn escape(text: &str, out: &mut Vec<u8>) {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx512) = Level::new().as_avx512() {
         return compressing::escape(avx512, text.as_bytes(), out);

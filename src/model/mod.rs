@@ -1,16 +1,20 @@
-//! What MCP means by a tool, as plain data: names, definitions, arguments, schemas, results.
+//! Plain data that all other modules speak of: what MCP means by a tool (name, definition, arguments, schema,
+//! result), and what an upstream answers (`response`; `recording` and `har` read those that are kept in files).
 //!
 //! In reading order: [`ToolName`] and [`ToolDefinition`] say what is on offer, [`Arguments`] what a caller
 //! sends, [`Schema`] what either must look like, [`ToolResult`] what comes out and [`JsonText`] how its
-//! structure is carried without being rebuilt. [`write_result`] gives the JSON that every face sends.
+//! structure is carried without being rebuilt. [`write_result`] gives the JSON that every API sends.
 //! [`ResourceContents`] are a result as something that was read.
 //!
 //! Nothing here knows a wire: no HTTP, no JSON-RPC, no clock.
 
 mod contents;
 mod definition;
+mod har;
 mod json;
 mod number;
+mod recording;
+mod response;
 mod result;
 mod schema;
 mod text;
@@ -20,8 +24,11 @@ mod write;
 
 pub use contents::{ContentsOf, ResourceContents};
 pub use definition::{ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, ToolNameError};
+pub use har::{Exchange, HarError};
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
 pub use number::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, check_number};
+pub use recording::{Choice, Recording, RecordingError};
+pub use response::{End, EndError, Exit, Reply};
 pub use result::{
     Annotations, Block, Content, ErrorFormat, Fault, Outcome, ResourceBody, SentBlock, Structured, Text,
     ToolResult,
