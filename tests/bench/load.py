@@ -194,33 +194,41 @@ def run(work, arguments):
     proxy, proxy_pid = arguments.proxy[0], int(arguments.proxy[1])
     haproxy, haproxy_pid = arguments.haproxy[0], int(arguments.haproxy[1])
     glossator, glossator_pid = arguments.glossator[0], int(arguments.glossator[1])
+    before, before_pid = (arguments.against[0], int(arguments.against[1])) if arguments.against else (None, 0)
     scripts = []
     for number, (what, path, request) in enumerate(ROWS):
         script = work / f"row-{number}.lua"
         script.write_text(lua(request))
         scripts.append(str(script))
-        once(glossator, request, (work / "bodies" / path[1:]).read_text(), what)
+        for program in filter(None, [glossator, before]):
+            once(program, request, (work / "bodies" / path[1:]).read_text(), what)
 
     paths = list(dict.fromkeys(path for _, path, _ in ROWS))
     plain = {path: [] for path in paths}
     other = {path: [] for path in paths}
     ours = [[] for _ in ROWS]
+    earlier = [[] for _ in ROWS]
     # One short run of everything first: connections, caches, the branch predictor.
     for path in paths:
         load(proxy + path, None, 1, proxy_pid, f"nginx {path}")
         load(haproxy + path, None, 1, haproxy_pid, f"HAProxy {path}")
     for (what, _, request), script in zip(ROWS, scripts):
         load(glossator + request[1], script, 1, glossator_pid, what)
+        if before:
+            load(before + request[1], script, 1, before_pid, what)
     for round_number in range(arguments.rounds):
         print(f"round {round_number + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
         for path in paths:
             plain[path].append(load(proxy + path, None, arguments.seconds, proxy_pid, f"nginx {path}"))
             other[path].append(load(haproxy + path, None, arguments.seconds, haproxy_pid, f"HAProxy {path}"))
             for number, (what, row_path, request) in enumerate(ROWS):
-                if row_path == path:
-                    ours[number].append(
-                        load(glossator + request[1], scripts[number], arguments.seconds, glossator_pid, what)
-                    )
+                if row_path != path:
+                    continue
+                url, script = glossator + request[1], scripts[number]
+                ours[number].append(load(url, script, arguments.seconds, glossator_pid, what))
+                if before:
+                    url = before + request[1]
+                    earlier[number].append(load(url, script, arguments.seconds, before_pid, what))
 
     def median(samples, key):
         return statistics.median(sample[key] for sample in samples)
@@ -241,10 +249,11 @@ def run(work, arguments):
     print(
         "| call | CPU per call against nginx | HAProxy's | calls per second against nginx "
         "| p99 at equal load against nginx | CPU per call, µs | calls per second | p99 at equal load, ms |"
+        + (" CPU per call against the other build |" if before else "")
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|" + ("---|" if before else ""))
     rows = {}
-    for (what, path, _), samples, quiet in zip(ROWS, ours, calm):
+    for (what, path, _), samples, samples_before, quiet in zip(ROWS, ours, earlier, calm):
         base = plain[path]
         cpu, rate = (median(samples, key) for key in ("cpu", "rate"))
         base_cpu, base_rate = (median(base, key) for key in ("cpu", "rate"))
@@ -255,6 +264,7 @@ def run(work, arguments):
             f"| {what} | {cpu / base_cpu:.2f} | {other_cpu / base_cpu:.2f} | {rate / base_rate:.2f} "
             f"| {p99 / base_p99:.2f} | {cpu:.1f} (nginx {base_cpu:.1f}) | {rate:,.0f} ({base_rate:,.0f}) "
             f"| {p99:.2f} ({base_p99:.2f}) |"
+            + (f" {cpu / median(samples_before, 'cpu'):.3f} |" if before else "")
         )
     print()
     print(f"Most memory that glossator had resident: {resident(glossator_pid):.0f} MB.")
@@ -270,6 +280,7 @@ def main():
     parser.add_argument("--proxy", nargs=2)
     parser.add_argument("--haproxy", nargs=2)
     parser.add_argument("--glossator", nargs=2)
+    parser.add_argument("--against", nargs=2)
     parser.add_argument("--versions", nargs=2)
     arguments = parser.parse_args()
     if arguments.what == "prepare":
