@@ -4,11 +4,11 @@ use std::{future::Future, pin::pin, sync::Arc, time::Instant};
 
 use http::HeaderMap;
 
-use super::{Snapshot, audience::Telling, record::Record};
+use super::{BoundRoute, Snapshot, audience::Telling, record::Record};
 use crate::{
     model::{Arguments, Reply},
     policy::Response,
-    route::{Route, TraceContext, Traces, UpstreamRequest},
+    route::{TraceContext, Traces, UpstreamRequest},
     telemetry::Ticket,
     upstream::{Ask, Caller, Due, Happened, Hearing, Meanwhile, UpstreamError},
 };
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) route: &'a Arc<Route>,
+    pub(super) route: &'a Arc<BoundRoute>,
     pub(super) arguments: &'a Arguments,
     /// The caller's headers.
     pub(super) headers: &'a HeaderMap,
@@ -37,11 +37,10 @@ impl Asking<'_> {
         record: &mut Record<'_>,
         telling: &mut Telling<'_>,
     ) -> Result<Response, UpstreamError> {
-        let policies = self.snapshot.policies_of(self.route);
         let (meanwhile, hearing) = meanwhile(telling);
         let ask = Ask { meanwhile, ..self.ask_of(request, repeatable, self.due) };
         let begun = Instant::now();
-        let response = self.heard(policies.call(&ask), hearing, telling).await;
+        let response = self.heard(self.route.policies.call(&ask), hearing, telling).await;
         self.tell(response.as_ref().map(|response| &response.reply), begun, record);
         let response = response?;
         let Some(age) = response.age else { return Ok(response) };
@@ -60,7 +59,7 @@ impl Asking<'_> {
         let (meanwhile, hearing) = meanwhile(telling);
         let ask = Ask { meanwhile, ..self.ask_of(request, repeatable, self.due) };
         let begun = Instant::now();
-        let reply = self.snapshot.upstream_of(self.route).follow_up(&ask);
+        let reply = self.route.policies.upstream().follow_up(&ask);
         let reply = self.heard(reply, hearing, telling).await;
         self.tell(reply.as_ref(), begun, record);
         reply
@@ -110,7 +109,7 @@ impl Asking<'_> {
             trace.write(headers);
         }
         let ask = Ask::new(request, self.route.reply_limit_bytes, due, repeatable);
-        let charge = self.snapshot.charge(self.route);
+        let charge = self.route.charge.clone();
         Ask { caller: self.caller.clone(), ticket: self.ticket.clone(), charge, traced, ..ask }
     }
 }

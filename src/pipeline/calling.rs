@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tracing::debug;
 
 use super::{
-    AGE_META, Asker, Call, OpenJob, REQUEST_ID_META, Snapshot, ask_first,
+    AGE_META, Asker, BoundRoute, Call, OpenJob, REQUEST_ID_META, Snapshot, ask_first,
     asking::Asking,
     audience::{LINE_LIMIT_BYTES, Telling},
     handed,
@@ -31,14 +31,14 @@ use crate::{
 impl Snapshot {
     /// Calls the tool of a route of this snapshot. Every failure is a tool result. Dropping the future cancels the
     /// upstream request.
-    pub async fn call(&self, route: &Arc<Route>, mut call: Call<'_>) -> ToolResult {
+    pub async fn call(&self, route: &Arc<BoundRoute>, mut call: Call<'_>) -> ToolResult {
         self.call_seeing(route, &mut call, &mut Nobody, None).await
     }
 
     /// The same for a client that can be asked. What it is asked, and what it answers, is no part of the deadline.
     pub async fn call_asking(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         mut call: Call<'_>,
         asker: &mut dyn Asker,
     ) -> ToolResult {
@@ -48,7 +48,7 @@ impl Snapshot {
     /// The same, and the head of the reply, where there was one and somebody wants it.
     pub(super) async fn call_seeing(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         call: &mut Call<'_>,
         asker: &mut dyn Asker,
         head: Option<&mut Option<ReplyHead>>,
@@ -71,7 +71,7 @@ impl Snapshot {
     /// A sentence for the model that says what is wrong with them.
     pub async fn check_arguments(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         arguments: Arguments,
     ) -> Result<Arguments, String> {
         let due = Due::after(route.deadline);
@@ -82,7 +82,7 @@ impl Snapshot {
         }
     }
 
-    async fn checked(&self, route: &Arc<Route>, arguments: Arguments) -> Result<Arguments, Box<ToolResult>> {
+    async fn checked(&self, route: &Arc<BoundRoute>, arguments: Arguments) -> Result<Arguments, Box<ToolResult>> {
         let checked = self.check_arguments(route, arguments).await;
         checked.map_err(|sentence| Box::new(argument_error(route, sentence)))
     }
@@ -91,7 +91,7 @@ impl Snapshot {
     /// needs out of `call`.
     pub(super) async fn answer(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         call: &mut Call<'_>,
         asker: &mut dyn Asker,
         record: &mut Record<'_>,
@@ -170,7 +170,7 @@ impl Snapshot {
     /// The upstream's request for these arguments.
     async fn build(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         arguments: &Arguments,
         call: &Call<'_>,
         due: Due,
@@ -191,7 +191,7 @@ impl Snapshot {
     /// What the rules make of the last reply.
     pub(super) async fn translated(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         arguments: Arguments,
         due: Due,
         ended: Ended,
@@ -231,7 +231,7 @@ impl Snapshot {
     /// A translation of which a rule may ask the client's model: then there are two.
     async fn translate_asking(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         arguments: Arguments,
         reply: Reply,
         due: Due,
@@ -246,7 +246,7 @@ impl Snapshot {
 
     pub(super) async fn translate(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         arguments: Arguments,
         reply: Reply,
         due: Due,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{CallOf, Snapshot, worker_pool::WorkError};
+use super::{BoundRoute, CallOf, Snapshot, worker_pool::WorkError};
 use crate::{
     model::{Arguments, ToolResult},
     route::{AskedCompletion, Completion, Route, Suggestions, lines_of},
@@ -57,8 +57,8 @@ impl Snapshot {
     }
 
     /// The route of the configuration whose resource has this template, or of whose a URI is.
-    pub fn own_template(&self, uri: &str) -> Option<&Arc<Route>> {
-        let is_template = |route: &&Arc<Route>| {
+    pub fn own_template(&self, uri: &str) -> Option<&Arc<BoundRoute>> {
+        let is_template = |route: &&Arc<BoundRoute>| {
             route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == uri)
         };
         let template = self.table.in_order().iter().find(is_template);

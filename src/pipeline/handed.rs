@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{
-    Call, Snapshot,
+    BoundRoute, Call, Snapshot,
     asking::Asking,
     audience::Telling,
     calling::{Answered, Beside, allowed, finished},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     model::{Arguments, Fault, ToolResult},
-    route::{JobPlace, Route, TraceContext},
+    route::{JobPlace, TraceContext},
     telemetry::Ticket,
     upstream::Due,
 };
@@ -77,7 +77,7 @@ impl Snapshot {
     /// Calls the tool of a route. A job that takes longer than its rule says is handed over to the caller.
     pub async fn call_or_hand_over(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         mut call: Call<'_>,
         asker: &mut dyn Asker,
     ) -> Called {
@@ -97,7 +97,7 @@ impl Snapshot {
     /// Asks once about a job that was handed over. `call` has the arguments that came with it.
     pub async fn ask_job(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         call: Call<'_>,
         answers: Map<String, Value>,
         place: &JobPlace,
@@ -143,7 +143,7 @@ impl Snapshot {
     /// Tells the upstream to end a job that was handed over, where its route says how, and waits until it has heard.
     pub async fn end_job(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         call: Call<'_>,
         answers: Map<String, Value>,
         place: &JobPlace,

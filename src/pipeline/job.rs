@@ -276,11 +276,11 @@ impl Following<'_> {
 
     /// Tells the upstream to end a job, where the route says how.
     pub(super) fn ending(self, place: &JobPlace) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let Asking { snapshot, route, arguments, headers, .. } = self.asking;
+        let Asking { route, arguments, headers, .. } = self.asking;
         // Its caller may be gone, so nobody waits for it to be made elsewhere.
         let stop = Stop::after(Stop::TEXT_STEPS);
         let request = self.job.ask_end(place, arguments, headers, Some(&stop))?;
-        let (upstream, tool) = (snapshot.upstream_of(route).clone(), route.definition.name.clone());
+        let (upstream, tool) = (Arc::clone(route.policies.upstream()), route.definition.name.clone());
         let repeatable = request.method.is_idempotent();
         let ask = self.asking.ask_of(request.into(), repeatable, Due::after(END_DEADLINE));
         let ticket = ask.ticket.clone();

@@ -1,7 +1,7 @@
 //! The lists of tools, prompts and resources as clients read them: written once, and shown to each client as
 //! far as its scopes reach, a page at a time.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use super::{Proxied, ProxiedTable, Snapshot};
 use crate::{
     model::Shapes,
     prompt::PromptTable,
-    route::{Route, RouteTable, Scopes},
+    route::{RouteTable, Scopes},
     upstream::Caller,
 };
 
@@ -221,7 +221,7 @@ impl Snapshot {
 
     /// What a client needs to read what has this URI; `None` where nothing has it.
     pub fn scopes_of_uri(&self, uri: &str) -> Option<&Scopes> {
-        let own = self.table.by_uri(uri).map(|(route, _): (&Arc<Route>, _)| route);
+        let own = self.table.by_uri(uri).map(|(route, _)| &route.route);
         let route = own.or_else(|| self.proxied.resource(uri).map(|resource| &resource.route));
         route.map(|route| &route.scopes)
     }
@@ -229,6 +229,8 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::upstream::Client;
 

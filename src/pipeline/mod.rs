@@ -46,7 +46,7 @@ pub use prompting::{CallOf, PromptError};
 pub use proxied::{ForwardError, Members, Proxied, ProxiedTable, UriPattern};
 pub use questions::{Answering, Asker, ask_first};
 pub use reading::{CacheScope, Freshness, ReadError, ReadResource};
-pub use snapshot::{Awaited, AwaitedLists, Snapshot};
+pub use snapshot::{Awaited, AwaitedLists, BoundRoute, Snapshot, SnapshotParts};
 use watch::Watches;
 pub use watch::{WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError, Watching};
 pub use worker_pool::{WorkError, run_blocking};

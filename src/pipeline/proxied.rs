@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    Call, Snapshot, asking::Asking, audience::Telling, calling::allowed, patience, record::Record, sentences,
+    BoundRoute, Call, Snapshot, asking::Asking, audience::Telling, calling::allowed, patience, record::Record, sentences,
 };
 use crate::{
     model::{Arguments, Fault, Outcome, Reply, ToolResult},
@@ -257,7 +257,8 @@ impl Snapshot {
         arguments: Map<String, Value>,
         mut call: Call<'_>,
     ) -> Result<Members, ForwardError> {
-        let route = &to.route;
+        let route = self.forwarding.get(&to.route.definition.name);
+        let route = route.expect("every proxied entry has a bound route");
         let request_id = call.request_id.clone();
         let mut record = Record::begin(self, route, &call, &request_id);
         let reply = self.send_on(route, (method, name), arguments.clone(), &mut call, &mut record).await;
@@ -291,7 +292,7 @@ impl Snapshot {
 
     async fn send_on(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         (method, name): (McpMethod, &str),
         arguments: Map<String, Value>,
         call: &mut Call<'_>,
@@ -322,7 +323,7 @@ impl Snapshot {
     /// The tool error for a response without a result, with the text that a tool call would have.
     async fn why_not(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         sent: Arguments,
         reply: Reply,
         record: &mut Record<'_>,

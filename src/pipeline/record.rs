@@ -2,19 +2,17 @@
 
 use std::{
     net::IpAddr,
-    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
 use http::StatusCode;
 use tracing::{debug, error, info, warn};
 
-use super::{Call, Face, Snapshot, spans};
+use super::{BoundRoute, Call, Face, Snapshot, spans};
 use crate::{
-    model::{End, Exit, Fault, Outcome, Reply, ToolName},
+    model::{End, Exit, Fault, Outcome, Reply},
     policy::result_word,
-    route::{Route, UpstreamName},
-    telemetry::{CallEnd, Chain, Decided, Failure, Quoted, RequestId, RouteMeters, Span, Strange, Ticket},
+    telemetry::{CallEnd, Chain, Decided, Failure, Quoted, RequestId, Span, Strange, Ticket},
     translate::{Note, Redaction},
     upstream::{Caller, Stage, UpstreamError},
 };
@@ -23,9 +21,7 @@ use crate::{
 /// `cancelled`.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
-    meters: Arc<RouteMeters>,
-    tool: &'a ToolName,
-    upstream: &'a UpstreamName,
+    route: &'a BoundRoute,
     face: Face,
     protocol: &'static str,
     request_id: &'a RequestId,
@@ -57,17 +53,14 @@ pub(super) struct Record<'a> {
 impl<'a> Record<'a> {
     pub(super) fn begin(
         snapshot: &Snapshot,
-        route: &'a Route,
+        route: &'a BoundRoute,
         call: &Call<'_>,
         request_id: &'a RequestId,
     ) -> Self {
-        let meters = snapshot.meters_of(route);
-        meters.began(call.face.as_str());
+        route.meters.began(call.face.as_str());
         let span = spans::begun(snapshot, route, call);
         Self {
-            meters,
-            tool: &route.definition.name,
-            upstream: &route.upstream,
+            route,
             face: call.face,
             protocol: call.protocol,
             request_id,
@@ -105,13 +98,14 @@ impl<'a> Record<'a> {
         if let Some(exit) = reply.exit.as_ref().or(reply.beside.as_ref()) {
             self.program_ended(exit, redaction);
         }
-        self.meters.upstream_replied(result_word(reply), took);
+        self.route.meters.upstream_replied(result_word(reply), took);
     }
 
     /// What a program said of its failure is told here at `debug`, because clients are not told it. It may repeat the
     /// arguments that it was given, so other levels tell its length alone.
     fn program_ended(&self, exit: &Exit, redaction: &Redaction) {
-        let (tool, request_id, upstream) = (self.tool, self.request_id, self.upstream);
+        let (tool, upstream) = (&self.route.definition.name, &self.route.upstream);
+        let request_id = self.request_id;
         let stderr = exit.stderr_text();
         if !exit.end.is_success() {
             let stderr_bytes = exit.stderr.len();
@@ -130,7 +124,7 @@ impl<'a> Record<'a> {
 
     /// Which rule of the route has decided; the default rules where there is none.
     pub(super) fn decided(&mut self, rule: Option<usize>) {
-        self.meters.decided(rule);
+        self.route.meters.decided(rule);
         if let (Some(span), Some(rule)) = (self.ticket.span(), rule) {
             span.number("glossator.rule", rule + 1);
         }
@@ -141,7 +135,7 @@ impl<'a> Record<'a> {
         self.waited = Some(self.waited.unwrap_or_default() + took);
         let facts = error.facts();
         if facts.stage != Stage::Rejected {
-            self.meters.upstream_replied(facts.label, took);
+            self.route.meters.upstream_replied(facts.label, took);
         }
         let chain = Chain(error).to_string();
         // The line of the call says so. Why there is no credential, it does not say.
@@ -151,7 +145,7 @@ impl<'a> Record<'a> {
             return;
         }
         warn!(
-            tool = %self.tool,
+            tool = %self.route.definition.name,
             request_id = %self.request_id,
             upstream = %error.upstream(),
             error = %chain,
@@ -159,7 +153,8 @@ impl<'a> Record<'a> {
         );
         if let Some(words) = error.words().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
             let words = redaction.hide_long(words);
-            let (tool, request_id, upstream) = (self.tool, self.request_id, error.upstream());
+            let (tool, request_id) = (&self.route.definition.name, self.request_id);
+            let upstream = error.upstream();
             debug!(%tool, %request_id, %upstream, words = %Quoted(&words), "the upstream's own words");
         }
         self.reason = Some(chain);
@@ -169,7 +164,7 @@ impl<'a> Record<'a> {
     /// being asked for it beforehand; what shows the reply's own words is for a log of every detail only.
     pub(super) fn notes(&mut self, notes: &[Note], outcome: Outcome) {
         for note in notes {
-            let (tool, request_id) = (self.tool, self.request_id);
+            let (tool, request_id) = (&self.route.definition.name, self.request_id);
             if outcome == Outcome::Error(Fault::Unreadable) && !note.quotes() {
                 let (reply_bytes, media_type) = (self.received_bytes, self.media_type.as_deref());
                 warn!(%tool, %request_id, %note, media_type, reply_bytes, "the reply could not be read");
@@ -186,7 +181,7 @@ impl<'a> Record<'a> {
 
     pub(super) fn job_elsewhere(&self) {
         warn!(
-            tool = %self.tool,
+            tool = %self.route.definition.name,
             request_id = %self.request_id,
             "the upstream points to another server for its job, which is not asked"
         );
@@ -194,7 +189,7 @@ impl<'a> Record<'a> {
 
     pub(super) fn panicked(&mut self) {
         self.reason = Some("translation of the reply panicked".to_owned());
-        error!(tool = %self.tool, request_id = %self.request_id, "translation of the reply panicked");
+        error!(tool = %self.route.definition.name, request_id = %self.request_id, "translation of the reply panicked");
     }
 
     /// The call is over, and the job that it began is not.
@@ -217,22 +212,22 @@ impl Drop for Record<'_> {
         };
         let took = self.begun.elapsed();
         let (face, protocol) = (self.face.as_str(), self.protocol);
-        self.meters.ended(CallEnd { face, protocol, outcome, fault }, took);
+        self.route.meters.ended(CallEnd { face, protocol, outcome, fault }, took);
         // A failure is nothing that a route has to have a rule for.
         let replied_well = self.upstream_status.is_none_or(|status| status.is_success());
-        if self.decided == Some(Decided::Default) && self.meters.rules() > 0 && replied_well {
-            self.meters.strange(Strange::NoRule);
+        if self.decided == Some(Decided::Default) && self.route.meters.rules() > 0 && replied_well {
+            self.route.meters.strange(Strange::NoRule);
         } else if self.outcome == Some(Outcome::Error(Fault::Unreadable)) {
-            self.meters.strange(Strange::Unreadable);
+            self.route.meters.strange(Strange::Unreadable);
         }
         if let Some(span) = self.ticket.span() {
             spans::ended(span, !protocol.is_empty(), outcome, fault);
         }
         if matches!(outcome, "error" | "cancelled") {
-            self.meters.failures().keep(Failure {
+            self.route.meters.failures().keep(Failure {
                 at: SystemTime::now(),
-                tool: self.tool.shared(),
-                upstream: self.upstream.shared(),
+                tool: self.route.definition.name.shared(),
+                upstream: self.route.upstream.shared(),
                 face: self.face.as_str(),
                 request_id: self.request_id.clone(),
                 outcome,
@@ -244,7 +239,7 @@ impl Drop for Record<'_> {
             });
         }
         info!(
-            tool = %self.tool,
+            tool = %self.route.definition.name,
             outcome,
             fault,
             rule = self.decided.map(tracing::field::display),

@@ -1,14 +1,16 @@
 //! The state that is in force, compiled and whole, and how it differs from the one before.
 
 use std::{
+    borrow::Borrow,
     collections::HashMap,
+    ops::Deref,
     sync::{Arc, OnceLock},
 };
 
 use super::{Change, Lists, ProxiedTable, sentences, worker_pool::WorkerPool};
 use crate::{
     model::{ToolName, ToolResult},
-    policy::{Passthrough, Policies, RoutePolicies, UpstreamPolicies},
+    policy::{Passthrough, Policies, RoutePolicies},
     prompt::PromptTable,
     route::{Route, RouteTable, Scopes},
     telemetry::{Meters, RouteMeters, Tracing},
@@ -18,29 +20,78 @@ use crate::{
 /// Everything that calls need, compiled and whole. A call ends with the snapshot it began with.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Which tool is bound to what.
-    pub table: RouteTable,
+    /// The routes, each with what its calls use.
+    pub table: RouteTable<BoundRoute>,
     /// The policies of every route, and of every upstream.
     pub policies: Policies,
-    /// Who gets every path that is not ours, unread.
+    /// The upstream of all paths that are not ours.
     pub passthrough: Option<Passthrough>,
-    /// What a caller has to be allowed for that.
+    /// The scopes that it needs.
     pub passthrough_scopes: Scopes,
-    /// What prompts there are.
+    /// The prompts of the configuration.
     pub prompts: PromptTable,
-    /// What prompts and resources there are of MCP servers.
+    /// The prompts and resources of MCP upstreams.
     pub proxied: ProxiedTable,
-    /// What is to be listed of servers and is not known yet.
+    /// The lists that upstreams have not sent yet.
     pub awaited: AwaitedLists,
     /// All of it, as clients read it.
     pub lists: Lists,
-    pub(super) completes: OnceLock<bool>,
-    pub(super) workers: WorkerPool,
-    pub(super) measured: HashMap<ToolName, Arc<RouteMeters>>,
-    pub(super) tracing: Tracing,
-    pub(super) meters: Meters,
     /// The memory that responses of upstreams share, where it has a limit.
     pub upstream_buffer: Option<UpstreamBuffer>,
+    pub(super) completes: OnceLock<bool>,
+    pub(super) workers: WorkerPool,
+    pub(super) tracing: Tracing,
+    /// The routes by which requests for prompts and resources are forwarded; they are in no table.
+    pub(super) forwarding: HashMap<ToolName, Arc<BoundRoute>>,
+}
+
+/// The compiled parts of a configuration.
+#[derive(Debug, Default)]
+pub struct SnapshotParts {
+    /// The routes.
+    pub table: RouteTable,
+    /// The policies of every route and of every upstream.
+    pub policies: Policies,
+    /// The prompts of the configuration.
+    pub prompts: PromptTable,
+    /// The prompts and resources of MCP upstreams.
+    pub proxied: ProxiedTable,
+    /// The lists that upstreams have not sent yet.
+    pub awaited: AwaitedLists,
+    /// The upstream of all paths that are not ours.
+    pub passthrough: Option<Passthrough>,
+    /// The scopes that it needs.
+    pub passthrough_scopes: Scopes,
+    /// The metrics of calls.
+    pub meters: Meters,
+    /// The spans of calls.
+    pub tracing: Tracing,
+    /// The memory that responses of upstreams share, where it has a limit.
+    pub upstream_buffer: Option<UpstreamBuffer>,
+}
+
+/// A route and what its calls use, bound when the configuration is loaded.
+#[derive(Debug)]
+pub struct BoundRoute {
+    pub(super) route: Arc<Route>,
+    pub(super) policies: Arc<RoutePolicies>,
+    pub(super) meters: Arc<RouteMeters>,
+    /// How the memory of its responses is charged.
+    pub(super) charge: Option<BodyCharge>,
+}
+
+impl Deref for BoundRoute {
+    type Target = Route;
+
+    fn deref(&self) -> &Route {
+        &self.route
+    }
+}
+
+impl Borrow<Route> for BoundRoute {
+    fn borrow(&self) -> &Route {
+        &self.route
+    }
 }
 
 /// How many times its length a response counts that is only passed on: the bytes that came, their text, and the result,
@@ -76,80 +127,51 @@ impl Awaited {
     }
 }
 
-impl Snapshot {
-    /// A snapshot over a table, without prompts.
-    pub fn new(table: RouteTable, policies: Policies, passthrough: Option<Passthrough>) -> Self {
-        Self::with_prompts(table, PromptTable::default(), policies, passthrough)
+impl BoundRoute {
+    fn new(
+        route: Arc<Route>,
+        policies: &Policies,
+        meters: &Meters,
+        buffer: Option<&UpstreamBuffer>,
+    ) -> Arc<Self> {
+        let name = &route.definition.name;
+        let policies = policies.routes.get(name).expect("every route has policies").clone();
+        let rules = route.translator.rules.len();
+        let meters = meters.route(name.shared(), route.upstream.shared(), rules);
+        let is_passed_on = rules == 0 && route.translator.output.is_none();
+        let factor = if is_passed_on { PASSED_ON_FACTOR } else { LOOKED_INTO_FACTOR };
+        let charge = buffer.map(|buffer| BodyCharge { buffer: buffer.clone(), factor });
+        Arc::new(Self { route, policies, meters, charge })
     }
+}
 
-    /// A snapshot over tables.
-    pub fn with_prompts(
-        table: RouteTable,
-        prompts: PromptTable,
-        policies: Policies,
-        passthrough: Option<Passthrough>,
-    ) -> Self {
+impl Snapshot {
+    /// Puts the parts together, and binds each route to what its calls use.
+    ///
+    /// # Panics
+    ///
+    /// When a route has no policies.
+    pub fn new(parts: SnapshotParts) -> Self {
+        let SnapshotParts { table, policies, prompts, proxied, awaited, meters, .. } = parts;
+        let lists = Lists::new(&table, &prompts, &proxied);
+        let bind = |route| BoundRoute::new(route, &policies, &meters, parts.upstream_buffer.as_ref());
+        let forwarding = proxied.all().map(|entry| &entry.route);
+        let forwarding = forwarding.map(|route| (route.definition.name.clone(), bind(Arc::clone(route))));
         Self {
-            lists: Lists::new(&table, &prompts, &ProxiedTable::default()),
-            table,
+            forwarding: forwarding.collect(),
+            table: table.map(bind),
             policies,
-            passthrough,
-            passthrough_scopes: Scopes::default(),
+            passthrough: parts.passthrough,
+            passthrough_scopes: parts.passthrough_scopes,
             prompts,
-            proxied: ProxiedTable::default(),
-            awaited: AwaitedLists::default(),
+            proxied,
+            awaited,
+            lists,
+            upstream_buffer: parts.upstream_buffer,
             completes: OnceLock::new(),
             workers: WorkerPool::new(),
-            measured: HashMap::new(),
-            tracing: Tracing::off(),
-            meters: Meters::default(),
-            upstream_buffer: None,
+            tracing: parts.tracing,
         }
-        .counted_by(Meters::default())
-    }
-
-    /// The same with what a caller has to be allowed for what is handed through.
-    #[must_use]
-    pub fn with_passthrough_scopes(self, passthrough_scopes: Scopes) -> Self {
-        Self { passthrough_scopes, ..self }
-    }
-
-    /// The same with a limit of the memory that responses of upstreams share.
-    #[must_use]
-    pub fn buffered_by(self, upstream_buffer: UpstreamBuffer) -> Self {
-        Self { upstream_buffer: Some(upstream_buffer), ..self }
-    }
-
-    /// The policies of calls of a route.
-    pub(super) fn policies_of(&self, route: &Route) -> &Arc<RoutePolicies> {
-        let policies = self.policies.routes.get(&route.definition.name);
-        policies.expect("a snapshot has the policies of every route")
-    }
-
-    /// The policies of what follows from such calls.
-    pub(super) fn upstream_of(&self, route: &Route) -> &Arc<UpstreamPolicies> {
-        let policies = self.policies.upstreams.get(&route.upstream);
-        policies.expect("a snapshot has the upstream of every route")
-    }
-
-    /// How a response for a route is charged.
-    pub(super) fn charge(&self, route: &Route) -> Option<BodyCharge> {
-        let buffer = self.upstream_buffer.clone()?;
-        let is_passed_on = route.translator.rules.is_empty() && route.translator.output.is_none();
-        let factor = if is_passed_on { PASSED_ON_FACTOR } else { LOOKED_INTO_FACTOR };
-        Some(BodyCharge { buffer, factor })
-    }
-
-    /// The same with prompts and resources of MCP servers.
-    #[must_use]
-    pub fn with_proxied(self, proxied: ProxiedTable) -> Self {
-        Self { lists: Lists::new(&self.table, &self.prompts, &proxied), proxied, ..self }
-    }
-
-    /// The same with what is not known yet.
-    #[must_use]
-    pub fn awaiting(self, awaited: AwaitedLists) -> Self {
-        Self { awaited, ..self }
     }
 
     /// The tool error for a name that no tool has, where it may be that of a tool which is not listed yet.
@@ -172,27 +194,6 @@ impl Snapshot {
     /// Whether there are prompts, or may be another time.
     pub fn has_prompts(&self) -> bool {
         !self.lists.prompts.is_empty() || self.may_have_more()[0]
-    }
-
-    /// The same, counted by these.
-    #[must_use]
-    pub fn counted_by(self, meters: Meters) -> Self {
-        let routes = self.table.in_order().iter();
-        let measured =
-            routes.map(|route| (route.definition.name.clone(), meters_of(&meters, route))).collect();
-        Self { meters, measured, ..self }
-    }
-
-    /// The same, and told of in traces by this.
-    #[must_use]
-    pub fn traced_by(self, tracing: Tracing) -> Self {
-        Self { tracing, ..self }
-    }
-
-    /// What counts the calls of a route.
-    pub(super) fn meters_of(&self, route: &Route) -> Arc<RouteMeters> {
-        let known = self.measured.get(&route.definition.name);
-        known.map_or_else(|| meters_of(&self.meters, route), Arc::clone)
     }
 
     /// What a client that has read the lists of another one would read again.
@@ -222,8 +223,4 @@ impl Snapshot {
         let mut resources = self.table.in_order().iter().filter_map(|route| route.resource.as_ref());
         resources.any(|resource| resource.watch.is_some())
     }
-}
-
-fn meters_of(meters: &Meters, route: &Route) -> Arc<RouteMeters> {
-    meters.route(route.definition.name.shared(), route.upstream.shared(), route.translator.rules.len())
 }

@@ -9,7 +9,10 @@ use http::{HeaderMap, header};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::worker_pool::{WorkError, WorkerPool};
+use super::{
+    BoundRoute,
+    worker_pool::{WorkError, WorkerPool},
+};
 use crate::{
     model::{Arguments, Reply, ToolName},
     route::Route,
@@ -35,7 +38,7 @@ impl WorkerPool {
     /// Translates a reply until `deadline`.
     pub(super) async fn translate(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         arguments: Arguments,
         reply: Reply,
         deadline: Instant,
@@ -68,7 +71,7 @@ impl WorkerPool {
     /// Checks the arguments of a route, and fills in its defaults, until `deadline`.
     pub(super) async fn check(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         arguments: Arguments,
         deadline: Instant,
     ) -> Result<Result<Arguments, String>, WorkError> {
@@ -83,7 +86,7 @@ impl WorkerPool {
     /// Makes a request of the arguments of a route until `deadline`: its own, or one about a job.
     pub(super) async fn build<T: Send + 'static>(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         arguments: &Arguments,
         headers: &HeaderMap,
         deadline: Instant,

@@ -20,7 +20,7 @@ use tokio::{task::AbortHandle, time::sleep};
 use tracing::{debug, warn};
 
 use super::{
-    Change, Gateway, Snapshot,
+    BoundRoute, Change, Gateway, Snapshot,
     reading::{ReadError, ReplyHead, read_of},
 };
 use crate::{
@@ -265,7 +265,7 @@ impl Snapshot {
 
     async fn look_through(
         &self,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         uri: &str,
         arguments: Map<String, Value>,
         known: Option<&Known>,
@@ -280,7 +280,7 @@ impl Snapshot {
         let request = self.workers.build(route, &arguments, &HeaderMap::new(), due.at, build).await;
         let request = request.map_err(|_| unfit("its request takes too long to make".to_owned()))?;
         let mut request = request.map_err(|error| unfit(error.to_string()))?;
-        let known = known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, route)));
+        let known = known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, &route.route)));
         if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
             && request.method == Method::GET
         {
@@ -288,8 +288,8 @@ impl Snapshot {
         }
         let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
         let ask = Ask::new(request, route.reply_limit_bytes, due, repeatable);
-        let ask = Ask { charge: self.charge(route), ..ask };
-        let reply = self.upstream_of(route).follow_up(&ask).await.map_err(|error| Unseen {
+        let ask = Ask { charge: route.charge.clone(), ..ask };
+        let reply = route.policies.upstream().follow_up(&ask).await.map_err(|error| Unseen {
             plain: Chain(&error).to_string(),
             words: error.words().unwrap_or_default().to_owned(),
         })?;
@@ -305,11 +305,11 @@ impl Snapshot {
         match read_of(route, uri, &translation.result, Some(&head)) {
             Ok(read) => Ok(Seen::Is(Known {
                 fingerprint: fingerprint(&read.contents),
-                route: Some(Arc::clone(route)),
+                route: Some(Arc::clone(&route.route)),
                 etag: head.etag,
                 last_modified: head.last_modified,
             })),
-            Err(ReadError::Missing(_)) => Ok(Seen::Is(Known::missing(Some(Arc::clone(route))))),
+            Err(ReadError::Missing(_)) => Ok(Seen::Is(Known::missing(Some(Arc::clone(&route.route))))),
             Err(error @ (ReadError::Unknown | ReadError::Arguments(_) | ReadError::Failed(_))) => {
                 Err(Unseen { plain: "it can't be read".to_owned(), words: error.to_string() })
             }

@@ -353,6 +353,11 @@ impl RoutePolicies {
         })
     }
 
+    /// The policies of its upstream.
+    pub fn upstream(&self) -> &Arc<UpstreamPolicies> {
+        &self.upstream
+    }
+
     /// The settings that these policies are of.
     pub fn settings(&self) -> &RoutePolicySettings {
         &self.settings

@@ -1,6 +1,6 @@
 //! Which route a call is for.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Borrow, collections::HashMap, sync::Arc};
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -10,10 +10,10 @@ use super::{Route, resource::Addresses};
 use crate::model::ToolName;
 
 /// All routes, found by name, by REST endpoint or by the URI of a resource. The cost of a look-up does not grow with
-/// their number, that of templates of URIs aside.
-#[derive(Debug, Default)]
-pub struct RouteTable {
-    in_order: Vec<Arc<Route>>,
+/// their number, that of templates of URIs aside. `R` is a route, or one with what its calls use.
+#[derive(Debug)]
+pub struct RouteTable<R = Route> {
+    in_order: Vec<Arc<R>>,
     by_name: HashMap<ToolName, usize>,
     addresses: Addresses,
     endpoints: matchit::Router<Vec<(Method, usize)>>,
@@ -56,11 +56,11 @@ pub enum Conflict {
 
 /// What stands at a REST path.
 #[derive(Debug)]
-pub enum EndpointMatch<'a> {
+pub enum EndpointMatch<'a, R = Route> {
     /// A route, with the arguments that were in the path, percent-decoded.
     Found {
         /// Which.
-        route: &'a Arc<Route>,
+        route: &'a Arc<R>,
         /// Name and value of each placeholder.
         arguments: Vec<(String, String)>,
     },
@@ -73,6 +73,12 @@ pub enum EndpointMatch<'a> {
     Nothing,
 }
 
+impl Default for RouteTable {
+    fn default() -> Self {
+        Self::new(Vec::new()).expect("no two of no routes are in conflict")
+    }
+}
+
 impl RouteTable {
     /// Makes the table; routes are kept in the order of their tools' names, so that lists are stable.
     ///
@@ -81,7 +87,12 @@ impl RouteTable {
     /// [`Conflict`] when two routes could be meant by one request.
     pub fn new(mut routes: Vec<Arc<Route>>) -> Result<Self, Conflict> {
         routes.sort_by(|left, right| left.definition.name.cmp(&right.definition.name));
-        let mut table = Self { in_order: routes, ..Self::default() };
+        let mut table = Self {
+            in_order: routes,
+            by_name: HashMap::new(),
+            addresses: Addresses::default(),
+            endpoints: matchit::Router::new(),
+        };
         for (index, route) in table.in_order.iter().enumerate() {
             let tool = &route.definition.name;
             if table.by_name.insert(tool.clone(), index).is_some() {
@@ -130,26 +141,36 @@ impl RouteTable {
         }
     }
 
+    /// The same table with other values in the place of the routes.
+    #[must_use]
+    pub fn map<R: Borrow<Route>>(self, map: impl FnMut(Arc<Route>) -> Arc<R>) -> RouteTable<R> {
+        let Self { in_order, by_name, addresses, endpoints } = self;
+        RouteTable { in_order: in_order.into_iter().map(map).collect(), by_name, addresses, endpoints }
+    }
+}
+
+impl<R: Borrow<Route>> RouteTable<R> {
     /// The route of a tool.
-    pub fn by_tool(&self, name: &str) -> Option<&Arc<Route>> {
-        self.by_name(name).filter(|route| route.is_tool())
+    pub fn by_tool(&self, name: &str) -> Option<&Arc<R>> {
+        self.by_name(name).filter(|route| (***route).borrow().is_tool())
     }
 
     /// The route of a name, whether it is a tool or not.
-    pub fn by_name(&self, name: &str) -> Option<&Arc<Route>> {
+    pub fn by_name(&self, name: &str) -> Option<&Arc<R>> {
         self.by_name.get(name).map(|index| &self.in_order[*index])
     }
 
     /// The route of the resource that is read by this URI, and the arguments in the URI, not yet checked.
-    pub fn by_uri(&self, uri: &str) -> Option<(&Arc<Route>, Map<String, Value>)> {
+    pub fn by_uri(&self, uri: &str) -> Option<(&Arc<R>, Map<String, Value>)> {
         let (index, arguments) = self.addresses.find(uri)?;
         let route = &self.in_order[index];
-        let typed = |(name, text): (&str, String)| (name.to_owned(), route.input.of_texts(name, vec![text]));
+        let input = &(**route).borrow().input;
+        let typed = |(name, text): (&str, String)| (name.to_owned(), input.of_texts(name, vec![text]));
         Some((route, arguments.into_iter().map(typed).collect()))
     }
 
     /// The route of a REST request.
-    pub fn by_endpoint(&self, method: &Method, path: &str) -> EndpointMatch<'_> {
+    pub fn by_endpoint(&self, method: &Method, path: &str) -> EndpointMatch<'_, R> {
         let Ok(found) = self.endpoints.at(path) else { return EndpointMatch::Nothing };
         let Some((_, index)) = found.value.iter().find(|(candidate, _)| candidate == method) else {
             return EndpointMatch::WrongMethod {
@@ -172,7 +193,7 @@ impl RouteTable {
     }
 
     /// All routes, by name.
-    pub fn in_order(&self) -> &[Arc<Route>] {
+    pub fn in_order(&self) -> &[Arc<R>] {
         &self.in_order
     }
 }

@@ -23,7 +23,7 @@ use crate::{
         CertificateExpiry, Importer, ListenerSettings, Loaded, NameRules, PromptFile, RouteFile, ToolRules,
     },
     inbound::{door::Door, mcp::Mcp, rest::Rest},
-    pipeline::{AwaitedLists, Change, Gateway, Snapshot},
+    pipeline::{AwaitedLists, Change, Gateway, Snapshot, SnapshotParts},
     policy::{PassthroughSettings, Policies, Store},
     prompt::PromptTable,
     route::{Conflict, Scopes, UpstreamName},
@@ -119,11 +119,15 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
     let mut upstreams = ask(loaded, &HashMap::new(), shared.as_ref());
     let meters = Meters::default();
     let (written, mut lists) = (Written::of(loaded), Lists::default());
-    let snapshot = written.snapshot(&mut upstreams, &mut lists, &store)?;
     let (tracing, telemetry) = Telemetry::of(&loaded.telemetry, &meters);
-    let observed = snapshot.counted_by(meters.clone()).traced_by(tracing.clone());
-    let observed = observed.buffered_by(upstream_buffer.clone());
-    let gateway = Gateway::new(observed).sharing(shared.clone());
+    let parts = written.parts(&mut upstreams, &mut lists, &store)?;
+    let snapshot = Snapshot::new(SnapshotParts {
+        meters: meters.clone(),
+        tracing: tracing.clone(),
+        upstream_buffer: Some(upstream_buffer.clone()),
+        ..parts
+    });
+    let gateway = Gateway::new(snapshot).sharing(shared.clone());
     let door = Door::new(&loaded.door);
     door.guard.replace(access(loaded));
     meters.register(door.clone());
@@ -185,8 +189,8 @@ impl Swap {
         let mut upstreams = ask(loaded, &self.upstreams, self.shared.as_ref());
         let written = Written::of(loaded);
         self.lists.retain(|name| upstreams.get(name).is_some_and(|asked| asked.upstream.mcp().is_some()));
-        let snapshot = written.snapshot(&mut upstreams, &mut self.lists, &self.store)?;
-        let snapshot = self.observed(snapshot);
+        let parts = written.parts(&mut upstreams, &mut self.lists, &self.store)?;
+        let snapshot = self.observed(parts);
         (self.upstreams, self.written) = (upstreams, written);
         self.store.set_limit(loaded.cache_limit_bytes);
         self.upstream_buffer.set_limit(loaded.upstream_buffer_limit_bytes);
@@ -292,9 +296,13 @@ impl Swap {
     }
 
     /// Counted and told of as all before it.
-    fn observed(&self, snapshot: Snapshot) -> Snapshot {
-        let snapshot = snapshot.counted_by(self.meters.clone()).traced_by(self.tracing.clone());
-        snapshot.buffered_by(self.upstream_buffer.clone())
+    fn observed(&self, parts: SnapshotParts) -> Snapshot {
+        Snapshot::new(SnapshotParts {
+            meters: self.meters.clone(),
+            tracing: self.tracing.clone(),
+            upstream_buffer: Some(self.upstream_buffer.clone()),
+            ..parts
+        })
     }
 
     /// The MCP servers, and what each is asked for.
@@ -304,8 +312,8 @@ impl Swap {
     }
 
     fn relist(&mut self) {
-        match self.written.snapshot(&mut self.upstreams, &mut self.lists, &self.store) {
-            Ok(snapshot) => self.gateway.replace(self.observed(snapshot)),
+        match self.written.parts(&mut self.upstreams, &mut self.lists, &self.store) {
+            Ok(parts) => self.gateway.replace(self.observed(parts)),
             // What is written was checked when it was put in force.
             Err(conflict) => tracing::error!(error = %conflict, "what MCP servers list can't be offered"),
         }
@@ -323,12 +331,12 @@ impl Written {
         }
     }
 
-    fn snapshot(
+    fn parts(
         &self,
         upstreams: &mut HashMap<UpstreamName, Asked>,
         lists: &mut Lists,
         store: &Store,
-    ) -> Result<Snapshot, Conflict> {
+    ) -> Result<SnapshotParts, Conflict> {
         let (table, routes) = lists.table(&self.importer, &self.routes)?;
         let prompts = PromptTable::new(self.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect());
         let (proxied, standing) = lists.proxied(&self.importer, &table, &prompts);
@@ -355,9 +363,15 @@ impl Written {
         let passthrough = self.passthrough.as_ref();
         let passthrough =
             passthrough.and_then(|(name, settings)| upstreams.get(name)?.policies.passthrough(*settings));
-        Ok(Snapshot::with_prompts(table, prompts, policies, passthrough)
-            .with_proxied(proxied)
-            .with_passthrough_scopes(self.passthrough_scopes.clone())
-            .awaiting(awaited))
+        Ok(SnapshotParts {
+            table,
+            policies,
+            prompts,
+            proxied,
+            awaited,
+            passthrough,
+            passthrough_scopes: self.passthrough_scopes.clone(),
+            ..SnapshotParts::default()
+        })
     }
 }

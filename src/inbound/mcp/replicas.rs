@@ -316,9 +316,7 @@ mod tests {
             mcp::{Mcp, McpSettings, client::Outbox},
             rest::Rest,
         },
-        pipeline::{Gateway, Snapshot},
-        policy::Policies,
-        route::RouteTable,
+        pipeline::{Gateway, Snapshot, SnapshotParts},
     };
 
     fn peers(secret: &str, own: Option<&str>) -> Peers {
@@ -350,8 +348,7 @@ mod tests {
 
     /// An endpoint without tools, one of several.
     fn replica(own: Option<PeerAddress>) -> (Mcp, Gateway) {
-        let table = RouteTable::new(Vec::new()).unwrap();
-        let gateway = Gateway::new(Snapshot::new(table, Policies::default(), None));
+        let gateway = Gateway::new(Snapshot::new(SnapshotParts::default()));
         let secret = Secret::new(b"the same for all");
         let settings = McpSettings { secret, peer: own, ..McpSettings::default() };
         (Mcp::new(gateway.clone(), settings, Door::new(&DoorSettings::default())), gateway)

@@ -21,8 +21,8 @@ use super::elicitation::{Outcome, Round};
 use crate::{
     crypto::random_id,
     model::ToolResult,
-    pipeline::{Call, Called, Face, OpenJob, Snapshot, ask_first},
-    route::{Abilities, Question, Route, TraceContext},
+    pipeline::{BoundRoute, Call, Called, Face, OpenJob, Snapshot, ask_first},
+    route::{Abilities, Question, TraceContext},
     telemetry::RequestId,
     upstream::Caller,
 };
@@ -85,7 +85,7 @@ impl Drop for Kept {
 /// What the upstream is asked once everything is answered.
 pub(super) struct Work {
     pub(super) snapshot: Arc<Snapshot>,
-    pub(super) route: Arc<Route>,
+    pub(super) route: Arc<BoundRoute>,
     pub(super) arguments: Map<String, Value>,
     /// Those of the request that brought the last answer.
     pub(super) headers: HeaderMap,
@@ -160,7 +160,7 @@ impl AskingTask {
     /// What is left to ask of this task, and all answers after these responses.
     pub(super) async fn left(
         &self,
-        (snapshot, route): (&Snapshot, &Arc<Route>),
+        (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
         arguments: &Map<String, Value>,
         answered: &Map<String, Value>,
         responses: Map<String, Value>,
@@ -219,7 +219,7 @@ impl Work {
 
 /// What is asked first of a client that is able to do this; `None` where the call is not one that asks.
 pub(super) async fn first_questions(
-    of: (&Snapshot, &Arc<Route>),
+    of: (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
     abilities: Abilities,
 ) -> Option<Vec<Question>> {
@@ -230,7 +230,7 @@ pub(super) async fn first_questions(
 }
 
 async fn left(
-    (snapshot, route): (&Snapshot, &Arc<Route>),
+    (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
     mut round: Round,
 ) -> (Left, Map<String, Value>) {

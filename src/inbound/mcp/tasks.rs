@@ -29,7 +29,7 @@ use super::{
 use crate::{
     crypto::Purpose,
     model::ToolResult,
-    pipeline::{Call, JobState, OpenJob, Snapshot},
+    pipeline::{BoundRoute, Call, JobState, OpenJob, Snapshot},
     route::{JobPlace, JobRule, Question, Route, TaskOffer},
 };
 
@@ -84,7 +84,7 @@ pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job:
 pub(super) async fn asking(
     protocol: &Protocol,
     client: &Client<'_>,
-    (snapshot, route): (&Snapshot, &Arc<Route>),
+    (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
 ) -> Option<Answer> {
     let job = route.job.as_ref().filter(|job| job.task.asks)?;
@@ -312,7 +312,7 @@ pub(super) struct TaskParams<'a> {
 pub(super) struct Asked {
     id: String,
     pub(super) task: Task,
-    pub(super) route: Arc<Route>,
+    pub(super) route: Arc<BoundRoute>,
     pub(super) snapshot: Arc<Snapshot>,
 }
 

@@ -34,7 +34,7 @@ use super::{
     door::{Door, Page, Refused},
 };
 use crate::{
-    pipeline::{Call, Face, Gateway, Snapshot},
+    pipeline::{BoundRoute, Call, Face, Gateway, Snapshot},
     policy,
     route::{EndpointMatch, Route, Scopes},
     telemetry::method_word,
@@ -69,7 +69,7 @@ enum Place<'a> {
     Metadata(serde_json::Value),
     Status,
     Tool {
-        route: &'a Arc<Route>,
+        route: &'a Arc<BoundRoute>,
         in_path: Vec<(String, String)>,
     },
     UnknownTool(String),
@@ -227,7 +227,7 @@ impl Rest {
     async fn call(
         &self,
         snapshot: &Snapshot,
-        route: &Arc<Route>,
+        route: &Arc<BoundRoute>,
         in_path: Vec<(String, String)>,
         context: &RequestContext,
         head: &Parts,

@@ -28,7 +28,7 @@ use glossator::{
         mcp::{Mcp, McpSettings},
     },
     model::{ErrorFormat, ToolDefinition},
-    pipeline::{Gateway, Snapshot},
+    pipeline::{Gateway, Snapshot, SnapshotParts},
     policy::{PolicySettings, UpstreamPolicies},
     route::{
         Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, Route, RouteTable, Traces,
@@ -202,7 +202,7 @@ impl Endpoint {
         let routes = routes(upstream.name());
         let policies = policies(UpstreamPolicies::new(upstream, PolicySettings::default(), None), &routes);
         let table = RouteTable::new(routes.into_iter().map(Arc::new).collect()).unwrap();
-        let gateway = Gateway::new(Snapshot::new(table, policies, None));
+        let gateway = Gateway::new(Snapshot::new(SnapshotParts { table, policies, ..SnapshotParts::default() }));
         Self { mcp: Mcp::new(gateway.clone(), settings, Door::new(&door)), gateway, silent }
     }
 

@@ -1,5 +1,6 @@
 //! Prompts over real sockets, in both eras.
 
+use glossator::pipeline::{Snapshot, SnapshotParts};
 use serde_json::{Value, json};
 
 use super::served::{ERAS, Served};
@@ -324,10 +325,9 @@ async fn the_header_must_repeat_the_name_of_the_prompt() {
     let loaded = glossator::config::load(&glossator::config::Sources::of_text("a.yaml", text)).unwrap();
     let endpoint = Endpoint::new();
     let prompts = loaded.prompts.iter().map(|file| std::sync::Arc::clone(&file.prompt)).collect();
-    let table = glossator::route::RouteTable::new(Vec::new()).unwrap();
     let prompts = glossator::prompt::PromptTable::new(prompts);
-    let policies = Default::default();
-    endpoint.gateway.replace(glossator::pipeline::Snapshot::with_prompts(table, prompts, policies, None));
+    let parts = SnapshotParts { prompts, ..SnapshotParts::default() };
+    endpoint.gateway.replace(Snapshot::new(parts));
     assert_eq!(endpoint.send(post.clone()).await.error(), (400, -32020));
     assert_eq!(endpoint.send(post.clone().without("mcp-name")).await.error(), (400, -32020));
     let encoded = post.header("mcp-name", "=?base64?cGxhaW4=?=");

@@ -10,7 +10,7 @@ use glossator::{
         rest::Rest,
     },
     model::{ErrorFormat, ToolDefinition},
-    pipeline::{Gateway, Snapshot},
+    pipeline::{Gateway, Snapshot, SnapshotParts},
     policy::{
         PassthroughSettings, Policies, PolicySettings, RoutePolicies, RoutePolicySettings, Store,
         UpstreamPolicies,
@@ -171,7 +171,12 @@ impl Proxy {
         let passthrough = upstream.passthrough(setup.patience).filter(|_| setup.passthrough);
         let policies = policies(upstream, &setup.routes);
         let table = RouteTable::new(setup.routes.into_iter().map(Arc::new).collect()).unwrap();
-        let gateway = Gateway::new(Snapshot::new(table, policies, passthrough));
+        let gateway = Gateway::new(Snapshot::new(SnapshotParts {
+            table,
+            policies,
+            passthrough,
+            ..SnapshotParts::default()
+        }));
         let door = Door::new(&setup.door);
         let rest = Rest::new(gateway.clone(), door.clone());
         let mcp = Mcp::new(gateway, McpSettings::default(), door);
