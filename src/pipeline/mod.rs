@@ -1,68 +1,68 @@
-//! From a call to a tool result.
+//! The pipeline: from a call to a tool result.
 //!
-//! In reading order: [`Call`] is what a face asks; [`Gateway`] holds the [`Snapshot`] that is in force;
-//! `calling` is a call's way to its result, in which an [`Asker`] takes questions to the client, `patience`
-//! is how long its caller waits, and `sentences` says of a failure what a model can do about it. `job`
-//! follows work that outlasts the first reply: [`Audience`] is who is told of it meanwhile, [`OpenJob`] one
-//! that its caller asks about. `record` writes the one log line of a call. [`Lists`] are the tools, prompts
-//! and resources as clients read them, [`Changes`] tells that one is another now, and a
-//! [`ProxiedTable`] has the prompts and resources that are an MCP server's own.
+//! In reading order:
+//! - [`Call`] is what an API hands in, [`Gateway`] holds the active [`Snapshot`], in which every route is a
+//!   [`BoundRoute`].
+//! - `run`: the steps of a call. `elicit`: input requests to the client. `async_operation`: work that is polled after
+//!   the first response. `progress`: notifications to the client. `access_log`: log line, metrics and span.
+//!   `error_text`: texts of tool errors.
+//! - `resources`, `prompts` (with completions) and `proxied`, the prompts and resources of MCP upstreams.
+//! - `lists`: tools, prompts and resources as clients see them. `watch`: their changes.
+//! - `worker_pool`: threads for CPU work that may take long.
 
-mod asking;
-mod audience;
-mod call;
-mod calling;
-mod changes;
-mod completing;
-mod handed;
-mod job;
+mod access_log;
+mod async_operation;
+mod elicit;
+mod error_text;
 mod lists;
-mod patience;
-mod prompting;
+mod progress;
+mod prompts;
 mod proxied;
-mod questions;
-mod reading;
-mod record;
-mod sentences;
+mod resources;
+mod run;
 mod snapshot;
-mod spans;
-mod translating;
 mod watch;
 mod worker_pool;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
+use http::HeaderMap;
+use serde_json::{Map, Value};
 
-use crate::{shared_state::SharedStore, translate::RETRY_AFTER_META_KEY};
+use crate::{
+    route::TraceContext,
+    shared_state::SharedStore,
+    telemetry::{RequestId, Span},
+    translate::RETRY_AFTER_META_KEY,
+    upstream::Caller,
+};
 
-pub use audience::{Audience, Progress};
-pub use call::{Call, Face, Message};
-pub use changes::{Change, Changes, Heard, Listener};
-pub use completing::Typed;
-pub use handed::{Called, JobState, OpenJob};
+pub use async_operation::{OpenOperation, OperationState};
+pub use elicit::{Answering, Elicitor, NoElicitor, elicit_first};
 pub use lists::{BadCursor, Entry, List, Lists, Page};
-pub use prompting::{CallOf, PromptError};
+pub use progress::{Progress, Subscriber};
+pub use prompts::{PromptError, Typed};
 pub use proxied::{ForwardError, Members, Proxied, ProxiedTable, UriPattern};
-pub use questions::{Answering, Asker, ask_first};
-pub use reading::{CacheScope, Freshness, ReadError, ReadResource};
+pub use resources::{CacheScope, Freshness, ReadError, ReadResource};
+pub use run::CallOutcome;
 pub use snapshot::{Awaited, AwaitedLists, BoundRoute, Snapshot, SnapshotParts};
 use watch::Watches;
-pub use watch::{WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError, Watching};
+pub use watch::{
+    Change, Changes, Heard, Listener, WATCHED_LIMIT, WATCHED_URI_LIMIT_BYTES, WatchError, Watching,
+};
 pub use worker_pool::{WorkError, run_blocking};
 
-/// The key in `_meta` of a tool error under which the request id stands.
+/// The key of the request id in `_meta` of a tool error.
 pub const REQUEST_ID_META: &str = "glossator/requestId";
 
-/// The key in `_meta` of a tool error under which stands after how many seconds to try again, where that is
-/// known.
+/// The key in `_meta` of a tool error for the seconds after which to try again, where that is known.
 pub const RETRY_AFTER_META: &str = RETRY_AFTER_META_KEY;
 
-/// The key in `_meta` of a result under which stands how many seconds ago the upstream gave it, where it was
-/// kept since.
+/// The key in `_meta` of a result for the age of a cached response, in seconds.
 pub const AGE_META: &str = "glossator/age";
 
-/// The way in for every face. Clones share one snapshot, and one place where changes are told.
+/// The entry for every API. Clones share the active snapshot and the channel of changes.
 #[derive(Debug, Clone)]
 pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
@@ -111,6 +111,95 @@ impl Gateway {
         let before = self.snapshot.swap(Arc::clone(&now));
         for change in now.differences(&before) {
             self.changes.tell(change);
+        }
+    }
+}
+
+/// A request of a client to the pipeline, without wire details: the arguments of a tool, and the context of the call.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// The arguments, not yet checked.
+    pub arguments: Map<String, Value>,
+    /// The caller's headers; only those that a route allows by name go on.
+    pub headers: &'a HeaderMap,
+    /// Its name in the log and in errors.
+    pub request_id: RequestId,
+    /// The API that it came in by.
+    pub face: Face,
+    /// The client.
+    pub caller: Caller,
+    /// The client's address, for the log.
+    pub address: Option<IpAddr>,
+    /// Gets progress and log notifications, where the client wants them.
+    pub subscriber: Option<&'a dyn Subscriber>,
+    /// The trace that it belongs to, where its headers do not say so.
+    pub trace: Option<TraceContext>,
+    /// The MCP revision of the client; empty for other APIs.
+    pub protocol: &'static str,
+    /// The span of the request that it came with, where traces are on.
+    pub span: Span,
+    /// Its MCP message, for traces.
+    pub message: Option<Message<'a>>,
+}
+
+/// An MCP message, for its span.
+#[derive(Debug, Clone, Copy)]
+pub struct Message<'a> {
+    /// Such as `tools/call`.
+    pub method: &'a str,
+    /// As it came.
+    pub id: &'a str,
+    /// Its session, where there is one. The id is a secret, so a trace gets a fingerprint.
+    pub session: Option<&'a str>,
+}
+
+impl<'a> Call<'a> {
+    /// A call without notifications, in the trace that its headers name.
+    pub fn new(
+        arguments: Map<String, Value>,
+        headers: &'a HeaderMap,
+        request_id: RequestId,
+        face: Face,
+        caller: Caller,
+    ) -> Self {
+        let (span, message) = (Span::default(), None);
+        Self {
+            arguments,
+            headers,
+            request_id,
+            face,
+            address: None,
+            caller,
+            subscriber: None,
+            trace: None,
+            protocol: "",
+            span,
+            message,
+        }
+    }
+}
+
+/// An API, as the log names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Face {
+    /// Plain HTTP.
+    Rest,
+    /// The Model Context Protocol over HTTP.
+    Mcp,
+    /// The same over the pipes of this process.
+    Stdio,
+    /// REST or MCP, by a web server that runs the program as CGI.
+    Cgi,
+}
+
+impl Face {
+    /// Such as `rest`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rest => "rest",
+            Self::Mcp => "mcp",
+            Self::Stdio => "stdio",
+            Self::Cgi => "cgi",
         }
     }
 }

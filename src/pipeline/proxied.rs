@@ -7,12 +7,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
-    BoundRoute, Call, Snapshot, asking::Asking, audience::Telling, calling::allowed, patience, record::Record, sentences,
+    Call, NoElicitor, Snapshot,
+    error_text::{self, Effect},
+    run::{Run, check_scopes, client_timeout},
 };
 use crate::{
     model::{Arguments, Fault, Outcome, Reply, ToolResult},
     prompt::PromptTable,
-    route::{McpMethod, Route, RouteTable, TraceContext, UpstreamRequest, UriTemplate},
+    route::{McpMethod, Route, RouteTable, UpstreamRequest, UriTemplate},
     upstream::Due,
 };
 
@@ -244,8 +246,8 @@ fn required(method: McpMethod) -> &'static str {
 }
 
 impl Snapshot {
-    /// Forwards a request for a prompt or a resource. `name` is its key at the upstream, or the URI. Dropping
-    /// the future cancels the request.
+    /// Forwards a request for a prompt or a resource, with the arguments of `call` as parameters. `name` is its key
+    /// at the upstream, or the URI. Dropping the future cancels the request.
     ///
     /// # Errors
     ///
@@ -254,31 +256,29 @@ impl Snapshot {
         &self,
         to: &Proxied,
         (method, name): (McpMethod, &str),
-        arguments: Map<String, Value>,
         mut call: Call<'_>,
     ) -> Result<Members, ForwardError> {
         let route = self.forwarding.get(&to.route.definition.name);
         let route = route.expect("every proxied entry has a bound route");
-        let request_id = call.request_id.clone();
-        let mut record = Record::begin(self, route, &call, &request_id);
-        let reply = self.send_on(route, (method, name), arguments.clone(), &mut call, &mut record).await;
-        let (failed, code) = match reply {
+        let mut parameters = std::mem::take(&mut call.arguments);
+        let mut no_elicitor = NoElicitor;
+        let mut run = Run::new(self, route, call, &mut no_elicitor);
+        let (failed, code) = match run.forward((method, name), parameters.clone()).await {
             Err(failed) => (route.translator.for_clients(*failed), None),
             Ok(reply) => {
                 let answered = serde_json::from_slice::<Answered>(&reply.body).ok();
                 let (result, error) =
                     answered.map_or((None, None), |Answered { result, error }| (result, error));
                 if let Some(members) = result.filter(|members| members.contains_key(required(method))) {
-                    record.end(Outcome::Success);
+                    run.log.end(Outcome::Success);
                     return Ok(members);
                 }
                 // The error may quote the URI.
-                let mut sent = arguments;
-                sent.insert("uri".to_owned(), name.into());
-                (self.why_not(route, sent.into(), reply, &mut record).await, error.map(|error| error.code))
+                parameters.insert("uri".to_owned(), name.into());
+                (run.forwarding_error(parameters.into(), reply).await, error.map(|error| error.code))
             }
         };
-        record.end(failed.outcome);
+        run.log.end(failed.outcome);
         let text = failed.told();
         const NO_RESOURCE: i64 = -32002;
         const INVALID_PARAMS: i64 = -32602;
@@ -289,51 +289,39 @@ impl Snapshot {
             _ => ForwardError::Failed(text),
         })
     }
+}
 
-    async fn send_on(
-        &self,
-        route: &Arc<BoundRoute>,
+impl Run<'_> {
+    async fn forward(
+        &mut self,
         (method, name): (McpMethod, &str),
-        arguments: Map<String, Value>,
-        call: &mut Call<'_>,
-        record: &mut Record<'_>,
+        parameters: Map<String, Value>,
     ) -> Result<Reply, Box<ToolResult>> {
-        allowed(route, call)?;
-        let fault = |why: String| Box::new(ToolResult::error(Fault::Arguments, why));
-        let patience = patience::of(call.headers).map_err(fault)?;
-        let none = Arguments::from(Map::new());
+        let (route, headers) = (self.call.route, self.call.headers);
+        check_scopes(route, &self.call.caller)?;
+        self.due = Due::after(route.deadline).within(client_timeout(headers)?);
+        let request = route.request.build(&self.call.arguments, headers, None);
         let request =
-            route.request.build(&none, call.headers, None).map_err(|error| fault(error.to_string()))?;
+            request.map_err(|error| Box::new(ToolResult::error(Fault::Arguments, error.to_string())))?;
         let UpstreamRequest::Tool(mut request) = request else {
-            return Err(Box::new(ToolResult::error(Fault::Unreachable, sentences::UNREADABLE)));
+            return Err(Box::new(ToolResult::error(Fault::Unreachable, error_text::UNREADABLE)));
         };
-        (request.method, request.tool, request.arguments) = (method, name.into(), arguments);
-        let due = Due::after(route.deadline).within(patience);
-        let trace = call.trace.take().or_else(|| TraceContext::of_headers(call.headers));
-        let (headers, caller, trace) = (call.headers, &call.caller, trace.as_ref());
-        let (ticket, mut telling) = (&record.ticket(), Telling::new(None, route.definition.name.as_str()));
-        let asking = Asking { snapshot: self, route, arguments: &none, headers, caller, trace, ticket, due };
+        (request.method, request.tool, request.arguments) = (method, name.into(), parameters);
         // Read-only, so it may be retried.
-        let reply = asking.call(request.into(), true, record, &mut telling).await;
-        reply
-            .map(|response| response.reply)
-            .map_err(|error| Box::new(sentences::of(&error, sentences::Effect::Harmless)))
+        let response = self.request(request.into(), true).await;
+        let reply = response.map(|response| response.reply);
+        reply.map_err(|error| Box::new(error_text::of(&error, Effect::Harmless)))
     }
 
     /// The tool error for a response without a result, with the text that a tool call would have.
-    async fn why_not(
-        &self,
-        route: &Arc<BoundRoute>,
-        sent: Arguments,
-        reply: Reply,
-        record: &mut Record<'_>,
-    ) -> ToolResult {
-        match self.translate(route, sent, reply, Due::after(route.deadline), record).await {
+    async fn forwarding_error(&mut self, sent: Arguments, reply: Reply) -> ToolResult {
+        self.due = Due::after(self.call.route.deadline);
+        match self.translate(sent, reply).await {
             Ok(translation) if translation.result.is_error() => {
-                record.notes(&translation.notes, translation.result.outcome);
+                self.log.notes(&translation.notes, translation.result.outcome);
                 translation.result
             }
-            Ok(_) => ToolResult::error(Fault::Unreadable, sentences::UNREADABLE),
+            Ok(_) => ToolResult::error(Fault::Unreadable, error_text::UNREADABLE),
             Err(failed) => *failed,
         }
     }

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Change, Lists, ProxiedTable, sentences, worker_pool::WorkerPool};
+use super::{Change, Lists, ProxiedTable, error_text, worker_pool::WorkerPool};
 use crate::{
     model::{ToolName, ToolResult},
     policy::{Passthrough, Policies, RoutePolicies},
@@ -176,12 +176,12 @@ impl Snapshot {
 
     /// The tool error for a name that no tool has, where it may be that of a tool which is not listed yet.
     pub fn not_ready(&self, name: &str) -> Option<ToolResult> {
-        self.awaited.tools.iter().any(|server| server.may_name(name)).then(sentences::not_ready)
+        self.awaited.tools.iter().any(|server| server.may_name(name)).then(error_text::not_ready)
     }
 
     /// A sentence for a name that no prompt has, where it may be that of one which is not listed yet.
     pub fn prompt_not_ready(&self, name: &str) -> Option<&'static str> {
-        self.awaited.prompts.iter().any(|server| server.may_name(name)).then_some(sentences::NOT_READY)
+        self.awaited.prompts.iter().any(|server| server.may_name(name)).then_some(error_text::NOT_READY)
     }
 
     /// Whether servers may have other prompts and other resources another time: those that have some at

@@ -1,11 +1,11 @@
-//! Whether what clients have read is still what they would read: upstreams tell nobody, so they are asked.
+//! Changes of lists and resources: upstreams don't announce them, so watched resources are polled.
 //!
-//! One question at a time for each resource, however many clients want to know, and none when nobody does. An upstream
-//! that knows validators (`ETag`, `Last-Modified`) answers without a body when nothing changed; else the contents are
-//! held against those of the last time, as clients would read them.
+//! [`Changes`] publishes them to subscribers. A resource is polled while at least one client watches it, however many
+//! do. An upstream that knows validators (`ETag`, `Last-Modified`) responds without a body when nothing changed; else
+//! the contents are compared with those of the last poll, as clients would read them.
 //!
-//! Where replicas share a store, each asks for its own clients, and what one sees change it tells the others: so all
-//! clients hear of it when the first replica does, and once.
+//! Where replicas share a store, each polls for its own clients and publishes changes to the others, so that all
+//! clients hear of a change when the first replica does, and once.
 
 use std::{
     collections::HashMap,
@@ -16,12 +16,16 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::{Map, Value};
-use tokio::{task::AbortHandle, time::sleep};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    task::AbortHandle,
+    time::sleep,
+};
 use tracing::{debug, warn};
 
 use super::{
-    BoundRoute, Change, Gateway, Snapshot,
-    reading::{ReadError, ReplyHead, read_of},
+    BoundRoute, Gateway, Snapshot,
+    resources::{ReadError, ResponseHeaders, read_of},
 };
 use crate::{
     model::{Arguments, ResourceBody, ResourceContents},
@@ -33,14 +37,88 @@ use crate::{
     upstream::{Ask, Due},
 };
 
-/// How many resources are watched at once.
+/// Limit of the resources that are watched at once.
 pub const WATCHED_LIMIT: usize = 1000;
 
-/// How long the URI of one may be, in bytes: no upstream is asked for more.
+/// Limit of the URI of one, in bytes.
 pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
 
-/// How often a resource is asked for that is not there any more: it may come back.
+/// The poll interval of a resource that is gone: it may come back.
 const GONE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How many changes a listener may be behind. One that is further behind gets [`Heard::Missed`] in their
+/// place, so that neither a slow listener nor a busy upstream makes anything grow.
+const BEHIND_LIMIT: usize = 256;
+
+/// A change of something that a client may have read before.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// The list of tools.
+    Tools,
+    /// The list of prompts.
+    Prompts,
+    /// The lists of resources and of their templates.
+    Resources,
+    /// What is read under this URI.
+    Resource(Arc<str>),
+}
+
+/// An event for a listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// This changed.
+    Change(Change),
+    /// So much changed that some of it is lost: anything may have changed.
+    Missed,
+}
+
+/// Publishes changes. Clones are the same channel.
+#[derive(Debug, Clone)]
+pub struct Changes(broadcast::Sender<Change>);
+
+/// Receives every change since it was made.
+#[derive(Debug)]
+pub struct Listener(broadcast::Receiver<Change>);
+
+impl Changes {
+    /// A channel without listeners.
+    pub fn new() -> Self {
+        Self(broadcast::Sender::new(BEHIND_LIMIT))
+    }
+
+    /// Publishes a change; without listeners it is lost.
+    pub fn tell(&self, change: Change) {
+        let _ = self.0.send(change);
+    }
+
+    /// The number of listeners.
+    pub fn listeners(&self) -> usize {
+        self.0.receiver_count()
+    }
+
+    /// A listener from now on.
+    pub fn listen(&self) -> Listener {
+        Listener(self.0.subscribe())
+    }
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Listener {
+    /// Waits for the next change; `None` when there can be none any more. May be dropped while it waits, and
+    /// nothing is lost.
+    pub async fn next(&mut self) -> Option<Heard> {
+        match self.0.recv().await {
+            Ok(change) => Some(Heard::Change(change)),
+            Err(RecvError::Lagged(_)) => Some(Heard::Missed),
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
 
 /// Why a resource is not watched. The text is for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +149,7 @@ pub struct Watching {
     watches: Watches,
 }
 
-/// The resources that are watched.
+/// The watched resources.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Watches(Arc<Mutex<HashMap<Arc<str>, Watched>>>);
 
@@ -96,7 +174,7 @@ impl Told {
     }
 }
 
-/// What a resource was when it was last looked at.
+/// A resource at its last poll.
 #[derive(Debug)]
 struct Known {
     /// Of the contents.
@@ -107,7 +185,7 @@ struct Known {
     last_modified: Option<HeaderValue>,
 }
 
-/// What one look gave.
+/// The outcome of a poll.
 enum Seen {
     /// The upstream says that it is what it was.
     Same,
@@ -157,7 +235,7 @@ impl Gateway {
         }
         let uri: Arc<str> = uri.into();
         let told = Told::default();
-        let looking = look_again_and_again(self.clone(), Arc::clone(&uri), told.clone());
+        let looking = poll_forever(self.clone(), Arc::clone(&uri), told.clone());
         let task = tokio::spawn(looking).abort_handle();
         watched.insert(Arc::clone(&uri), Watched { listeners: 1, task, told });
         Ok(Watching { uri, watches: self.watches.clone() })
@@ -204,14 +282,14 @@ impl Drop for Watching {
     }
 }
 
-/// Looks at a resource at its interval, and tells when it is not what it was, until it is aborted.
-async fn look_again_and_again(gateway: Gateway, uri: Arc<str>, told: Told) {
+/// Polls a resource at its interval and publishes its changes, until it is aborted.
+async fn poll_forever(gateway: Gateway, uri: Arc<str>, told: Told) {
     let mut known: Option<Known> = None;
     let mut failing = false;
     loop {
         let interval = {
             let snapshot = gateway.snapshot();
-            let (seen, interval) = snapshot.look(&uri, known.as_ref(), &mut failing).await;
+            let (seen, interval) = snapshot.poll_resource(&uri, known.as_ref(), &mut failing).await;
             if let Seen::Is(now) = seen {
                 let fingerprint = now.fingerprint;
                 // Another replica may have told of it before we looked.
@@ -237,8 +315,8 @@ async fn look_again_and_again(gateway: Gateway, uri: Arc<str>, told: Told) {
 }
 
 impl Snapshot {
-    /// Looks at a resource once, and says how long to wait for the next time.
-    async fn look(&self, uri: &str, known: Option<&Known>, failing: &mut bool) -> (Seen, Duration) {
+    /// Polls a resource once, and gives the time until the next poll.
+    async fn poll_resource(&self, uri: &str, known: Option<&Known>, failing: &mut bool) -> (Seen, Duration) {
         let found = self.table.by_uri(uri).and_then(|(route, arguments)| {
             let interval = route.resource.as_ref()?.watch?;
             Some((route, arguments, interval))
@@ -247,7 +325,7 @@ impl Snapshot {
         let Some((route, arguments, interval)) = found else {
             return (Seen::Is(Known::missing(None)), GONE_INTERVAL);
         };
-        let looked = self.look_through(route, uri, arguments, known).await;
+        let looked = self.poll_route(route, uri, arguments, known).await;
         let seen = looked.unwrap_or_else(|why| {
             // Once for a series of failures: the next one says the same.
             if !std::mem::replace(failing, true) {
@@ -263,16 +341,16 @@ impl Snapshot {
         (seen, interval)
     }
 
-    async fn look_through(
+    async fn poll_route(
         &self,
         route: &Arc<BoundRoute>,
         uri: &str,
         arguments: Map<String, Value>,
         known: Option<&Known>,
-    ) -> Result<Seen, Unseen> {
+    ) -> Result<Seen, PollError> {
         let due = Due::after(route.deadline);
         let unfit =
-            |words: String| Unseen { plain: "its URI has no arguments of the route".to_owned(), words };
+            |words: String| PollError { plain: "its URI has no arguments of the route".to_owned(), words };
         let arguments = self.check_arguments(route, arguments.into()).await.map_err(unfit)?;
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &Stop| {
             route.request.build(arguments, headers, Some(stop))
@@ -280,25 +358,26 @@ impl Snapshot {
         let request = self.workers.build(route, &arguments, &HeaderMap::new(), due.at, build).await;
         let request = request.map_err(|_| unfit("its request takes too long to make".to_owned()))?;
         let mut request = request.map_err(|error| unfit(error.to_string()))?;
-        let known = known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, &route.route)));
+        let known =
+            known.filter(|known| known.route.as_ref().is_some_and(|other| Arc::ptr_eq(other, &route.route)));
         if let (Some(known), UpstreamRequest::Http(request)) = (known, &mut request)
             && request.method == Method::GET
         {
-            known.ask_for_what_is_new(&mut request.headers);
+            known.make_conditional(&mut request.headers);
         }
         let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
         let ask = Ask::new(request, route.reply_limit_bytes, due, repeatable);
         let ask = Ask { charge: route.charge.clone(), ..ask };
-        let reply = route.policies.upstream().follow_up(&ask).await.map_err(|error| Unseen {
+        let reply = route.policies.upstream().follow_up(&ask).await.map_err(|error| PollError {
             plain: Chain(&error).to_string(),
             words: error.words().unwrap_or_default().to_owned(),
         })?;
         if reply.status == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(Seen::Same);
         }
-        let head = ReplyHead::of(&reply);
+        let head = ResponseHeaders::of(&reply);
         let translation = self.workers.translate(route, arguments, reply, due.at).await;
-        let translation = translation.map_err(|_| Unseen {
+        let translation = translation.map_err(|_| PollError {
             plain: "its reply can't be translated".to_owned(),
             words: String::new(),
         })?;
@@ -311,17 +390,17 @@ impl Snapshot {
             })),
             Err(ReadError::Missing(_)) => Ok(Seen::Is(Known::missing(Some(Arc::clone(&route.route))))),
             Err(error @ (ReadError::Unknown | ReadError::Arguments(_) | ReadError::Failed(_))) => {
-                Err(Unseen { plain: "it can't be read".to_owned(), words: error.to_string() })
+                Err(PollError { plain: "it can't be read".to_owned(), words: error.to_string() })
             }
         }
     }
 }
 
-/// Why a resource could not be looked at.
-struct Unseen {
-    /// Without a word of its URI or of the reply.
+/// Why a poll failed.
+struct PollError {
+    /// Without parts of its URI or of the response.
     plain: String,
-    /// What may quote them, for a log at `debug`.
+    /// The same with them, for a log at `debug`.
     words: String,
 }
 
@@ -331,8 +410,8 @@ impl Known {
         Self { fingerprint: fingerprint(&[]), route, etag: None, last_modified: None }
     }
 
-    /// Says in a request what is known already (RFC 9110, section 13.1); what the route says itself stays.
-    fn ask_for_what_is_new(&self, headers: &mut HeaderMap) {
+    /// Makes a request conditional (RFC 9110, section 13.1), unless the route has done so itself.
+    fn make_conditional(&self, headers: &mut HeaderMap) {
         let validators =
             [(header::IF_NONE_MATCH, &self.etag), (header::IF_MODIFIED_SINCE, &self.last_modified)];
         for (name, value) in validators {
@@ -354,4 +433,35 @@ fn fingerprint(contents: &[ResourceContents]) -> u64 {
         }
     }
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_listener_hears_what_was_told_since_it_listens() {
+        let changes = Changes::new();
+        changes.tell(Change::Prompts);
+        let (mut one, mut other) = (changes.listen(), changes.listen());
+        changes.tell(Change::Resource("test://a".into()));
+        changes.clone().tell(Change::Tools);
+        drop(changes);
+        for listener in [&mut one, &mut other] {
+            assert_eq!(listener.next().await, Some(Heard::Change(Change::Resource("test://a".into()))));
+            assert_eq!(listener.next().await, Some(Heard::Change(Change::Tools)));
+            assert_eq!(listener.next().await, None);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_too_far_behind_is_told_so_and_goes_on() {
+        let changes = Changes::new();
+        let mut listener = changes.listen();
+        for _ in 0..BEHIND_LIMIT * 2 {
+            changes.tell(Change::Tools);
+        }
+        assert_eq!(listener.next().await, Some(Heard::Missed));
+        assert_eq!(listener.next().await, Some(Heard::Change(Change::Tools)));
+    }
 }

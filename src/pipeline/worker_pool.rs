@@ -1,18 +1,29 @@
-//! Threads for work that may take long, beside those that serve connections.
+//! Threads for CPU work that may take long, beside those that serve connections.
+//!
+//! Short work is done where it came up; if it takes more steps than that thread may spend, it begins again in the
+//! pool.
 
 use std::{
     collections::HashMap,
     future::Future,
+    panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, PoisonError},
 };
 
+use http::{HeaderMap, header};
+use serde_json::Value;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::spawn_blocking,
     time::{Instant, timeout_at},
 };
 
-use crate::{model::ToolName, translate::Stop};
+use super::BoundRoute;
+use crate::{
+    model::{Arguments, Reply, ToolName},
+    route::Route,
+    translate::{self, Facts, Stop, Trace, Translation, Translator},
+};
 
 /// How much work that may take long is done at once, in all and for one route: long replies are translated here, and values
 /// checked against a schema where that costs much.
@@ -127,16 +138,171 @@ impl Drop for Waiting {
     }
 }
 
+/// From this size on a reply that is only passed on is translated in the pool. Below it that takes about
+/// half a millisecond, which is a fair time for a thread that serves other calls too; two where it is all tiny values.
+const LARGE_REPLY_BYTES: usize = 1 << 20;
+
+/// The same for a reply that rules or a schema look into, or that is a failure: what rules do to it is counted only in part.
+const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
+
+/// The same for the arguments of a call.
+const LARGE_ARGUMENTS_BYTES: usize = 32 << 10;
+
+/// How many steps rules may take on a thread that serves other calls too: matches of a pattern, rounds of a filter, what it costs
+/// to check a value against a schema. That is about a millisecond. A translation that takes more begins again in the pool: it
+/// has no effects, so nothing is done twice.
+const INLINE_STEPS: u64 = 10_000;
+
+impl WorkerPool {
+    /// Translates a reply until `deadline`.
+    pub(super) async fn translate(
+        &self,
+        route: &Arc<BoundRoute>,
+        arguments: Arguments,
+        reply: Reply,
+        deadline: Instant,
+    ) -> Result<Translation, WorkError> {
+        let known = arguments.into_values();
+        let large =
+            if is_passed_on(&route.translator, &reply) { LARGE_REPLY_BYTES } else { LARGE_FOR_RULES_BYTES };
+        // What rules do with arguments is as much as what they do with a reply.
+        let is_short = is_shorter(&reply, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
+        let (name, route) = (&route.definition.name, Arc::clone(route));
+        self.run_counted(name, deadline, is_short, move |stop| translate(&route, &known, &reply, stop)).await
+    }
+
+    /// Evaluates the rule for asynchronous operations on a response; gives the response back.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        route: &ToolName,
+        reply: Reply,
+        deadline: Instant,
+        questions: impl Fn(&Reply, &Stop) -> T + Send + 'static,
+    ) -> Result<(T, Reply), WorkError> {
+        let is_short = is_shorter(&reply, LARGE_FOR_RULES_BYTES);
+        let ask = move |stop: &Stop| {
+            let answers = panic::catch_unwind(AssertUnwindSafe(|| questions(&reply, stop)));
+            answers.map(|answers| (answers, reply.clone())).map_err(|_| WorkError::Panicked)
+        };
+        self.run_counted(route, deadline, is_short, ask).await
+    }
+
+    /// Checks the arguments of a route, and fills in its defaults, until `deadline`.
+    pub(super) async fn check(
+        &self,
+        route: &Arc<BoundRoute>,
+        arguments: Arguments,
+        deadline: Instant,
+    ) -> Result<Result<Arguments, String>, WorkError> {
+        let arguments = match route.input.check_within(arguments, INLINE_STEPS * Stop::CHECK_STEPS) {
+            Ok(checked) => return Ok(checked),
+            Err(arguments) => *arguments,
+        };
+        let (name, route) = (&route.definition.name, Arc::clone(route));
+        Box::pin(self.run(name, deadline, move |_| route.input.check(arguments))).await
+    }
+
+    /// Makes a request of the arguments of a route until `deadline`: its own, or one about a job.
+    pub(super) async fn build<T: Send + 'static>(
+        &self,
+        route: &Arc<BoundRoute>,
+        arguments: &Arguments,
+        headers: &HeaderMap,
+        deadline: Instant,
+        request: impl Fn(&Route, &Arguments, &HeaderMap, &Stop) -> T + Send + 'static,
+    ) -> Result<T, WorkError> {
+        let stop = Stop::after(INLINE_STEPS);
+        let built = request(route, arguments, headers, &stop);
+        if !stop.has_run_out() {
+            return Ok(built);
+        }
+        let (name, route) = (&route.definition.name, Arc::clone(route));
+        let (arguments, headers) = (arguments.clone(), headers.clone());
+        Box::pin(self.run(name, deadline, move |stop| request(&route, &arguments, &headers, stop))).await
+    }
+
+    /// Does work here, where that may take no more than [`INLINE_STEPS`], else in the pool; from the beginning.
+    async fn run_counted<T: Send + 'static>(
+        &self,
+        route: &ToolName,
+        deadline: Instant,
+        begins_here: bool,
+        work: impl Fn(&Stop) -> Result<T, WorkError> + Send + 'static,
+    ) -> Result<T, WorkError> {
+        if begins_here {
+            let stop = Stop::after(INLINE_STEPS);
+            let done = work(&stop);
+            if !stop.has_run_out() {
+                return done;
+            }
+        }
+        Box::pin(self.run(route, deadline, work)).await.and_then(|done| done)
+    }
+}
+
+/// A short reply that is compressed may be a long one.
+fn is_shorter(reply: &Reply, bytes: usize) -> bool {
+    reply.body.len() < bytes && !reply.headers.contains_key(header::CONTENT_ENCODING)
+}
+
+/// Whether arguments are shorter than what is left, about; they are not looked at beyond that.
+fn weighs_less(value: &Value, left: &mut usize) -> bool {
+    const VALUE_BYTES: usize = 2;
+    let own = match value {
+        Value::String(text) => text.len(),
+        Value::Number(number) => number.as_str().len(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => 0,
+    };
+    let Some(rest) = left.checked_sub(own + VALUE_BYTES) else { return false };
+    *left = rest;
+    match value {
+        Value::Array(items) => items.iter().all(|item| weighs_less(item, left)),
+        Value::Object(members) => members.values().all(|member| weighs_less(member, left)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}
+
+/// Whether a reply is checked and passed on: no rule looks into it, no schema is held against it, and it is no failure,
+/// of which the words are looked for.
+fn is_passed_on(translator: &Translator, reply: &Reply) -> bool {
+    let has_failed =
+        !reply.status.is_success() || reply.exit.as_ref().is_some_and(|exit| !exit.end.is_success());
+    translator.rules.is_empty() && translator.output.is_none() && !has_failed
+}
+
+/// `translate` is total, but it runs the parsers of libraries on untrusted bytes: should one panic, this call is lost
+/// and no other.
+fn translate(
+    route: &Route,
+    (args, answers): &(Value, Value),
+    reply: &Reply,
+    stop: &Stop,
+) -> Result<Translation, WorkError> {
+    let facts = Facts { stop: Some(stop), answers, ..Facts::new(&route.definition.name, args) };
+    let translated = panic::catch_unwind(AssertUnwindSafe(|| {
+        translate::translate(&route.translator, facts, reply, &mut Trace::off())
+    }));
+    translated.map_err(|_| WorkError::Panicked)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
         pin::pin,
-        sync::mpsc,
+        sync::{
+            atomic::{AtomicUsize, Ordering},
+            mpsc,
+        },
         task::{Context, Waker},
+        thread,
         time::Duration,
     };
 
+    use http::StatusCode;
+    use serde_json::json;
+
     use super::*;
+    use crate::translate::{Otherwise, OutputSchema, Redaction, TranslationLimits, Wrap};
 
     fn name(text: &str) -> ToolName {
         text.parse().unwrap()
@@ -228,5 +394,52 @@ mod tests {
         assert_eq!(failed, Err::<(), _>(WorkError::Panicked));
         assert_eq!(pool.permits.available_permits(), 2);
         assert_eq!(pool.run(&name("a"), far(), |_| 1).await, Ok(1));
+    }
+
+    #[test]
+    fn what_is_held_against_a_schema_or_has_failed_is_not_just_passed_on() {
+        let translator = |output: Option<OutputSchema>| Translator {
+            rules: Vec::new(),
+            otherwise: Otherwise::default(),
+            output,
+            wrap: Wrap::default(),
+            redaction: Redaction::default(),
+            limits: TranslationLimits::default(),
+        };
+        let reply = |status| Reply::new(status, HeaderMap::new(), "{}".into());
+        let schema = json!({"type": "object"});
+        let schema = OutputSchema::new(schema.as_object().unwrap().clone(), Wrap::default()).unwrap();
+        assert!(is_passed_on(&translator(None), &reply(StatusCode::OK)));
+        assert!(!is_passed_on(&translator(Some(schema)), &reply(StatusCode::OK)));
+        assert!(!is_passed_on(&translator(None), &reply(StatusCode::BAD_GATEWAY)));
+    }
+
+    #[test]
+    fn long_arguments_are_told_from_short_ones() {
+        let weighs_less = |value: Value| weighs_less(&value, &mut LARGE_ARGUMENTS_BYTES.clone());
+        assert!(weighs_less(json!({"text": "x".repeat(1000), "list": vec![1; 1000]})));
+        assert!(!weighs_less(json!({"text": "x".repeat(LARGE_ARGUMENTS_BYTES)})));
+        assert!(!weighs_less(json!({"list": vec![1; LARGE_ARGUMENTS_BYTES]})));
+        assert!(!weighs_less(json!([["x".repeat(20 << 10)], {"a": "x".repeat(20 << 10)}])));
+    }
+
+    #[tokio::test]
+    async fn what_takes_more_steps_than_a_serving_thread_has_begins_again_in_the_pool() {
+        let (pool, route) = (WorkerPool::new(), "slow".parse().unwrap());
+        let here = thread::current().id();
+        for (steps, times, is_here) in [(100, 1, true), (INLINE_STEPS + 1, 2, false)] {
+            let begun = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&begun);
+            let questions = move |_: &Reply, stop: &Stop| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let is_done = (0..steps).all(|_| !stop.is_asked());
+                (is_done, thread::current().id())
+            };
+            let reply = Reply::new(StatusCode::OK, HeaderMap::new(), "{}".into());
+            let deadline = Instant::now() + Duration::from_secs(3600);
+            let ((is_done, there), _) = pool.look(&route, reply, deadline, questions).await.unwrap();
+            let times_begun = begun.load(Ordering::Relaxed);
+            assert_eq!((is_done, times_begun, there == here), (true, times, is_here), "{steps}");
+        }
     }
 }

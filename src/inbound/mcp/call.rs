@@ -15,7 +15,7 @@ use super::{
     revision::Era,
     tasks,
 };
-use crate::pipeline::{Call, Called};
+use crate::pipeline::{Call, CallOutcome};
 
 /// The parameters of `tools/call` and of `prompts/get`.
 #[derive(Debug, Default, Deserialize)]
@@ -75,15 +75,17 @@ pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Resul
     }
     let mut questioner = Questioner::new(client, &route.asking, &tool, &arguments)?;
     let listening = Listening::of(protocol, client)?;
-    let call = Call { audience: Some(&listening), ..client.call(arguments) };
+    let call = Call { subscriber: Some(&listening), ..client.call(arguments) };
     // Dropped with the connection: the upstream's request ends with its client's.
     let result = if may_be_task {
-        match Box::pin(snapshot.call_or_hand_over(route, call, &mut questioner)).await {
-            Called::Result(result) => result,
-            Called::Job(job) => return Ok(tasks::created(protocol, client, &tool, job)),
+        match Box::pin(snapshot.call_as_task(route, call, &mut questioner)).await {
+            CallOutcome::Result(result) => result,
+            CallOutcome::Operation(operation) => {
+                return Ok(tasks::created(protocol, client, &tool, *operation));
+            }
         }
     } else {
-        snapshot.call_asking(route, call, &mut questioner).await
+        snapshot.call(route, call, &mut questioner).await
     };
     if let Some(answer) = questioner.end()? {
         return Ok(answer);

@@ -33,7 +33,7 @@ use crate::{
     crypto::{Seal, random_id},
     inbound::context::Arrival,
     model::ToolResult,
-    pipeline::{Audience, Call, Message, Progress},
+    pipeline::{Call, Message, Progress, Subscriber},
     route::{LogLevel, Scopes, TraceContext},
     telemetry::RequestId,
     upstream::Caller,
@@ -350,7 +350,7 @@ impl<'a> Listening<'a> {
     }
 }
 
-impl Audience for Listening<'_> {
+impl Subscriber for Listening<'_> {
     fn wants_progress(&self) -> bool {
         self.token.is_some() && self.outbox.is_open()
     }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     crypto::{Purpose, Unsealed, fingerprint},
-    pipeline::{Answering, Asker},
+    pipeline::{Answering, Elicitor},
     route::{Abilities, Asking, Missing, Question, Unfit},
 };
 
@@ -147,7 +147,7 @@ impl<'a> Questioner<'a> {
     }
 }
 
-impl Asker for Questioner<'_> {
+impl Elicitor for Questioner<'_> {
     fn abilities(&self) -> Abilities {
         self.round.abilities()
     }
@@ -302,7 +302,7 @@ impl Round {
     }
 }
 
-impl Asker for Round {
+impl Elicitor for Round {
     fn abilities(&self) -> Abilities {
         self.abilities
     }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     model::{Arguments, write_block},
-    pipeline::{PromptError, Proxied, Snapshot, Typed, ask_first},
+    pipeline::{PromptError, Proxied, Snapshot, Typed, elicit_first},
     prompt::Prompt,
     route::Suggestions,
 };
@@ -51,7 +51,7 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
     client.may(&prompt.scopes)?;
     let mut questioner = Questioner::new(client, &prompt.asking, prompt.name.as_str(), &arguments)?;
     let checked = prompt.check(arguments).map_err(|sentence| Refusal::Prompt(sentence.into()))?;
-    let answered = ask_first(&prompt.asking, checked, &mut questioner).await;
+    let answered = elicit_first(&prompt.asking, checked, &mut questioner).await;
     if let Some(questions) = questioner.end()? {
         return Ok(questions);
     }
@@ -77,7 +77,7 @@ async fn messages(
         role: &'static str,
         content: Box<RawValue>,
     }
-    let call = |arguments| client.call(arguments);
+    let call = client.call(Map::new());
     let messages = snapshot.prompt(prompt, arguments, &call).await?;
     let messages = messages.into_iter().map(|mut message| {
         client.revision.adapt_content(&mut message.content);
@@ -208,7 +208,7 @@ async fn suggestions(
     reference: &Reference<'_>,
     typed: Typed<'_>,
 ) -> Result<Suggestions, Refusal> {
-    let call = |arguments| client.call(arguments);
+    let call = client.call(Map::new());
     let name = typed.argument;
     let unknown = |of: &str| Refusal::Prompt(format!("the {of} has no argument `{}`", Short(name)).into());
     match reference {

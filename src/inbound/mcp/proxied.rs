@@ -25,7 +25,7 @@ pub(super) async fn get(
         return Err(Refusal::Prompt(sentence.into()));
     }
     let to = (McpMethod::GetPrompt, prompt.upstream_key.as_str());
-    match snapshot.forward(prompt, to, arguments, client.call(Map::new())).await {
+    match snapshot.forward(prompt, to, client.call(arguments)).await {
         Ok(members) => Ok(answer(client, &members, None)),
         Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => Err(Refusal::Prompt(text.into())),
         Err(ForwardError::Failed(text)) => Err(PromptError::Failed(text).into()),
@@ -40,7 +40,7 @@ pub(super) async fn read(
     uri: &str,
 ) -> Result<Answer, ReadError> {
     let to = (McpMethod::ReadResource, uri);
-    match snapshot.forward(resource, to, Map::new(), client.call(Map::new())).await {
+    match snapshot.forward(resource, to, client.call(Map::new())).await {
         Ok(members) => Ok(answer(client, &members, Some(resource))),
         Err(ForwardError::Unknown(text)) => Err(ReadError::Missing(text)),
         Err(ForwardError::Arguments(text) | ForwardError::Failed(text)) => Err(ReadError::Failed(text)),
@@ -73,7 +73,7 @@ pub(super) async fn complete(
         params.insert("context".to_owned(), serde_json::json!({ "arguments": others }));
     }
     let to = (McpMethod::Complete, entry.upstream_key.as_str());
-    match snapshot.forward(entry, to, params, client.call(Map::new())).await {
+    match snapshot.forward(entry, to, client.call(params)).await {
         Ok(members) => Ok(answer(client, &members, None)),
         Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => Err(Refusal::Prompt(text.into())),
         Err(ForwardError::Failed(text)) => Err(Refusal::Failed(text)),

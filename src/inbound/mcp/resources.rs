@@ -62,7 +62,7 @@ pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Ans
         return read.map_err(|error| refusal(uri, &error, client));
     }
     let listening = Listening::of(protocol, client)?;
-    let call = Call { audience: Some(&listening), ..client.call(Map::new()) };
+    let call = Call { subscriber: Some(&listening), ..client.call(Map::new()) };
     // Dropped with the connection: the upstream's request ends with its client's.
     let read = snapshot.read(&uri, call).await;
     let read = read.map_err(|error| refusal(uri, &error, client))?;

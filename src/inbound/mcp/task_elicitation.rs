@@ -21,7 +21,7 @@ use super::elicitation::{Outcome, Round};
 use crate::{
     crypto::random_id,
     model::ToolResult,
-    pipeline::{BoundRoute, Call, Called, Face, OpenJob, Snapshot, ask_first},
+    pipeline::{BoundRoute, Call, CallOutcome, Face, OpenOperation, Snapshot, elicit_first},
     route::{Abilities, Question, TraceContext},
     telemetry::RequestId,
     upstream::Caller,
@@ -60,7 +60,7 @@ pub(super) enum Stand {
     /// The upstream is being asked. Dropping the end cancels that.
     Beginning { _ends: oneshot::Sender<()> },
     /// The upstream has it.
-    Job(Box<OpenJob>),
+    Job(Box<OpenOperation>),
     /// It is over, with this result as a client gets it.
     Ended(Kept),
     /// It is over, and its result is too long to keep.
@@ -190,20 +190,20 @@ impl AskingTask {
             let mut round = Round::new(abilities, answers, Map::new());
             let call = work.call(work.arguments.clone());
             let called = tokio::select! {
-                called = work.snapshot.call_or_hand_over(&work.route, call, &mut round) => called,
+                called = work.snapshot.call_as_task(&work.route, call, &mut round) => called,
                 _ = &mut ended => return,
             };
             let mut stand = self.stand.lock().await;
             match (&*stand, called) {
-                (Stand::Beginning { .. }, Called::Job(job)) => *stand = Stand::Job(Box::new(job)),
-                (Stand::Beginning { .. }, Called::Result(result)) => *stand = (work.keep)(result),
+                (Stand::Beginning { .. }, CallOutcome::Operation(job)) => *stand = Stand::Job(job),
+                (Stand::Beginning { .. }, CallOutcome::Result(result)) => *stand = (work.keep)(result),
                 // It was cancelled at the last moment.
-                (_, Called::Job(job)) => {
+                (_, CallOutcome::Operation(job)) => {
                     drop(stand);
                     let call = work.call(job.arguments);
-                    work.snapshot.end_job(&work.route, call, job.answers, &job.place).await;
+                    work.snapshot.cancel_operation(&work.route, call, job.answers, &job.place).await;
                 }
-                (_, Called::Result(_)) => {}
+                (_, CallOutcome::Result(_)) => {}
             }
         });
     }
@@ -238,7 +238,7 @@ async fn left(
         Ok(arguments) => arguments,
         Err(sentence) => return (Left::Wrong(sentence), round.answered),
     };
-    let done = ask_first(&route.asking, arguments, &mut round).await;
+    let done = elicit_first(&route.asking, arguments, &mut round).await;
     let left = match (round.outcome, done) {
         (Outcome::Open(questions), _) => Left::Questions(questions),
         (Outcome::Wrong(why), _) => Left::Wrong(why),

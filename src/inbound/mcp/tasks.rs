@@ -29,7 +29,7 @@ use super::{
 use crate::{
     crypto::Purpose,
     model::ToolResult,
-    pipeline::{BoundRoute, Call, JobState, OpenJob, Snapshot},
+    pipeline::{BoundRoute, Call, OpenOperation, OperationState, Snapshot},
     route::{JobPlace, JobRule, Question, Route, TaskOffer},
 };
 
@@ -71,7 +71,7 @@ pub(super) fn are_offered(snapshot: &Snapshot) -> bool {
 }
 
 /// The answer to a call that has become a task.
-pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job: OpenJob) -> Answer {
+pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job: OpenOperation) -> Answer {
     let at = At::Job { place: job.place.to_text(), answers: job.answers };
     let (id, task) = Task::new((protocol, client), tool, job.arguments, at, job.life);
     let mut members = task.told(&id, "working", job.message.as_deref());
@@ -403,17 +403,17 @@ impl Asked {
         arguments: Map<String, Value>,
         answers: Map<String, Value>,
     ) -> Standing {
-        match self.snapshot.ask_job(&self.route, client.call(arguments), answers, place).await {
-            JobState::Running { message, wait } => Standing::Working { message, wait },
-            JobState::Done(result) => Standing::Done(result),
-            JobState::Cancelled => Standing::Cancelled,
-            JobState::Lost { why } => Standing::Failed { why },
+        match self.snapshot.poll_operation(&self.route, client.call(arguments), answers, place).await {
+            OperationState::Running { message, wait } => Standing::Working { message, wait },
+            OperationState::Done(result) => Standing::Done(result),
+            OperationState::Cancelled => Standing::Cancelled,
+            OperationState::Lost { why } => Standing::Failed { why },
         }
     }
 
     pub(super) async fn end(&self, client: &Client<'_>, answers: Map<String, Value>, place: &JobPlace) {
         let call = client.call(self.task.arguments.clone());
-        self.snapshot.end_job(&self.route, call, answers, place).await;
+        self.snapshot.cancel_operation(&self.route, call, answers, place).await;
     }
 
     /// What a client is told of it, its result aside.

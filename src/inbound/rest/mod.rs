@@ -34,7 +34,7 @@ use super::{
     door::{Door, Page, Refused},
 };
 use crate::{
-    pipeline::{BoundRoute, Call, Face, Gateway, Snapshot},
+    pipeline::{BoundRoute, Call, Face, Gateway, NoElicitor, Snapshot},
     policy,
     route::{EndpointMatch, Route, Scopes},
     telemetry::method_word,
@@ -253,7 +253,7 @@ impl Rest {
         }
         let call = Call::new(arguments, &head.headers, request_id.clone(), *api, context.caller().clone());
         let call = Call { address: *address, span: span.clone(), ..call };
-        answer::result(&snapshot.call(route, call).await, manner)
+        answer::result(&snapshot.call(route, call, &mut NoElicitor).await, manner)
     }
 
     fn find<'a>(&self, snapshot: &'a Snapshot, parts: &Parts) -> Place<'a> {

@@ -202,7 +202,8 @@ impl Endpoint {
         let routes = routes(upstream.name());
         let policies = policies(UpstreamPolicies::new(upstream, PolicySettings::default(), None), &routes);
         let table = RouteTable::new(routes.into_iter().map(Arc::new).collect()).unwrap();
-        let gateway = Gateway::new(Snapshot::new(SnapshotParts { table, policies, ..SnapshotParts::default() }));
+        let gateway =
+            Gateway::new(Snapshot::new(SnapshotParts { table, policies, ..SnapshotParts::default() }));
         Self { mcp: Mcp::new(gateway.clone(), settings, Door::new(&door)), gateway, silent }
     }
 

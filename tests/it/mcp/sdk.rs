@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use glossator::{
     model::{Shapes, write_result},
-    pipeline::{Call, Face, Gateway},
+    pipeline::{Call, Face, Gateway, NoElicitor},
     telemetry::RequestId,
     upstream::Caller,
 };
@@ -96,7 +96,7 @@ impl ServerHandler for Sdk {
         };
         let arguments = request.arguments.unwrap_or_default();
         let call = Call::new(arguments, &headers, RequestId::of_headers(&headers), Face::Mcp, Caller::Only);
-        let result = snapshot.call(route, call).await;
+        let result = snapshot.call(route, call, &mut NoElicitor).await;
         let mut json = Vec::new();
         write_result(&result, shapes(&context), &mut json);
         let mut result: CallToolResult = serde_json::from_slice(&json).unwrap();

@@ -1,14 +1,9 @@
-//! What a model is told when an upstream gave no usable reply, and what it can do.
+//! The texts of tool errors that no rule writes: what went wrong, and what the model can do about it.
 //!
-//! No name, address or path of the upstream is in here, and nothing that it sent. `job` is of work that goes on elsewhere,
-//! `units` writes times and sizes.
-
-mod job;
-mod units;
+//! They never contain a name, address or path of the upstream, nor what it sent.
 
 use std::time::Duration;
 
-use self::units::{in_a, size, time, whole_seconds};
 use super::{RETRY_AFTER_META, worker_pool::WorkError};
 use crate::{
     model::{Fault, ToolResult},
@@ -16,26 +11,22 @@ use crate::{
     upstream::{Stage, UpstreamError, Whose},
 };
 
-pub(super) use job::{
-    JOB_CANCELLED, JOB_ELSEWHERE, JOB_LOST, job_failed, job_lost, job_not_done, job_unnamed,
-};
-
 /// How long to wait for a service that has no place free: places come and go.
 const WHEN_BUSY: Duration = Duration::from_secs(2);
 
-/// Of a reply that could not be turned into a result at all.
+/// For a response that could not be turned into a result at all.
 pub(super) const UNREADABLE: &str =
     "The service's reply could not be read. Other arguments may give a reply that can be.";
 
-/// Of arguments that could not be checked before the deadline.
+/// For arguments that could not be checked before the deadline.
 pub(super) const ARGUMENTS_TOO_LATE: &str = "The arguments took too long to check, so nothing was sent. Give fewer or shorter ones, or try again later.";
 
-/// Of arguments that could not be checked at all.
+/// For arguments that could not be checked at all.
 pub(super) const ARGUMENTS_UNCHECKED: &str =
     "The arguments could not be checked, so nothing was sent. Give other ones.";
 
-/// Of a request that could not be made before the deadline, or not at all.
-pub(super) fn unmade(why: WorkError) -> ToolResult {
+/// For a request that could not be built before the timeout, or not at all.
+pub(super) fn request_not_built(why: WorkError) -> ToolResult {
     match why {
         WorkError::DeadlineExceeded => ToolResult::error(
             Fault::Deadline,
@@ -207,7 +198,7 @@ fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
     if effect.is_empty() { otherwise } else { effect }
 }
 
-/// A call that its caller may not make.
+/// For a call that its client may not make.
 pub(super) fn forbidden(needed: &Scopes) -> ToolResult {
     ToolResult::error(Fault::Forbidden, format!("This needs what the caller is not allowed: `{needed}`."))
 }
@@ -230,8 +221,8 @@ fn later(fault: Fault, text: impl Into<String>) -> ToolResult {
     }
 }
 
-/// What is missing of a client that can't be asked, and how to give it.
-pub(super) fn cannot_ask(missing: &[Missing]) -> String {
+/// For a client that lacks a capability for input requests.
+pub(super) fn cannot_elicit(missing: &[Missing]) -> String {
     let mut told: Vec<(&str, &str)> = missing.iter().map(|missing| words_of(missing.ability)).collect();
     told.sort_unstable();
     told.dedup();
@@ -244,7 +235,7 @@ pub(super) fn cannot_ask(missing: &[Missing]) -> String {
     )
 }
 
-/// What a tool does, and the capability of MCP that it takes.
+/// What a tool does, and the capability of MCP that it needs.
 fn words_of(ability: Ability) -> (&'static str, &'static str) {
     match ability {
         Ability::Form => ("a person", "`elicitation`"),
@@ -257,13 +248,99 @@ fn words_of(ability: Ability) -> (&'static str, &'static str) {
     }
 }
 
-/// A reply that came in time and took too long to work through.
+/// For a response that came in time and took too long to work through.
 pub(super) fn too_late(deadline: Duration) -> ToolResult {
     let text = format!(
         "The service answered, but its reply could not be worked through within {}. Ask for less.",
         time(deadline)
     );
     ToolResult::error(Fault::Deadline, text)
+}
+
+/// For an operation that is still running at the timeout.
+pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> ToolResult {
+    let then = if is_cancelled {
+        "It was told to stop; it may have taken effect in part."
+    } else {
+        "It may still finish: check before repeating it."
+    };
+    let text = format!("The service has begun the work, and was not done within {}. {then}", time(after));
+    ToolResult::error(Fault::Deadline, text)
+}
+
+/// For an operation that can't be polled any more.
+pub(super) fn operation_lost(error: &UpstreamError) -> ToolResult {
+    let fault = match fault_of(error) {
+        // No request that asks about a job is made of arguments.
+        Fault::Arguments => Fault::Unreachable,
+        fault => fault,
+    };
+    ToolResult::error(fault, OPERATION_LOST)
+}
+
+/// The text of [`operation_lost`].
+pub(super) const OPERATION_LOST: &str = "The service has begun the work, but could not be asked how it went. It may still finish: check before \
+     repeating it.";
+
+/// For an operation that was cancelled by somebody else.
+pub(super) fn operation_cancelled() -> ToolResult {
+    let text = "The service began the work, and it was ended before it was done.";
+    ToolResult::error(Fault::Reported { status: None }, text)
+}
+
+/// For an operation that is polled at another server.
+pub(super) const OPERATION_ELSEWHERE: &str = "The service has begun the work, and said that another server knows how it goes, which is \
+     not asked. It may still finish: check before repeating it.";
+
+/// For an operation whose id can't be put into a request.
+pub(super) fn operation_unnamed(why: &str) -> String {
+    format!("The service has begun the work, but it can't be asked how it goes: {why}.")
+}
+
+/// For an operation that failed, with the message that the route finds in its status.
+pub(super) fn operation_failed(message: Option<&str>) -> ToolResult {
+    let text = match message {
+        Some(message) => format!("The service began the work, and it failed: {message}"),
+        None => "The service began the work, and it failed.".to_owned(),
+    };
+    ToolResult::error(Fault::Reported { status: None }, text)
+}
+
+/// `per minute`, `in 10 s`.
+fn in_a(per: Duration) -> String {
+    match per.as_millis() {
+        1_000 => "per second".to_owned(),
+        60_000 => "per minute".to_owned(),
+        3_600_000 => "per hour".to_owned(),
+        86_400_000 => "per day".to_owned(),
+        _ => format!("in {}", time(per)),
+    }
+}
+
+/// Rounded up, as a client that comes back a moment too early is rejected again.
+fn whole_seconds(duration: Duration) -> Duration {
+    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
+}
+
+/// A time for people: `200 ms`, `1.5 s`.
+fn time(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        format!("{} ms", duration.as_millis())
+    } else {
+        format!("{} s", (duration.as_secs_f64() * 10.0).round() / 10.0)
+    }
+}
+
+/// A size for people: `512 bytes`, `10 MiB`.
+fn size(bytes: usize) -> String {
+    let whole = |unit: usize| bytes >= unit && bytes.is_multiple_of(unit);
+    if whole(1 << 20) {
+        format!("{} MiB", bytes >> 20)
+    } else if whole(1 << 10) {
+        format!("{} KiB", bytes >> 10)
+    } else {
+        format!("{bytes} bytes")
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! From a URI to what is read under it: a call whose arguments stand in the URI, and its result as contents.
+//! Reading a resource: a call whose arguments are in the URI, and its result as contents.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{Call, Snapshot, questions::Nobody, sentences};
+use super::{Call, NoElicitor, Snapshot, error_text, run::Run};
 use crate::{
     model::{ContentsOf, Fault, Outcome, Reply, ResourceBody, ResourceContents, ToolResult},
     route::Route,
     translate::words_of_nothing,
 };
 
-/// What was read.
+/// The contents of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadResource {
     /// One at least.
     pub contents: Vec<ResourceContents>,
-    /// How long it may be kept, and by whom.
+    /// How long it may be cached, and by whom.
     pub freshness: Freshness,
 }
 
@@ -37,7 +37,7 @@ pub enum ReadError {
     Failed(String),
 }
 
-/// How long something that was read may be kept, as the upstream says (RFC 9111, section 5.2.2).
+/// How long contents may be cached, according to the upstream (RFC 9111, section 5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
     /// So long; zero where the upstream says nothing.
@@ -46,7 +46,7 @@ pub struct Freshness {
     pub scope: CacheScope,
 }
 
-/// Who may keep something that was read.
+/// Which caches may store contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheScope {
     /// Everybody, for everybody.
@@ -55,18 +55,18 @@ pub enum CacheScope {
     Private,
 }
 
-/// What is kept of a reply's head when its body has been translated.
+/// The headers of a response that matter when its body has been translated.
 #[derive(Debug, Clone)]
-pub(super) struct ReplyHead {
+pub(super) struct ResponseHeaders {
     media_type: Option<String>,
-    /// What is shown in the place of a body where there is none.
+    /// The text of a result without a body.
     nothing: Option<String>,
     freshness: Freshness,
     pub(super) etag: Option<HeaderValue>,
     pub(super) last_modified: Option<HeaderValue>,
 }
 
-impl ReplyHead {
+impl ResponseHeaders {
     pub(super) fn of(reply: &Reply) -> Self {
         Self {
             media_type: reply.media_type().map(Into::into),
@@ -120,14 +120,15 @@ impl Snapshot {
     /// [`ReadError`] when there is no such resource, or it can't be read.
     pub async fn read(&self, uri: &str, call: Call<'_>) -> Result<ReadResource, ReadError> {
         let unknown = || match self.awaited.resources {
-            true => ReadError::Failed(sentences::NOT_READY.to_owned()),
+            true => ReadError::Failed(error_text::NOT_READY.to_owned()),
             false => ReadError::Unknown,
         };
         let (route, arguments) = self.table.by_uri(uri).ok_or_else(unknown)?;
-        let mut call = Call { arguments, ..call };
-        let mut head = None;
-        let result = self.call_seeing(route, &mut call, &mut Nobody, Some(&mut head)).await;
-        read_of(route, uri, &result, head.as_ref())
+        let mut no_elicitor = NoElicitor;
+        let mut run = Run::new(self, route, Call { arguments, ..call }, &mut no_elicitor);
+        let result = run.result().await;
+        let headers = run.response.take();
+        read_of(route, uri, &run.finish(result), headers.as_ref())
     }
 }
 
@@ -136,7 +137,7 @@ pub(super) fn read_of(
     route: &Route,
     uri: &str,
     result: &ToolResult,
-    head: Option<&ReplyHead>,
+    head: Option<&ResponseHeaders>,
 ) -> Result<ReadResource, ReadError> {
     if let Outcome::Error(fault) = result.outcome {
         let words = words(result);

@@ -1,38 +1,38 @@
-//! Questions on the way of a call: what is asked, in which order, and what becomes of it.
+//! Input requests of a call (elicitation, sampling, roots): which are sent, in which order, and what their answers are.
 
 use std::{future::Future, pin::Pin};
 
 use serde_json::{Map, Value};
 
-use super::sentences;
+use super::error_text;
 use crate::{
     model::{Arguments, Fault, ToolResult},
     route::{Abilities, Asking, Missing, Next, Question},
 };
 
-/// Who takes questions to a client and brings back answers: each face in its own way.
-pub trait Asker: Send {
-    /// What the client is able to do.
+/// Sends input requests to the client of a call, in the way of its API and protocol revision.
+pub trait Elicitor: Send + Sync {
+    /// The kinds of input request that the client supports.
     fn abilities(&self) -> Abilities;
 
-    /// What the client has answered in this call before.
+    /// The answers that came with the call.
     fn answers(&self) -> Map<String, Value>;
 
-    /// Asks these together, and gives an answer to each, by name; or says why the call ends without: a sentence for
-    /// the model.
+    /// Sends these together, and gives an answer to each, by name; else a sentence for the model that says why
+    /// the call ends without.
     fn ask(&mut self, questions: Vec<Question>) -> Answering<'_>;
 
-    /// Is told what can't be asked of this client; the call ends with that.
+    /// Reports that the client does not support these. The call ends with that.
     fn unable(&mut self, missing: Vec<Missing>);
 }
 
 /// Answers that are waited for.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Map<String, Value>, String>> + Send + 'a>>;
 
-/// Nobody can be asked.
-pub(super) struct Nobody;
+/// For clients that support no input requests.
+pub struct NoElicitor;
 
-impl Asker for Nobody {
+impl Elicitor for NoElicitor {
     fn abilities(&self) -> Abilities {
         Abilities::default()
     }
@@ -48,54 +48,54 @@ impl Asker for Nobody {
     fn unable(&mut self, _: Vec<Missing>) {}
 }
 
-/// The arguments with the answers to everything that is asked first; else the tool error with which the call ends.
+/// The arguments, with the answers to the input requests of a route that come before its upstream request.
 ///
 /// # Errors
 ///
-/// Somebody declined, can't be asked, or has not answered yet.
-pub async fn ask_first(
+/// The tool error with which the call ends, if a request is declined, unsupported, or not answered yet.
+pub async fn elicit_first(
     asking: &Asking,
     arguments: Arguments,
-    asker: &mut dyn Asker,
+    elicitor: &mut dyn Elicitor,
 ) -> Result<Arguments, Box<ToolResult>> {
     if asking.is_empty() {
         return Ok(arguments);
     }
-    let abilities = asker.abilities();
-    let mut answers = asker.answers();
+    let abilities = elicitor.abilities();
+    let mut answers = elicitor.answers();
     loop {
         let next = asking.next(&arguments, &answers, abilities);
         match next.map_err(|sentence| Box::new(ToolResult::error(Fault::Arguments, sentence)))? {
             Next::Done(arguments) => return Ok(arguments),
             Next::Unable(missing) => {
-                let sentence = sentences::cannot_ask(&missing);
-                asker.unable(missing);
+                let sentence = error_text::cannot_elicit(&missing);
+                elicitor.unable(missing);
                 return Err(unanswered(sentence));
             }
-            Next::Ask(questions) => answers.extend(asked(asker, questions, &answers).await?),
+            Next::Ask(questions) => answers.extend(asked(elicitor, questions, &answers).await?),
         }
     }
 }
 
-/// The answer to what a rule asks of the client's model.
-pub(super) async fn ask_of_rule(
+/// The answers of a call, with that of the client's model to a request of a rule.
+pub(super) async fn elicit_for_rule(
     sample: crate::translate::Sample,
     arguments: &Arguments,
-    asker: &mut dyn Asker,
+    elicitor: &mut dyn Elicitor,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
     let mut answers = arguments.answers().clone();
-    answers.extend(asked(asker, vec![Question::of_rule(sample)], &answers).await?);
+    answers.extend(asked(elicitor, vec![Question::of_rule(sample)], &answers).await?);
     Ok(answers)
 }
 
-/// An answer to each question, none of them forgotten.
+/// An answer to each question. All answers of a call together have a limit.
 async fn asked(
-    asker: &mut dyn Asker,
+    elicitor: &mut dyn Elicitor,
     questions: Vec<Question>,
     before: &Map<String, Value>,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
     let names: Vec<String> = questions.iter().map(|question| question.name.clone()).collect();
-    let given = asker.ask(questions).await.map_err(unanswered)?;
+    let given = elicitor.ask(questions).await.map_err(unanswered)?;
     if let Some(name) = names.iter().find(|name| !given.contains_key(*name)) {
         return Err(unanswered(format!("Nothing was done: `{name}` has no answer.")));
     }

@@ -1,74 +1,74 @@
-//! The log of one call.
+//! The access log of a call: its log line, metrics and span.
 
 use std::{
     net::IpAddr,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use http::StatusCode;
+use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use super::{BoundRoute, Call, Face, Snapshot, spans};
+use super::{BoundRoute, Call, Face};
 use crate::{
+    crypto,
     model::{End, Exit, Fault, Outcome, Reply},
     policy::result_word,
-    telemetry::{CallEnd, Chain, Decided, Failure, Quoted, RequestId, Span, Strange, Ticket},
-    translate::{Note, Redaction},
+    route::TraceContext,
+    telemetry::{
+        CallEnd, Chain, Decided, Failure, Quoted, RequestId, Span, SpanKind, Strange, Ticket, Tracing,
+    },
+    translate::Note,
     upstream::{Caller, Stage, UpstreamError},
 };
 
-/// Watches one call and writes one line when it ends, however it ends: a call whose caller left has the outcome
-/// `cancelled`.
+/// The facts about one call. They are written when it is dropped, however the call ends: one whose client left has
+/// the outcome `cancelled`.
 #[derive(Debug)]
-pub(super) struct Record<'a> {
+pub(super) struct AccessLog<'a> {
     route: &'a BoundRoute,
     face: Face,
     protocol: &'static str,
-    request_id: &'a RequestId,
-    ticket: Ticket,
+    pub(super) request_id: RequestId,
+    pub(super) ticket: Ticket,
     caller: Caller,
     address: Option<IpAddr>,
-    /// Which limit of ours rejected it.
-    rejected_by: Option<&'static str>,
     begun: Instant,
-    /// How long its upstream was waited for, in all.
+    /// The limit of ours that rejected it.
+    rejected_by: Option<&'static str>,
+    /// Time in which an upstream was waited for, in all.
     waited: Option<Duration>,
-    /// How many bytes came from there, in all.
+    /// Bytes of all responses.
     received_bytes: usize,
     upstream_status: Option<StatusCode>,
-    /// Of the last reply.
+    /// Of the last response.
     media_type: Option<String>,
-    /// How the program ended that was asked.
+    /// The end of the program that was run.
     exit: Option<End>,
-    /// How long ago the reply came, where it was kept since.
-    age: Option<Duration>,
+    /// Age of a cached response.
+    pub(super) age: Option<Duration>,
     outcome: Option<Outcome>,
     decided: Option<Decided>,
-    /// What the log says of why it failed.
+    /// The reason of a failure, for the log.
     reason: Option<String>,
-    /// Whether the work goes on without the call.
-    open: bool,
+    /// Whether an operation goes on without the call.
+    is_open: bool,
 }
 
-impl<'a> Record<'a> {
-    pub(super) fn begin(
-        snapshot: &Snapshot,
-        route: &'a BoundRoute,
-        call: &Call<'_>,
-        request_id: &'a RequestId,
-    ) -> Self {
+impl<'a> AccessLog<'a> {
+    pub(super) fn begin(tracing: &Tracing, route: &'a BoundRoute, call: &Call<'_>) -> Self {
         route.meters.began(call.face.as_str());
-        let span = spans::begun(snapshot, route, call);
+        let request_id = call.request_id.clone();
         Self {
             route,
             face: call.face,
             protocol: call.protocol,
+            ticket: Ticket::new(request_id.clone(), begin_span(tracing, route, call)),
             request_id,
-            ticket: Ticket::new(request_id.clone(), span),
             caller: call.caller.clone(),
             address: call.address,
-            rejected_by: None,
             begun: Instant::now(),
+            rejected_by: None,
             waited: None,
             received_bytes: 0,
             upstream_status: None,
@@ -78,17 +78,20 @@ impl<'a> Record<'a> {
             outcome: None,
             decided: None,
             reason: None,
-            open: false,
+            is_open: false,
         }
     }
 
-    /// Its name, for whatever is said of it on the way.
-    pub(super) fn ticket(&self) -> Ticket {
-        self.ticket.clone()
+    /// The upstream has responded, or failed to.
+    pub(super) fn responded(&mut self, response: Result<&Reply, &UpstreamError>, took: Duration) {
+        self.waited = Some(self.waited.unwrap_or_default() + took);
+        match response {
+            Ok(reply) => self.replied(reply, took),
+            Err(error) => self.upstream_failed(error, took),
+        }
     }
 
-    pub(super) fn replied(&mut self, reply: &Reply, took: Duration, redaction: &Redaction) {
-        self.waited = Some(self.waited.unwrap_or_default() + took);
+    fn replied(&mut self, reply: &Reply, took: Duration) {
         self.received_bytes += reply.body.len();
         self.media_type = reply.media_type().map(|media_type| media_type.chars().take(100).collect());
         match &reply.exit {
@@ -96,33 +99,29 @@ impl<'a> Record<'a> {
             Some(exit) => self.exit = Some(exit.end),
         }
         if let Some(exit) = reply.exit.as_ref().or(reply.beside.as_ref()) {
-            self.program_ended(exit, redaction);
+            self.program_ended(exit);
         }
         self.route.meters.upstream_replied(result_word(reply), took);
     }
 
-    /// What a program said of its failure is told here at `debug`, because clients are not told it. It may repeat the
-    /// arguments that it was given, so other levels tell its length alone.
-    fn program_ended(&self, exit: &Exit, redaction: &Redaction) {
+    /// Logs standard error of a program at `debug`, because clients don't get it. It may repeat the arguments of the
+    /// call, so other levels log its length alone.
+    fn program_ended(&self, exit: &Exit) {
         let (tool, upstream) = (&self.route.definition.name, &self.route.upstream);
-        let request_id = self.request_id;
+        let request_id = &self.request_id;
         let stderr = exit.stderr_text();
         if !exit.end.is_success() {
             let stderr_bytes = exit.stderr.len();
             warn!(%tool, %request_id, %upstream, exit = %exit.end, stderr_bytes, "the program failed");
         }
         if tracing::enabled!(tracing::Level::DEBUG) && !stderr.trim().is_empty() {
-            let stderr = redaction.hide_long(&stderr);
+            let stderr = self.route.translator.redaction.hide_long(&stderr);
             let stderr = Quoted(stderr.trim_end());
             debug!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "the program wrote to standard error");
         }
     }
 
-    pub(super) fn kept(&mut self, age: Duration) {
-        self.age = Some(age);
-    }
-
-    /// Which rule of the route has decided; the default rules where there is none.
+    /// The rule of the route that matched; the default rules where there is none.
     pub(super) fn decided(&mut self, rule: Option<usize>) {
         self.route.meters.decided(rule);
         if let (Some(span), Some(rule)) = (self.ticket.span(), rule) {
@@ -131,14 +130,13 @@ impl<'a> Record<'a> {
         self.decided = Some(rule.into());
     }
 
-    pub(super) fn upstream_failed(&mut self, error: &UpstreamError, took: Duration, redaction: &Redaction) {
-        self.waited = Some(self.waited.unwrap_or_default() + took);
+    fn upstream_failed(&mut self, error: &UpstreamError, took: Duration) {
         let facts = error.facts();
         if facts.stage != Stage::Rejected {
             self.route.meters.upstream_replied(facts.label, took);
         }
         let chain = Chain(error).to_string();
-        // The line of the call says so. Why there is no credential, it does not say.
+        // The line of the call has it. The reason for a missing credential is logged here.
         self.rejected_by = facts.rejected_by;
         if self.rejected_by.is_some() {
             self.reason = Some(chain);
@@ -152,19 +150,19 @@ impl<'a> Record<'a> {
             "upstream gave no usable reply"
         );
         if let Some(words) = error.words().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
-            let words = redaction.hide_long(words);
-            let (tool, request_id) = (&self.route.definition.name, self.request_id);
+            let words = self.route.translator.redaction.hide_long(words);
+            let (tool, request_id) = (&self.route.definition.name, &self.request_id);
             let upstream = error.upstream();
             debug!(%tool, %request_id, %upstream, words = %Quoted(&words), "the upstream's own words");
         }
         self.reason = Some(chain);
     }
 
-    /// What the rule has to say about how it read the reply. When that failed, an operator must learn why without
-    /// being asked for it beforehand; what shows the reply's own words is for a log of every detail only.
+    /// Logs the notes of a rule on how it read the response. When that failed, an operator must see the reason at the
+    /// usual level; notes that quote the response are for `debug` only.
     pub(super) fn notes(&mut self, notes: &[Note], outcome: Outcome) {
         for note in notes {
-            let (tool, request_id) = (&self.route.definition.name, self.request_id);
+            let (tool, request_id) = (&self.route.definition.name, &self.request_id);
             if outcome == Outcome::Error(Fault::Unreadable) && !note.quotes() {
                 let (reply_bytes, media_type) = (self.received_bytes, self.media_type.as_deref());
                 warn!(%tool, %request_id, %note, media_type, reply_bytes, "the reply could not be read");
@@ -179,7 +177,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    pub(super) fn job_elsewhere(&self) {
+    pub(super) fn operation_elsewhere(&self) {
         warn!(
             tool = %self.route.definition.name,
             request_id = %self.request_id,
@@ -192,9 +190,9 @@ impl<'a> Record<'a> {
         error!(tool = %self.route.definition.name, request_id = %self.request_id, "translation of the reply panicked");
     }
 
-    /// The call is over, and the job that it began is not.
+    /// The call is over, and the operation that it began is not.
     pub(super) fn end_open(mut self) {
-        self.open = true;
+        self.is_open = true;
     }
 
     pub(super) fn end(mut self, outcome: Outcome) {
@@ -202,18 +200,18 @@ impl<'a> Record<'a> {
     }
 }
 
-impl Drop for Record<'_> {
+impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
         let (outcome, fault) = match self.outcome {
             Some(Outcome::Success) => ("success", None),
             Some(Outcome::Error(fault)) => ("error", Some(fault.as_str())),
-            None if self.open => ("task", None),
+            None if self.is_open => ("task", None),
             None => ("cancelled", None),
         };
         let took = self.begun.elapsed();
         let (face, protocol) = (self.face.as_str(), self.protocol);
         self.route.meters.ended(CallEnd { face, protocol, outcome, fault }, took);
-        // A failure is nothing that a route has to have a rule for.
+        // No route needs a rule for a failure.
         let replied_well = self.upstream_status.is_none_or(|status| status.is_success());
         if self.decided == Some(Decided::Default) && self.route.meters.rules() > 0 && replied_well {
             self.route.meters.strange(Strange::NoRule);
@@ -221,7 +219,7 @@ impl Drop for Record<'_> {
             self.route.meters.strange(Strange::Unreadable);
         }
         if let Some(span) = self.ticket.span() {
-            spans::ended(span, !protocol.is_empty(), outcome, fault);
+            end_span(span, !protocol.is_empty(), outcome, fault);
         }
         if matches!(outcome, "error" | "cancelled") {
             self.route.meters.failures().keep(Failure {
@@ -264,4 +262,76 @@ impl Drop for Record<'_> {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The method of a call without a message: that of a task after its input is there.
+const CALL: &str = "tools/call";
+
+/// Begins the span of a call (OpenTelemetry's conventions for MCP). A message of MCP has its own, as several may come
+/// with one request, in the trace that it names itself. Otherwise it is the span of the request.
+fn begin_span(tracing: &Tracing, route: &BoundRoute, call: &Call<'_>) -> Span {
+    if !tracing.is_on() {
+        return Span::default();
+    }
+    let tool = route.definition.name.as_str();
+    let span = if call.protocol.is_empty() {
+        call.span.clone()
+    } else {
+        let span = match call.span.is_on() {
+            true => call.span.child_or_linked(SpanKind::Server, CALL, call.trace.as_ref()),
+            false => {
+                let ours = call.trace.clone().or_else(|| TraceContext::of_headers(call.headers));
+                tracing.begin(SpanKind::Server, CALL, ours.as_ref())
+            }
+        };
+        describe_message(&span, tool, call);
+        span
+    };
+    if span.is_recorded() {
+        span.text("gen_ai.operation.name", "execute_tool");
+        span.text("gen_ai.tool.name", tool.to_owned());
+        span.text("glossator.upstream", route.upstream.as_str().to_owned());
+        span.text("glossator.request_id", call.request_id.as_str().to_owned());
+    }
+    span
+}
+
+fn describe_message(span: &Span, tool: &str, call: &Call<'_>) {
+    if !span.is_recorded() {
+        return;
+    }
+    let method = call.message.map_or(CALL, |message| message.method);
+    match method {
+        CALL => span.rename(|| format!("{method} {tool}")),
+        method => span.rename(|| method.to_owned()),
+    }
+    span.text("mcp.method.name", method.to_owned());
+    span.text("mcp.protocol.version", call.protocol);
+    span.text("network.transport", if call.face == Face::Stdio { "pipe" } else { "tcp" });
+    if let Some(message) = call.message {
+        // A string without its quotes.
+        span.text("jsonrpc.request.id", message.id.trim_matches('"').to_owned());
+        if let Some(session) = message.session {
+            // A session id is a secret.
+            let session: String = crypto::fingerprint(session.as_bytes()).chars().take(16).collect();
+            span.text("mcp.session.id", session);
+        }
+    }
+}
+
+fn end_span(span: &Span, is_message: bool, outcome: &'static str, fault: Option<&'static str>) {
+    if !span.is_recorded() {
+        return;
+    }
+    span.text("glossator.outcome", outcome);
+    if let Some(fault) = fault {
+        span.text("glossator.fault", fault);
+    }
+    match (outcome, is_message) {
+        ("error", true) => span.failed("tool_error"),
+        // The status of the response decides.
+        ("error", false) => {}
+        ("cancelled", _) => span.failed("cancelled"),
+        _ => {}
+    }
 }

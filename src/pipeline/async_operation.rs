@@ -1,0 +1,378 @@
+//! Asynchronous operations: a first response (such as 202) starts work that is polled until it is done.
+//!
+//! A call polls the operation itself ([`Run::follow`]), or hands it over to a client that knows tasks
+//! ([`OpenOperation`]). Then each of the client's requests polls it once, or cancels it.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use http::{HeaderMap, StatusCode};
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, warn};
+
+use super::{
+    BoundRoute, Call, NoElicitor, Snapshot, error_text,
+    run::{Exchange, Run, check_scopes},
+    worker_pool::WorkError,
+};
+use crate::{
+    model::{Arguments, Fault, Reply, ToolResult},
+    route::{Begun, HttpRequest, JobFacts, JobPlace, JobRule, LogLevel, RequestError, Route, Stand, Turn},
+    telemetry::{Chain, Ticket},
+    translate::{Facts, Stop},
+    upstream::{Due, UpstreamError},
+};
+
+/// How long the request that cancels an operation may take.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An operation that was handed over to a client.
+#[derive(Debug)]
+pub struct OpenOperation {
+    /// The arguments of the call, validated.
+    pub arguments: Map<String, Value>,
+    /// The client's input before the operation began.
+    pub answers: Map<String, Value>,
+    /// Where it is polled.
+    pub place: JobPlace,
+    /// Its status.
+    pub message: Option<String>,
+    /// How long to wait before the next poll.
+    pub wait: Duration,
+    /// How long it can be polled.
+    pub life: Duration,
+}
+
+/// The state of an operation that its client polls.
+#[derive(Debug)]
+pub enum OperationState {
+    /// It goes on.
+    Running {
+        /// Its status.
+        message: Option<String>,
+        /// How long to wait before the next poll.
+        wait: Duration,
+    },
+    /// It is done, with this result, which may be a tool error.
+    Done(ToolResult),
+    /// It was cancelled.
+    Cancelled,
+    /// It can't be polled, and that will not change.
+    Lost {
+        /// A sentence for the client.
+        why: String,
+    },
+}
+
+/// The state of an operation after a response.
+pub(super) enum Step {
+    Running {
+        stand: Stand,
+        place: JobPlace,
+        wait: Duration,
+    },
+    /// The response that the route's rules are for.
+    Done(Reply),
+    /// The response that reports its failure.
+    Failed(Reply, Stand),
+    Cancelled,
+}
+
+/// A poll without an answer.
+pub(super) struct PollError {
+    /// Whether another poll may succeed.
+    is_transient: bool,
+    result: Box<ToolResult>,
+}
+
+impl OpenOperation {
+    /// Limit of the client's input, in bytes of JSON: an operation with more is not handed over.
+    const ANSWERS_LIMIT_BYTES: usize = 1 << 10;
+
+    /// Whether the client's input is short enough.
+    pub(super) fn can_hold(answers: &Map<String, Value>) -> bool {
+        serde_json::to_vec(answers).is_ok_and(|json| json.len() <= Self::ANSWERS_LIMIT_BYTES)
+    }
+}
+
+impl Snapshot {
+    /// Polls an operation once. `call` has the arguments that were handed over with it.
+    pub async fn poll_operation(
+        &self,
+        route: &Arc<BoundRoute>,
+        call: Call<'_>,
+        answers: Map<String, Value>,
+        place: &JobPlace,
+    ) -> OperationState {
+        let Some(job) = &route.job else {
+            return OperationState::Lost { why: error_text::OPERATION_LOST.to_owned() };
+        };
+        if let Err(forbidden) = check_scopes(route, &call.caller) {
+            return OperationState::Done(*forbidden);
+        }
+        let mut no_elicitor = NoElicitor;
+        let mut run = Run::new(self, route, call, &mut no_elicitor);
+        run.call.arguments = std::mem::take(&mut run.call.arguments).with_answers(answers);
+        let (reply, failure) = match run.poll(job, place).await {
+            Ok(Step::Running { stand, wait, .. }) => {
+                run.log.end_open();
+                return OperationState::Running { message: stand.in_words(), wait };
+            }
+            Ok(Step::Cancelled) => {
+                run.log.end_open();
+                return OperationState::Cancelled;
+            }
+            Ok(Step::Done(reply)) => (reply, None),
+            Ok(Step::Failed(reply, stand)) => (reply, Some(stand)),
+            Err(error) => {
+                run.log.end(error.result.outcome);
+                return match error.is_transient {
+                    true => OperationState::Running {
+                        message: Some("the service can't be asked at the moment".to_owned()),
+                        wait: job.poll,
+                    },
+                    false => OperationState::Lost { why: error.result.told() },
+                };
+            }
+        };
+        let result = run.translate_last(reply, failure).await;
+        OperationState::Done(run.finish(result))
+    }
+
+    /// Cancels an operation, where its route says how, and waits until the upstream has responded.
+    pub async fn cancel_operation(
+        &self,
+        route: &Arc<BoundRoute>,
+        call: Call<'_>,
+        answers: Map<String, Value>,
+        place: &JobPlace,
+    ) {
+        let is_allowed = check_scopes(route, &call.caller).is_ok();
+        let Some(job) = route.job.as_ref().filter(|_| is_allowed) else { return };
+        let ticket = Ticket::new(call.request_id.clone(), call.span.clone());
+        let mut call = Exchange::new(route, ticket, call);
+        call.arguments = call.arguments.with_answers(answers);
+        if let Some(cancelled) = call.cancel(job, place) {
+            cancelled.await;
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Polls the operation that a first response may have started. Dropping the future cancels it, where the
+    /// route says how. From `hand_over_at` on it is handed over to the client rather than polled again.
+    pub(super) async fn follow(
+        &mut self,
+        job: &JobRule,
+        request: HttpRequest,
+        reply: Reply,
+        hand_over_at: Option<Instant>,
+    ) -> Result<Step, Box<ToolResult>> {
+        let begun =
+            move |job: &JobRule, facts: JobFacts<'_>, reply: &Reply| job.begun(&request, facts, reply);
+        let (begun, reply) = self.evaluate(reply, begun).await.map_err(|error| error.result)?;
+        let (mut place, mut wait) = match begun {
+            Begun::Answer => return Ok(Step::Done(reply)),
+            Begun::Elsewhere => {
+                self.log.operation_elsewhere();
+                return Err(Box::new(ToolResult::error(Fault::Unreadable, error_text::OPERATION_ELSEWHERE)));
+            }
+            Begun::Job { place, wait } => (place, wait),
+        };
+        self.progress.line(LogLevel::Debug, || "the service has begun a job".to_owned());
+        let mut stand = Stand::default();
+        let mut guard = CancelOnDrop { run: self, job, place: Some(place.clone()) };
+        for polls in 1..=JobRule::MOST_POLLS {
+            let deadline = guard.run.due.at;
+            // Handed over before the timeout rather than lost at it.
+            let hand_over_at = hand_over_at.filter(|_| place.is_short()).map(|at| at.min(deadline));
+            let next = Instant::now().checked_add(wait);
+            if hand_over_at.is_some_and(|at| next.is_none_or(|next| next > at)) {
+                guard.place = None;
+                return Ok(Step::Running { stand, place, wait });
+            }
+            let next = next.filter(|next| *next < deadline);
+            sleep_until(next.unwrap_or(deadline)).await;
+            if next.is_none() {
+                return Err(guard.run.operation_not_done(job));
+            }
+            match guard.run.poll(job, &place).await {
+                Ok(Step::Running { stand: now, place: next, wait: until }) => {
+                    guard.run.progress.operation(&now, job.progress.is_some(), polls);
+                    (stand, place, wait) = (now, next, until);
+                    guard.place = Some(place.clone());
+                }
+                Ok(step @ (Step::Done(_) | Step::Failed(..) | Step::Cancelled)) => {
+                    guard.place = None;
+                    return Ok(step);
+                }
+                // The service was slow to report its status; the operation goes on all the same.
+                Err(error) if error.is_transient && hand_over_at.is_some() && Instant::now() >= deadline => {
+                    guard.place = None;
+                    return Ok(Step::Running { stand, place, wait });
+                }
+                Err(error) => return Err(error.result),
+            }
+        }
+        Err(guard.run.operation_not_done(job))
+    }
+
+    /// Polls an operation once, and fetches its result when it is done.
+    async fn poll(&mut self, job: &JobRule, place: &JobPlace) -> Result<Step, PollError> {
+        let request = self.poll_request(place).await?;
+        let reply = self.poll_response(job, request.clone()).await?;
+        let at = place.clone();
+        let turn =
+            move |job: &JobRule, facts: JobFacts<'_>, reply: &Reply| job.turn(&at, &request, facts, reply);
+        let (turn, reply) = self.evaluate(reply, turn).await?;
+        Ok(match turn {
+            Turn::Running { stand, place, wait } => Step::Running { stand, place, wait },
+            Turn::Failed(stand) => Step::Failed(reply, stand),
+            Turn::Cancelled => Step::Cancelled,
+            Turn::Answer => Step::Done(reply),
+            Turn::Done => {
+                self.progress.operation_done();
+                let at = place.clone();
+                let request = self
+                    .build(move |job, arguments, headers, stop| job.ask_result(&at, arguments, headers, stop))
+                    .await?;
+                match request {
+                    None => Step::Done(reply),
+                    Some(request) => Step::Done(self.poll_response(job, request).await?),
+                }
+            }
+            Turn::Moved(place) => {
+                let request = self.poll_request(&place).await?;
+                let reply = self.poll_response(job, request).await?;
+                if reply.status == StatusCode::ACCEPTED {
+                    return Ok(Step::Running { stand: Stand::default(), place, wait: job.poll });
+                }
+                self.progress.operation_done();
+                Step::Done(reply)
+            }
+        })
+    }
+
+    async fn poll_request(&self, place: &JobPlace) -> Result<HttpRequest, PollError> {
+        let place = place.clone();
+        self.build(move |job, arguments, headers, stop| job.ask(&place, arguments, headers, stop)).await
+    }
+
+    async fn poll_response(&mut self, job: &JobRule, request: HttpRequest) -> Result<Reply, PollError> {
+        let reply = self.follow_up(request).await;
+        reply.map_err(|error| PollError {
+            is_transient: matches!(
+                error,
+                UpstreamError::Connect { .. }
+                    | UpstreamError::ConnectDeadline { .. }
+                    | UpstreamError::CallerBusy { .. }
+                    | UpstreamError::Resting { .. }
+                    | UpstreamError::TooOften { .. }
+                    | UpstreamError::Uncounted { .. }
+                    | UpstreamError::Deadline { .. }
+            ),
+            result: match error {
+                UpstreamError::Deadline { .. } => self.operation_not_done(job),
+                error => Box::new(error_text::operation_lost(&error)),
+            },
+        })
+    }
+
+    /// Builds a request about the operation.
+    async fn build<T: Send + 'static>(
+        &self,
+        request: impl Fn(&JobRule, &Arguments, &HeaderMap, Option<&Stop>) -> Result<T, RequestError>
+        + Send
+        + 'static,
+    ) -> Result<T, PollError> {
+        let Exchange { route, arguments, headers, .. } = &self.call;
+        let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &Stop| {
+            let job = route.job.as_ref().expect("only a route with a job is polled");
+            request(job, arguments, headers, Some(stop))
+        };
+        let built = self.snapshot.workers.build(route, arguments, headers, self.due.at, build).await;
+        let lost = |fault, text: &str| {
+            let result = Box::new(ToolResult::error(fault, text));
+            PollError { is_transient: false, result }
+        };
+        let built = built.map_err(|why| match why {
+            WorkError::Panicked => lost(Fault::Unreachable, error_text::OPERATION_LOST),
+            WorkError::DeadlineExceeded => lost(Fault::Deadline, error_text::OPERATION_LOST),
+        })?;
+        built.map_err(|error| lost(Fault::Unreadable, &error_text::operation_unnamed(&error.to_string())))
+    }
+
+    /// Evaluates the route's rule for operations on a response.
+    async fn evaluate<T: Send + 'static>(
+        &self,
+        reply: Reply,
+        question: impl Fn(&JobRule, JobFacts<'_>, &Reply) -> T + Send + 'static,
+    ) -> Result<(T, Reply), PollError> {
+        let route = Arc::clone(self.call.route);
+        let (args, answers) = self.call.arguments.clone().into_values();
+        let evaluate = move |reply: &Reply, stop: &Stop| {
+            let facts =
+                Facts { stop: Some(stop), answers: &answers, ..Facts::new(&route.definition.name, &args) };
+            let (limits, redaction) = (&route.translator.limits, &route.translator.redaction);
+            let job = route.job.as_ref().expect("only a route with a job is polled");
+            question(job, JobFacts { facts, limits, redaction }, reply)
+        };
+        let (name, workers) = (&self.call.route.definition.name, &self.snapshot.workers);
+        let evaluated = workers.look(name, reply, self.due.at, evaluate).await;
+        evaluated.map_err(|why| PollError {
+            is_transient: why == WorkError::DeadlineExceeded,
+            result: Box::new(match why {
+                WorkError::Panicked => ToolResult::error(Fault::Unreadable, error_text::UNREADABLE),
+                WorkError::DeadlineExceeded => error_text::too_late(self.due.after),
+            }),
+        })
+    }
+
+    fn operation_not_done(&self, job: &JobRule) -> Box<ToolResult> {
+        Box::new(error_text::operation_not_done(self.due.after, job.cancel.is_some()))
+    }
+}
+
+impl Exchange<'_> {
+    /// Cancels an operation, where the route says how.
+    fn cancel(&self, job: &JobRule, place: &JobPlace) -> Option<impl Future<Output = ()> + Send + use<>> {
+        // The client may be gone, so nobody waits for work in the pool.
+        let stop = Stop::after(Stop::TEXT_STEPS);
+        let request = job.ask_end(place, &self.arguments, self.headers, Some(&stop))?;
+        let (upstream, tool) =
+            (Arc::clone(self.route.policies.upstream()), self.route.definition.name.clone());
+        let is_idempotent = request.method.is_idempotent();
+        let ask = self.ask(request.into(), is_idempotent, Due::after(CANCEL_TIMEOUT));
+        Some(async move {
+            let (response, request_id) = (upstream.follow_up(&ask).await, ask.ticket.request_id());
+            match response {
+                Ok(reply) => {
+                    let status = reply.status.as_u16();
+                    debug!(%tool, request_id, status, "a job that nobody waits for was ended");
+                }
+                Err(error) => {
+                    let error = Chain(&error);
+                    warn!(%tool, request_id, %error, "a job that nobody waits for could not be ended");
+                }
+            }
+        })
+    }
+}
+
+/// Cancels an operation when it is dropped: the client has left, or the timeout has passed.
+struct CancelOnDrop<'r, 'a> {
+    run: &'r mut Run<'a>,
+    job: &'r JobRule,
+    /// `None` when it is not to be cancelled.
+    place: Option<JobPlace>,
+}
+
+impl Drop for CancelOnDrop<'_, '_> {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else { return };
+        let cancelled = self.run.call.cancel(self.job, &place);
+        if let (Some(cancelled), Ok(runtime)) = (cancelled, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(cancelled);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Progress and log notifications to the client of a call while it runs.
+
+use std::{fmt, future::Future, pin::pin, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    route::{LogLevel, Stand},
+    upstream::{Happened, Hearing, Meanwhile},
+};
+
+/// A client that may want notifications about its call.
+pub trait Subscriber: fmt::Debug + Send + Sync {
+    /// Whether it wants progress.
+    fn wants_progress(&self) -> bool;
+
+    /// The least level of log lines that it wants; `None` for no lines.
+    fn level(&self) -> Option<LogLevel>;
+
+    /// Notifies it of progress.
+    fn progress(&self, progress: Progress<'_>);
+
+    /// Sends it a log line.
+    fn log(&self, level: LogLevel, logger: &str, text: &str);
+}
+
+/// The progress of a call. `done` grows each time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress<'a> {
+    /// So far.
+    pub done: f64,
+    /// Of how much, where that is known.
+    pub total: Option<f64>,
+    /// What is going on.
+    pub message: Option<&'a str>,
+}
+
+/// Limit of the log lines of one call.
+const LINES_LIMIT: u32 = 200;
+
+/// Limit of a log line, in bytes.
+pub(super) const LINE_LIMIT_BYTES: usize = 2000;
+
+/// Least time between two notifications about the bytes of a response.
+const BYTES_EVERY: Duration = Duration::from_millis(250);
+
+/// The same for an asynchronous operation, whatever its `poll`.
+const OPERATION_EVERY: Duration = Duration::from_millis(40);
+
+/// Sends the notifications of one call.
+pub(super) struct Reporter<'a> {
+    /// `None` where the client wants nothing.
+    subscriber: Option<&'a dyn Subscriber>,
+    logger: &'a str,
+    last: Option<f64>,
+    total: Option<f64>,
+    /// The time of the last notification, or of the beginning of the call.
+    told_at: Option<Instant>,
+    lines: u32,
+}
+
+impl<'a> Reporter<'a> {
+    pub(super) fn new(subscriber: Option<&'a dyn Subscriber>, logger: &'a str) -> Self {
+        let subscriber =
+            subscriber.filter(|subscriber| subscriber.wants_progress() || subscriber.level().is_some());
+        let told_at = subscriber.map(|_| Instant::now());
+        Self { subscriber, logger, last: None, total: None, told_at, lines: 0 }
+    }
+
+    /// A channel for what happens before a response is there, where the client wants to know.
+    pub(super) fn events(&self) -> (Option<Meanwhile>, Option<Hearing>) {
+        self.subscriber.map(|_| Meanwhile::new()).unzip()
+    }
+
+    /// Waits for a response, and reports meanwhile what happens; `counts_bytes` where its bytes are progress of the
+    /// call.
+    pub(super) async fn report_until<T>(
+        &mut self,
+        response: impl Future<Output = T>,
+        events: Option<Hearing>,
+        counts_bytes: bool,
+    ) -> T {
+        let mut response = pin!(response);
+        let Some(mut events) = events else { return response.await };
+        let response = loop {
+            tokio::select! {
+                biased;
+                response = &mut response => break response,
+                Some(event) = events.recv() => self.happened(event, counts_bytes),
+            }
+        };
+        // Progress that an upstream has reported may have come together with the response.
+        while let Ok(event) = events.try_recv() {
+            if let Happened::Progress { .. } = event {
+                self.happened(event, false);
+            }
+        }
+        response
+    }
+
+    fn since_told(&self) -> Duration {
+        self.told_at.map_or(Duration::ZERO, |at| at.elapsed())
+    }
+
+    fn wants(&self, level: LogLevel) -> bool {
+        self.lines < LINES_LIMIT
+            && self.subscriber.and_then(Subscriber::level).is_some_and(|least| level >= least)
+    }
+
+    /// Sends a log line, where it is wanted.
+    pub(super) fn line(&mut self, level: LogLevel, text: impl FnOnce() -> String) {
+        if let Some(subscriber) = self.subscriber.filter(|_| self.wants(level)) {
+            self.lines += 1;
+            subscriber.log(level, self.logger, &text());
+        }
+    }
+
+    fn happened(&mut self, happened: Happened, counts_bytes: bool) {
+        match happened {
+            Happened::Again { attempt } => {
+                self.line(LogLevel::Debug, || format!("the service is asked again, attempt {attempt}"));
+            }
+            Happened::Progress { .. } if self.last.is_some() && self.since_told() < OPERATION_EVERY => {}
+            Happened::Progress { done, total } => self.progress(done, total, None),
+            Happened::Received { .. } if !counts_bytes || self.since_told() < BYTES_EVERY => {}
+            #[expect(clippy::cast_precision_loss, reason = "nobody counts beyond 2^53 bytes")]
+            Happened::Received { bytes, of } => {
+                self.progress(bytes as f64, of.map(|of| of as f64), Some("bytes of the reply"));
+            }
+        }
+    }
+
+    /// Reports the status of an asynchronous operation after so many polls.
+    pub(super) fn operation(&mut self, stand: &Stand, says_progress: bool, polls: u32) {
+        self.line(LogLevel::Debug, || {
+            format!("the job goes on: {}", stand.message.as_deref().unwrap_or("no word about it"))
+        });
+        let done = match says_progress {
+            true => stand.progress,
+            false => Some(f64::from(polls)),
+        };
+        if let Some(done) = done
+            && (self.last.is_none() || self.since_told() >= OPERATION_EVERY)
+        {
+            self.progress(done, stand.total, stand.message.as_deref());
+        }
+    }
+
+    /// Reports that an operation is done, where its total is known.
+    pub(super) fn operation_done(&mut self) {
+        self.line(LogLevel::Debug, || "the job is done".to_owned());
+        if let Some(total) = self.total {
+            self.progress(total, Some(total), None);
+        }
+    }
+
+    fn progress(&mut self, done: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(subscriber) = self.subscriber.filter(|subscriber| subscriber.wants_progress()) else {
+            return;
+        };
+        if self.last.is_some_and(|last| done <= last) {
+            return;
+        }
+        (self.last, self.total, self.told_at) = (Some(done), total, Some(Instant::now()));
+        subscriber.progress(Progress { done, total, message });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Heard(Option<LogLevel>, Mutex<Vec<String>>);
+
+    impl Subscriber for Heard {
+        fn wants_progress(&self) -> bool {
+            true
+        }
+
+        fn level(&self) -> Option<LogLevel> {
+            self.0
+        }
+
+        fn progress(&self, progress: Progress<'_>) {
+            self.1.lock().unwrap().push(format!("{}/{:?}", progress.done, progress.total));
+        }
+
+        fn log(&self, level: LogLevel, _: &str, text: &str) {
+            self.1.lock().unwrap().push(format!("{}: {text}", level.as_str()));
+        }
+    }
+
+    fn heard(level: Option<LogLevel>) -> Heard {
+        Heard(level, Mutex::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_only_grows_and_is_not_sent_too_often() {
+        let subscriber = heard(None);
+        let mut reporter = Reporter::new(Some(&subscriber), "t");
+        let received = |bytes| Happened::Received { bytes, of: Some(100) };
+        reporter.happened(received(1), true);
+        for bytes in [10, 20] {
+            tokio::time::advance(BYTES_EVERY).await;
+            reporter.happened(received(bytes), true);
+            reporter.happened(received(bytes + 1), true);
+        }
+        tokio::time::advance(BYTES_EVERY).await;
+        reporter.happened(received(5), true);
+        reporter.happened(received(50), false);
+        assert_eq!(*subscriber.1.lock().unwrap(), ["10/Some(100.0)", "20/Some(100.0)"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operation_has_its_own_numbers_or_those_of_its_polls() {
+        let subscriber = heard(None);
+        let mut reporter = Reporter::new(Some(&subscriber), "t");
+        let stand = |progress| Stand { progress, total: Some(3.0), message: None };
+        for (asked, progress) in [Some(0.0), None, Some(2.0), Some(1.0)].into_iter().enumerate() {
+            tokio::time::advance(OPERATION_EVERY).await;
+            reporter.operation(&stand(progress), true, asked.try_into().unwrap());
+        }
+        reporter.operation_done();
+        reporter.operation_done();
+        assert_eq!(*subscriber.1.lock().unwrap(), ["0/Some(3.0)", "2/Some(3.0)", "3/Some(3.0)"]);
+        let subscriber = heard(None);
+        let mut reporter = Reporter::new(Some(&subscriber), "t");
+        reporter.operation(&Stand::default(), false, 1);
+        assert_eq!(*subscriber.1.lock().unwrap(), ["1/None"]);
+    }
+
+    #[tokio::test]
+    async fn lines_have_a_level_and_an_end() {
+        let subscriber = heard(Some(LogLevel::Info));
+        let mut reporter = Reporter::new(Some(&subscriber), "t");
+        reporter.line(LogLevel::Debug, || unreachable!("nobody wants it"));
+        for _ in 0..LINES_LIMIT + 5 {
+            reporter.line(LogLevel::Info, || "x".to_owned());
+        }
+        let heard = subscriber.1.lock().unwrap();
+        assert_eq!((heard.len(), heard[0].as_str()), (LINES_LIMIT as usize, "info: x"));
+    }
+}

@@ -1,0 +1,295 @@
+//! The messages of a prompt, and completions: values for an argument of a prompt or of a resource template.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{BoundRoute, Call, NoElicitor, ReadError, Snapshot, worker_pool::WorkError};
+use crate::{
+    model::{Arguments, Block, Fault, Outcome, ResourceContents, ToolResult, kind_of},
+    prompt::{Message, Part, PartTemplate, Prompt},
+    route::{AskedCompletion, Completion, Route, RouteCall, Suggestions, lines_of},
+    telemetry::Foreign,
+    translate::{BLOCK_LIMIT, Jq, JqNames, Stop, Template, TemplateError, template_names},
+};
+
+/// How long the filter of a completion may take, in addition to the call.
+const FILTER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the messages of one prompt may be together, in bytes.
+const MESSAGES_LIMIT_BYTES: usize = 64 << 20;
+
+/// Why a prompt has no messages. The text is for clients.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PromptError {
+    /// What the client gave is at fault.
+    #[error("{0}")]
+    Arguments(String),
+    /// Something else is.
+    #[error("the prompt can't be made: {0}")]
+    Failed(String),
+}
+
+/// An argument that is being typed.
+#[derive(Debug)]
+pub struct Typed<'a> {
+    /// Its name.
+    pub argument: &'a str,
+    /// The text so far.
+    pub value: &'a str,
+    /// The other arguments that are there already, as strings.
+    pub others: Map<String, Value>,
+}
+
+impl Snapshot {
+    /// The messages of a prompt for arguments that were checked. Its parts are fetched at the same time, by calls
+    /// with the context of `call`. Dropping the future cancels them.
+    ///
+    /// # Errors
+    ///
+    /// [`PromptError`] when a part can't be fetched or written; then there is no prompt.
+    pub async fn prompt(
+        &self,
+        prompt: &Prompt,
+        arguments: &Arguments,
+        call: &Call<'_>,
+    ) -> Result<Vec<Message>, PromptError> {
+        let fetched = prompt.parts.iter().map(|part| self.fetch(part, arguments, call));
+        let fetched = join_all(fetched).await;
+        let (names, stop) = (template_names(arguments), Stop::after(Stop::TEXT_STEPS));
+        let failed = |error: TemplateError| PromptError::Failed(error.to_string());
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        for (part, fetched) in prompt.parts.iter().zip(fetched) {
+            let more = match fetched? {
+                None => part.written(&names, &stop),
+                Some(result) => part.shown(result, &names, &stop),
+            };
+            for message in more.map_err(failed)? {
+                bytes += message.bytes();
+                messages.push(message);
+            }
+            if messages.len() > BLOCK_LIMIT || bytes > MESSAGES_LIMIT_BYTES {
+                let most = MESSAGES_LIMIT_BYTES >> 20;
+                return Err(PromptError::Failed(format!(
+                    "it would have more than {BLOCK_LIMIT} messages, or {most} MiB"
+                )));
+            }
+        }
+        if messages.is_empty() {
+            return Err(PromptError::Failed("with these arguments it has no message".to_owned()));
+        }
+        Ok(messages)
+    }
+
+    async fn fetch(
+        &self,
+        part: &PartTemplate,
+        arguments: &Arguments,
+        call: &Call<'_>,
+    ) -> Result<Option<ToolResult>, PromptError> {
+        match &part.part {
+            Part::Text(_) | Part::Resource { .. } | Part::ResourceLink { .. } => Ok(None),
+            Part::Route(route) => self.show(route, arguments, call).await.map(Some),
+            Part::Read(uri) => self.embed(uri, arguments, call).await.map(Some),
+        }
+    }
+
+    async fn show(
+        &self,
+        route_call: &RouteCall,
+        arguments: &Arguments,
+        call: &Call<'_>,
+    ) -> Result<ToolResult, PromptError> {
+        let result = self.call_on_behalf(route_call, arguments, call).await.map_err(PromptError::Failed)?;
+        let Outcome::Error(fault) = result.outcome else { return Ok(result) };
+        Err(match fault {
+            Fault::Arguments => PromptError::Arguments(result.told()),
+            _ => PromptError::Failed(result.told()),
+        })
+    }
+
+    /// What is read under a URI, as a result of documents.
+    async fn embed(
+        &self,
+        uri: &Template,
+        arguments: &Arguments,
+        call: &Call<'_>,
+    ) -> Result<ToolResult, PromptError> {
+        let uri = uri.render_until(&template_names(arguments), &Stop::after(Stop::TEXT_STEPS));
+        let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
+        let read = self.read(&uri, call.clone()).await.map_err(|error| match error {
+            ReadError::Unknown | ReadError::Arguments(_) => PromptError::Arguments(error.to_string()),
+            ReadError::Missing(_) | ReadError::Failed(_) => PromptError::Failed(error.to_string()),
+        })?;
+        let document = |contents: ResourceContents| Block::Resource {
+            uri: contents.uri,
+            mime_type: contents.media_type,
+            body: contents.body,
+        };
+        let documents = read.contents.into_iter().map(|contents| document(contents).into()).collect();
+        Ok(ToolResult::new(Outcome::Success, documents))
+    }
+
+    /// Calls a route with arguments made from those of a prompt or a completion.
+    ///
+    /// # Errors
+    ///
+    /// A sentence when they can't be made.
+    async fn call_on_behalf(
+        &self,
+        route_call: &RouteCall,
+        arguments: &Arguments,
+        call: &Call<'_>,
+    ) -> Result<ToolResult, String> {
+        let route = self.table.by_name(route_call.route.as_str());
+        let route = route.ok_or_else(|| "the route that it asks is not there".to_owned())?;
+        let stop = Stop::after(Stop::TEXT_STEPS);
+        let filled = route_call.fill(arguments, &route.input, Some(&stop));
+        let filled = filled.map_err(|error| error.to_string())?;
+        let call = Call { arguments: filled, ..call.clone() };
+        Ok(self.call(route, call, &mut NoElicitor).await)
+    }
+
+    /// The values of an argument; none where the route that gives them fails. The reason is logged, as an error does
+    /// not help a person who types.
+    pub async fn complete(&self, completion: &Completion, typed: Typed<'_>, call: &Call<'_>) -> Suggestions {
+        match completion {
+            Completion::Listed(values) => Suggestions::of(values.clone(), typed.value, false),
+            Completion::Asked(asked) => {
+                let Typed { argument, value, mut others } = typed;
+                others.insert(argument.to_owned(), value.into());
+                match self.ask_for_values(asked, others.into(), call).await {
+                    Ok(values) => Suggestions::of(values, value, asked.chosen),
+                    Err(reason) => {
+                        let route = &asked.call.route;
+                        // It may quote what was typed, or the upstream.
+                        warn!(argument, %route, "no values for a completion");
+                        debug!(argument, %route, reason = %Foreign(&reason), "no values for a completion");
+                        Suggestions::default()
+                    }
+                }
+            }
+        }
+    }
+
+    /// The route of the configuration whose resource has this template, or of whose a URI is.
+    pub fn own_template(&self, uri: &str) -> Option<&Arc<BoundRoute>> {
+        let is_template = |route: &&Arc<BoundRoute>| {
+            route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == uri)
+        };
+        let template = self.table.in_order().iter().find(is_template);
+        template.or_else(|| self.table.by_uri(uri).map(|(route, _)| route))
+    }
+
+    /// The values of an argument in the URI of a resource; `None` where its template has no such argument.
+    pub async fn complete_uri(
+        &self,
+        route: &Route,
+        typed: Typed<'_>,
+        call: &Call<'_>,
+    ) -> Option<Suggestions> {
+        let name = typed.argument;
+        route.resource.as_ref()?.uri.arguments().find(|known| *known == name)?;
+        Some(match route.completions.iter().find(|(known, _)| known == name) {
+            Some((_, completion)) => self.complete(completion, typed, call).await,
+            None => Suggestions::of(route.input.listed(name), typed.value, false),
+        })
+    }
+
+    /// Whether there is an argument for which values are known.
+    pub fn completes(&self) -> bool {
+        *self.completes.get_or_init(|| self.knows_values())
+    }
+
+    fn knows_values(&self) -> bool {
+        let mut arguments = self.prompts.in_order().iter().flat_map(|prompt| &prompt.arguments);
+        let in_uri = |route: &Route| {
+            let is_known = |name: &str| route.completions.iter().any(|(known, _)| known == name);
+            let mut names = route.resource.iter().flat_map(|resource| resource.uri.arguments());
+            names.any(|name| is_known(name) || !route.input.listed(name).is_empty())
+        };
+        arguments.any(|argument| argument.completion.is_some())
+            || self.table.in_order().iter().any(|route| in_uri(route))
+            || self.proxied.all().any(|entry| entry.completes)
+    }
+
+    async fn ask_for_values(
+        &self,
+        asked: &AskedCompletion,
+        arguments: Arguments,
+        call: &Call<'_>,
+    ) -> Result<Vec<String>, String> {
+        let result = self.call_on_behalf(&asked.call, &arguments, call).await?;
+        if result.is_error() {
+            let texts = result.content.iter().filter_map(|content| content.block.text(None));
+            return Err(texts.collect::<Vec<_>>().join(" "));
+        }
+        let route = self.table.by_name(asked.call.route.as_str());
+        let most_values = route.map_or(1, |route| route.translator.limits.values);
+        if let Some(structured) = &result.structured {
+            structured.json().has_at_most(most_values).map_err(|error| error.to_string())?;
+        }
+        match &asked.values {
+            None => values_of(found(&result)),
+            Some(filter) => {
+                let filter = Arc::clone(filter);
+                let due = Instant::now() + FILTER_TIMEOUT;
+                let work = move |stop: &Stop| filtered(&filter, &result, &arguments, most_values, stop);
+                let filtered = self.workers.run(&asked.call.route, due, work).await;
+                values_of(filtered.map_err(|error| match error {
+                    WorkError::Panicked => "the filter panicked".to_owned(),
+                    WorkError::DeadlineExceeded => format!("the filter took longer than {FILTER_TIMEOUT:?}"),
+                })??)
+            }
+        }
+    }
+}
+
+/// The structured content of a result, or the lines of its text.
+fn found(result: &ToolResult) -> Value {
+    match result.structured.as_ref().map(|structured| structured.json().parse()) {
+        Some(Value::String(_)) | None => lines_of(result).into(),
+        Some(value) => value,
+    }
+}
+
+fn filtered(
+    filter: &Jq,
+    result: &ToolResult,
+    arguments: &Arguments,
+    most_values: usize,
+    stop: &Stop,
+) -> Result<Value, String> {
+    let args = Value::Object(arguments.as_map().clone());
+    let headers = Value::Object(Map::new());
+    let names = JqNames {
+        args: &args,
+        answers: &Value::Null,
+        status: 200,
+        exit: None,
+        headers: &headers,
+        captures: &[],
+        most_values,
+        stop: Some(stop),
+    };
+    filter.apply(&found(result), names).map_err(|error| format!("`values` {error}"))
+}
+
+/// The texts of a list; what is no scalar in it has none.
+fn values_of(value: Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(items) => Ok(items
+            .into_iter()
+            .filter_map(|item| match item {
+                Value::String(text) => Some(text),
+                Value::Number(_) | Value::Bool(_) => Some(item.to_string()),
+                Value::Null | Value::Array(_) | Value::Object(_) => None,
+            })
+            .collect()),
+        Value::Null => Ok(Vec::new()),
+        other => Err(format!("expected a list of values, found {}", kind_of(&other))),
+    }
+}

@@ -1,0 +1,492 @@
+//! A call, step by step, from its arguments to its result: [`Run::outcome`] is the table of contents.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::{
+    AGE_META, BoundRoute, Call, Elicitor, OpenOperation, REQUEST_ID_META, Snapshot,
+    access_log::AccessLog,
+    async_operation::Step,
+    elicit::{elicit_first, elicit_for_rule},
+    error_text::{self, Effect},
+    progress::{LINE_LIMIT_BYTES, Reporter},
+    resources::ResponseHeaders,
+    worker_pool::WorkError,
+};
+use crate::{
+    model::{Arguments, Fault, Outcome, Reply, ToolResult},
+    policy::{CacheEntry, Response},
+    route::{HttpRequest, LogLevel, Route, Stand, TraceContext, Traces, UpstreamRequest},
+    telemetry::Ticket,
+    translate::{Facts, STATUS_META_KEY, Stop, Trace, Translation, line_names, translate},
+    upstream::{Ask, Caller, Due, UpstreamError},
+};
+
+/// The outcome of a call whose client can poll an asynchronous operation itself.
+#[derive(Debug)]
+pub enum CallOutcome {
+    /// A result.
+    Result(ToolResult),
+    /// An operation that goes on.
+    Operation(Box<OpenOperation>),
+}
+
+impl Snapshot {
+    /// Calls a tool. Every failure is a tool result. Dropping the future cancels the upstream request. Time in
+    /// which the client is asked for input is no part of the timeout.
+    pub async fn call(
+        &self,
+        route: &Arc<BoundRoute>,
+        call: Call<'_>,
+        elicitor: &mut dyn Elicitor,
+    ) -> ToolResult {
+        let mut run = Run::new(self, route, call, elicitor);
+        let result = run.result().await;
+        run.finish(result)
+    }
+
+    /// The same; an asynchronous operation that takes longer than its rule says is handed over to the client.
+    pub async fn call_as_task(
+        &self,
+        route: &Arc<BoundRoute>,
+        call: Call<'_>,
+        elicitor: &mut dyn Elicitor,
+    ) -> CallOutcome {
+        let mut run = Run::new(self, route, call, elicitor);
+        let hand_over_after = route.job.as_ref().map(|job| job.task.after);
+        let result = match run.outcome(hand_over_after).await {
+            Ok(CallOutcome::Operation(operation)) => {
+                run.log.end_open();
+                return CallOutcome::Operation(operation);
+            }
+            Ok(CallOutcome::Result(result)) => Ok(result),
+            Err(failed) => Err(failed),
+        };
+        CallOutcome::Result(run.finish(result))
+    }
+
+    /// Validates arguments, and adds the defaults of those that are missing.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the model that says what is wrong with them.
+    pub async fn check_arguments(
+        &self,
+        route: &Arc<BoundRoute>,
+        arguments: Arguments,
+    ) -> Result<Arguments, String> {
+        let due = Due::after(route.deadline);
+        match self.workers.check(route, arguments, due.at).await {
+            Ok(checked) => checked,
+            Err(WorkError::DeadlineExceeded) => Err(error_text::ARGUMENTS_TOO_LATE.to_owned()),
+            Err(WorkError::Panicked) => Err(error_text::ARGUMENTS_UNCHECKED.to_owned()),
+        }
+    }
+}
+
+/// One call while it runs.
+pub(super) struct Run<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) call: Exchange<'a>,
+    pub(super) due: Due,
+    pub(super) log: AccessLog<'a>,
+    pub(super) progress: Reporter<'a>,
+    elicitor: &'a mut dyn Elicitor,
+    /// The headers of the response that was translated, for a route that is a resource.
+    pub(super) response: Option<ResponseHeaders>,
+}
+
+/// What the upstream requests of one call have in common.
+pub(super) struct Exchange<'a> {
+    pub(super) route: &'a Arc<BoundRoute>,
+    pub(super) arguments: Arguments,
+    /// Those of the client.
+    pub(super) headers: &'a HeaderMap,
+    pub(super) caller: Caller,
+    trace: Option<TraceContext>,
+    /// The name of the call in the log, and its span.
+    pub(super) ticket: Ticket,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        route: &'a Arc<BoundRoute>,
+        call: Call<'a>,
+        elicitor: &'a mut dyn Elicitor,
+    ) -> Self {
+        let log = AccessLog::begin(&snapshot.tracing, route, &call);
+        let progress = Reporter::new(call.subscriber, route.definition.name.as_str());
+        let call = Exchange::new(route, log.ticket.clone(), call);
+        let due = Due::after(route.deadline);
+        Self { snapshot, call, due, log, progress, elicitor, response: None }
+    }
+
+    /// The result of a call whose client waits until an asynchronous operation is done.
+    pub(super) async fn result(&mut self) -> Result<ToolResult, Box<ToolResult>> {
+        match self.outcome(None).await? {
+            CallOutcome::Result(result) => Ok(result),
+            CallOutcome::Operation(_) => Err(Box::new(error_text::operation_not_done(self.due.after, false))),
+        }
+    }
+
+    /// The steps of a call. An `Err` is the result of a call that ended early, boxed because it is rare.
+    async fn outcome(&mut self, hand_over_after: Option<Duration>) -> Result<CallOutcome, Box<ToolResult>> {
+        let route = self.call.route;
+        check_scopes(route, &self.call.caller)?;
+        self.check_arguments().await?;
+        if !route.asking.is_empty() {
+            let arguments = std::mem::take(&mut self.call.arguments);
+            self.call.arguments = Box::pin(elicit_first(&route.asking, arguments, self.elicitor)).await?;
+            // The schema holds for values that a person has entered, too.
+            self.check_arguments().await?;
+        }
+        self.due = Due::after(route.deadline).within(client_timeout(self.call.headers)?);
+        let hand_over_at = hand_over_after
+            .filter(|_| OpenOperation::can_hold(self.call.arguments.answers()))
+            .map(|after| Due::after(after).at);
+        let request = self.build_request().await?;
+        let operation = match (&route.job, &request) {
+            (Some(job), UpstreamRequest::Http(request)) => Some((job, request.clone())),
+            _ => None,
+        };
+        self.send_log_lines(None);
+        let Response { reply, age, entry } = self.send(request).await?;
+        let step = match operation {
+            Some((job, request)) => Box::pin(self.follow(job, request, reply, hand_over_at)).await?,
+            None => Step::Done(reply),
+        };
+        let result = match step {
+            Step::Running { stand, place, wait } => {
+                let (job, arguments) = (&route.job, &self.call.arguments);
+                return Ok(CallOutcome::Operation(Box::new(OpenOperation {
+                    arguments: arguments.as_map().clone(),
+                    answers: arguments.answers().clone(),
+                    place,
+                    message: stand.in_words(),
+                    wait,
+                    life: job.as_ref().map_or(Duration::ZERO, |job| job.task.life),
+                })));
+            }
+            Step::Done(reply) => self.translate_last(reply, None).await,
+            Step::Failed(reply, stand) => self.translate_last(reply, Some(stand)).await,
+            Step::Cancelled => Err(Box::new(error_text::operation_cancelled())),
+        };
+        with_age_or_forgotten(result, age, entry).map(CallOutcome::Result)
+    }
+
+    async fn check_arguments(&mut self) -> Result<(), Box<ToolResult>> {
+        let (route, arguments) = (self.call.route, std::mem::take(&mut self.call.arguments));
+        let checked = self.snapshot.check_arguments(route, arguments).await;
+        self.call.arguments = checked.map_err(|sentence| Box::new(argument_error(route, sentence)))?;
+        Ok(())
+    }
+
+    async fn build_request(&self) -> Result<UpstreamRequest, Box<ToolResult>> {
+        let Exchange { route, arguments, headers, .. } = &self.call;
+        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &Stop| {
+            route.request.build(arguments, headers, Some(stop))
+        };
+        let built = self.snapshot.workers.build(route, arguments, headers, self.due.at, build).await;
+        built.map_err(|why| Box::new(error_text::request_not_built(why)))?.map_err(|error| {
+            if let Some(detail) = error.detail() {
+                let (tool, request_id) = (&route.definition.name, self.call.ticket.request_id());
+                debug!(%tool, request_id, detail, "a template of the request can't be filled in");
+            }
+            Box::new(ToolResult::error(Fault::Arguments, error.to_string()))
+        })
+    }
+
+    /// Sends the request of the call.
+    async fn send(&mut self, request: UpstreamRequest) -> Result<Response, Box<ToolResult>> {
+        let repeatable = self.call.route.repeatable;
+        // A route that declares its request idempotent need not be checked before it is called again.
+        let is_safe = repeatable.unwrap_or_else(|| request.is_safe());
+        let is_idempotent = repeatable.unwrap_or_else(|| request.is_idempotent());
+        self.request(request, is_idempotent).await.map_err(|error| {
+            let effect = match (is_safe, self.call.ticket.was_sent()) {
+                (true, _) => Effect::Harmless,
+                (false, false) => Effect::Unsent,
+                (false, true) => Effect::Possible,
+            };
+            Box::new(error_text::of(&error, effect))
+        })
+    }
+
+    /// Sends a request through the policies of the route, and reports progress until there is a response.
+    pub(super) async fn request(
+        &mut self,
+        request: UpstreamRequest,
+        is_idempotent: bool,
+    ) -> Result<Response, UpstreamError> {
+        let route = self.call.route;
+        let (meanwhile, events) = self.progress.events();
+        let ask = Ask { meanwhile, ..self.call.ask(request, is_idempotent, self.due) };
+        let begun = Instant::now();
+        let response =
+            self.progress.report_until(route.policies.call(&ask), events, route.job.is_none()).await;
+        self.log.responded(response.as_ref().map(|response| &response.reply), begun.elapsed());
+        let response = response?;
+        let Some(age) = response.age else { return Ok(response) };
+        self.log.age = Some(age);
+        Ok(Response { reply: ask.charged(response.reply, &route.upstream).await?, ..response })
+    }
+
+    /// Sends a request that follows from the first, through the policies of the upstream.
+    pub(super) async fn follow_up(&mut self, request: HttpRequest) -> Result<Reply, UpstreamError> {
+        let route = self.call.route;
+        let is_idempotent = request.method.is_idempotent();
+        let (meanwhile, events) = self.progress.events();
+        let ask = Ask { meanwhile, ..self.call.ask(request.into(), is_idempotent, self.due) };
+        let begun = Instant::now();
+        let reply = route.policies.upstream().follow_up(&ask);
+        let reply = self.progress.report_until(reply, events, route.job.is_none()).await;
+        self.log.responded(reply.as_ref(), begun.elapsed());
+        reply
+    }
+
+    /// Translates the last response. `failure` is the status of an asynchronous operation that failed: the
+    /// rules may have a better text for it.
+    pub(super) async fn translate_last(
+        &mut self,
+        reply: Reply,
+        failure: Option<Stand>,
+    ) -> Result<ToolResult, Box<ToolResult>> {
+        let route = self.call.route;
+        if route.resource.is_some() {
+            self.response = Some(ResponseHeaders::of(&reply));
+        }
+        self.send_log_lines(Some(reply.status));
+        let translation = if failure.is_none() && route.asking.sampled.is_some() {
+            Box::pin(self.translate_with_sampling(reply)).await?
+        } else {
+            let arguments = std::mem::take(&mut self.call.arguments);
+            self.translate(arguments, reply).await?
+        };
+        self.log.notes(&translation.notes, translation.result.outcome);
+        self.log.decided(translation.rule);
+        self.progress.line(LogLevel::Debug, || match translation.rule {
+            Some(rule) => format!("rule {} of the route decides", rule + 1),
+            None => "no rule of the route decides: the default rules do".to_owned(),
+        });
+        match (failure, translation.result.outcome) {
+            (Some(stand), Outcome::Success | Outcome::Error(Fault::Unanswered)) => {
+                Err(Box::new(error_text::operation_failed(stand.message.as_deref())))
+            }
+            (Some(_), Outcome::Error(_)) | (None, _) => Ok(translation.result),
+        }
+    }
+
+    /// A translation in which a rule may ask the client's model: with its answer the response is translated again.
+    async fn translate_with_sampling(&mut self, reply: Reply) -> Result<Translation, Box<ToolResult>> {
+        let mut translation = self.translate(self.call.arguments.clone(), reply.clone()).await?;
+        let Some(sample) = translation.asks.take() else { return Ok(translation) };
+        let arguments = std::mem::take(&mut self.call.arguments);
+        let answers = elicit_for_rule(*sample, &arguments, self.elicitor).await?;
+        self.due = Due::after(self.call.route.deadline);
+        self.translate(arguments.with_answers(answers), reply).await
+    }
+
+    pub(super) async fn translate(
+        &mut self,
+        arguments: Arguments,
+        reply: Reply,
+    ) -> Result<Translation, Box<ToolResult>> {
+        let workers = &self.snapshot.workers;
+        let translated = workers.translate(self.call.route, arguments, reply, self.due.at).await;
+        translated.map_err(|why| {
+            Box::new(match why {
+                WorkError::Panicked => {
+                    self.log.panicked();
+                    ToolResult::error(Fault::Unreadable, error_text::UNREADABLE)
+                }
+                WorkError::DeadlineExceeded => error_text::too_late(self.due.after),
+            })
+        })
+    }
+
+    /// Sends the log lines of the route to the client: those for the time before the response, or for a response.
+    fn send_log_lines(&mut self, status: Option<StatusCode>) {
+        let (route, arguments) = (self.call.route, &self.call.arguments);
+        let stop = Stop::after(Stop::TEXT_STEPS);
+        for line in route.log.iter().filter(|line| line.is_about_the_reply() == status.is_some()) {
+            self.progress.line(line.level, || {
+                let names = line_names(arguments, status.map(|status| status.as_u16()));
+                // Its author would miss a line that can't be rendered.
+                let text = line.text.render_until(&names, &stop);
+                let text = text.unwrap_or_else(|_| "(the line can't be written)".to_owned());
+                route.translator.redaction.capped(&text, LINE_LIMIT_BYTES)
+            });
+        }
+    }
+
+    /// Writes the access log, and gives the result as clients get it.
+    pub(super) fn finish(self, result: Result<ToolResult, Box<ToolResult>>) -> ToolResult {
+        let route = self.call.route;
+        // An error that ended the call early may quote arguments, so it is redacted as translated ones are.
+        let mut result = result.unwrap_or_else(|ended_early| route.translator.for_clients(*ended_early));
+        if result.is_error() {
+            let request_id = self.log.request_id.as_str();
+            result = result.with_errors_as(route.error_format).with_meta(REQUEST_ID_META, request_id);
+        }
+        self.log.end(result.outcome);
+        result
+    }
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn new(route: &'a Arc<BoundRoute>, ticket: Ticket, call: Call<'a>) -> Self {
+        Self {
+            route,
+            ticket,
+            arguments: call.arguments.into(),
+            headers: call.headers,
+            caller: call.caller,
+            trace: call.trace.or_else(|| TraceContext::of_headers(call.headers)),
+        }
+    }
+
+    /// A request as the policies of an upstream take it.
+    pub(super) fn ask(&self, mut request: UpstreamRequest, is_idempotent: bool, due: Due) -> Ask {
+        let route = self.route;
+        let traced = route.traces == Traces::Forwarded;
+        // Each attempt has a span of its own, where there are spans.
+        if let (Some(trace), true, None) = (&self.trace, traced, self.ticket.span())
+            && let Some(headers) = request.headers_mut()
+        {
+            trace.write(headers);
+        }
+        let ask = Ask::new(request, route.reply_limit_bytes, due, is_idempotent);
+        let (caller, ticket) = (self.caller.clone(), self.ticket.clone());
+        Ask { caller, ticket, charge: route.charge.clone(), traced, ..ask }
+    }
+}
+
+/// Adds the age of a cached response to its result. A response that is an error after all is not cached any longer.
+fn with_age_or_forgotten(
+    result: Result<ToolResult, Box<ToolResult>>,
+    age: Option<Duration>,
+    entry: Option<CacheEntry>,
+) -> Result<ToolResult, Box<ToolResult>> {
+    match result {
+        Ok(result) if !result.is_error() => Ok(match age {
+            Some(age) => result.with_meta(AGE_META, age.as_secs()),
+            None => result,
+        }),
+        failed => {
+            if let Some(entry) = entry {
+                entry.forget();
+            }
+            failed
+        }
+    }
+}
+
+/// Whether the client may call the route, whichever API it uses.
+pub(super) fn check_scopes(route: &Route, caller: &Caller) -> Result<(), Box<ToolResult>> {
+    match caller.may(&route.scopes) {
+        true => Ok(()),
+        false => Err(Box::new(error_text::forbidden(&route.scopes))),
+    }
+}
+
+/// An error about arguments, in the format that the route gives it.
+fn argument_error(route: &Route, sentence: String) -> ToolResult {
+    let Some(form) = &route.argument_error else { return ToolResult::error(Fault::Arguments, sentence) };
+    let body = serde_json::json!({ "message": sentence }).to_string();
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let reply = Reply::new(StatusCode::BAD_REQUEST, headers, body.into());
+    let none = Value::Object(Map::new());
+    let facts = Facts::new(&route.definition.name, &none);
+    let mut result = translate(form, facts, &reply, &mut Trace::off()).result;
+    // No upstream sent a status. One that the rule sets stays.
+    result.meta.remove(STATUS_META_KEY);
+    if let Outcome::Error(Fault::Upstream { .. }) = result.outcome {
+        result.outcome = Outcome::Error(Fault::Arguments);
+    }
+    result
+}
+
+/// A number of seconds.
+const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
+/// Has `wait=SECONDS` among its preferences (RFC 7240, section 4.3).
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+/// Longer than the timeout of any call.
+const CLIENT_TIMEOUT_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// How long the client waits for the result, where its headers say so.
+///
+/// # Errors
+///
+/// A tool error for a header that can't be read. A preference that can't be read is ignored.
+pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Box<ToolResult>> {
+    let preferred = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
+    let preferred = preferred.flat_map(|value| value.split(',')).find_map(|preference| {
+        let (name, value) = preference.split(';').next()?.split_once('=')?;
+        let value = value.trim().trim_matches('"');
+        let is_wait = name.trim().eq_ignore_ascii_case("wait");
+        is_wait.then(|| value.parse().ok().map(Duration::from_secs)).flatten()
+    });
+    let mut written = headers.get_all(REQUEST_TIMEOUT).iter();
+    let timeout = match (written.next(), written.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().ok().and_then(seconds).map(Some).ok_or(()),
+        (Some(_), Some(_)) => Err(()),
+    };
+    let timeout = timeout.map_err(|()| {
+        let sentence = format!("the header `{REQUEST_TIMEOUT}` takes one number of seconds, such as `2.5`");
+        Box::new(ToolResult::error(Fault::Arguments, sentence))
+    })?;
+    Ok(match (preferred, timeout) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    })
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.trim().parse().ok()?;
+    (seconds > 0.0).then(|| {
+        Duration::try_from_secs_f64(seconds)
+            .map_or(CLIENT_TIMEOUT_LIMIT, |time| time.min(CLIENT_TIMEOUT_LIMIT))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pairs: &[(HeaderName, &str)], expected: Result<Option<u64>, ()>) {
+        let headers: HeaderMap =
+            pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+        let found = client_timeout(&headers);
+        let found = found.map(|found| found.map(|time| u64::try_from(time.as_millis()).unwrap()));
+        assert_eq!(found.map_err(|_| ()), expected, "{pairs:?}");
+    }
+
+    #[test]
+    fn a_client_may_say_how_long_it_waits() {
+        check(&[], Ok(None));
+        check(&[(REQUEST_TIMEOUT, "2.5")], Ok(Some(2_500)));
+        check(&[(REQUEST_TIMEOUT, " 3 ")], Ok(Some(3_000)));
+        check(&[(REQUEST_TIMEOUT, "1e300")], Ok(Some(86_400_000)));
+        check(&[(PREFER, "respond-async, Wait=\"10\"; x=1")], Ok(Some(10_000)));
+        check(&[(PREFER, "wait=10"), (REQUEST_TIMEOUT, "4")], Ok(Some(4_000)));
+    }
+
+    #[test]
+    fn a_time_that_can_not_be_read_is_rejected_and_a_preference_ignored() {
+        for wrong in ["", "soon", "-1", "0", "NaN", "5s", "1,2"] {
+            check(&[(REQUEST_TIMEOUT, wrong)], Err(()));
+        }
+        for wrong in ["wait", "wait=soon", "wait=-1", "waits=3"] {
+            check(&[(PREFER, wrong)], Ok(None));
+        }
+    }
+}
