@@ -227,7 +227,7 @@ fn pure_modules_name_no_clock_log_environment_or_wire() {
 
 #[test]
 fn the_reader_of_imports_sees_every_form() {
-    let code = "use crate::model::Name;\nuse crate::{\n    reply::Reply,\n    rule::{a, b},\n    route,\n};\nother_crate::config::x";
+    let code = "use crate::model::Name;\nuse crate::{\n    wire::Body,\n    translate::{a, b},\n    route,\n};\nother_crate::config::x";
     assert_eq!(modules_named(code), ["model", "wire", "translate", "route"]);
     let cut = "a\n#[cfg(test)]\nfn helper() {\n}\nb\n#[cfg(test)]\n#[allow(x)]\npub(crate) mod tests {\nc";
     assert_eq!(code_of(cut), "a\n#[cfg(test)]\nfn helper() {\n}\nb\n");
