@@ -14,7 +14,8 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
+use http_body_util::combinators::UnsyncBoxBody;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, Sleep, sleep, sleep_until, timeout},
@@ -34,6 +35,9 @@ use crate::{
 };
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a response that is passed through. It breaks off when the upstream pauses for too long.
+pub type StreamedBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// How fast a client sends a body at least, in bytes a second, once the time for a short one is over.
 const UPLOAD_RATE: u64 = 1 << 10;
@@ -137,7 +141,7 @@ impl Passthrough {
             }
         };
         let idle_timeout = self.settings.idle_timeout;
-        Ok(reply.map(|body| StreamedBody { body, idle_timeout, pause: None, _slots: (slot, in_flight) }))
+        Ok(reply.map(|body| with_idle_timeout(body, idle_timeout, (slot, in_flight))))
     }
 }
 
@@ -307,16 +311,6 @@ where
     })
 }
 
-/// The body of a reply that is handed through. It breaks off when the upstream pauses for too long.
-#[derive(Debug)]
-pub struct StreamedBody {
-    body: upstream::StreamedBody,
-    idle_timeout: Duration,
-    /// Runs while the upstream is waited for, not while the client is.
-    pause: Option<Pin<Box<Sleep>>>,
-    _slots: (Slot, ConcurrencySlot),
-}
-
 /// Why a body was broken off.
 #[derive(Debug, thiserror::Error)]
 #[error("the upstream paused for more than {after:?}")]
@@ -324,36 +318,30 @@ struct Paused {
     after: Duration,
 }
 
-impl Body for StreamedBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            self.pause = None;
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+/// The body of a response, which is broken off when the upstream pauses for too long. `held` is dropped with it.
+///
+/// The time runs while the upstream is waited for, not while the client is.
+fn with_idle_timeout<H>(body: upstream::StreamedBody, after: Duration, held: H) -> StreamedBody
+where
+    H: Send + Unpin + 'static,
+{
+    let mut pause: Option<Pin<Box<Sleep>>> = None;
+    UnsyncBoxBody::new(MapPoll::new(body, move |polled: PolledFrame<_>, context: &mut Context<'_>| {
+        let _ = &held;
+        if let Poll::Ready(frame) = polled {
+            pause = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
         }
-        let after = self.idle_timeout;
-        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(after)));
-        ready!(pause.as_mut().poll(context));
+        ready!(pause.get_or_insert_with(|| Box::pin(sleep(after))).as_mut().poll(context));
         Poll::Ready(Some(Err(Paused { after }.into())))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use std::{convert::Infallible, future::poll_fn};
+
+    use http_body::Frame;
 
     use super::*;
     use crate::policy::mock::name;

@@ -359,14 +359,14 @@ impl UpstreamError {
     /// Sorts what the HTTP client says of a request that got no head of a reply.
     pub(super) fn of_client(upstream: &UpstreamName, error: SendError) -> Self {
         let upstream = upstream.clone();
-        let (error, kept) = match error {
+        let (error, is_reused) = match error {
             SendError::Connect(error) => {
                 return match error.downcast_ref::<ConnectTimedOut>() {
                     Some(timed_out) => Self::ConnectDeadline { upstream, after: timed_out.after },
                     None => Self::Connect { upstream, source: error.into() },
                 };
             }
-            SendError::Exchange { error, kept } => (error, kept),
+            SendError::Exchange { error, is_reused } => (error, is_reused),
         };
         if error.is_parse_too_large() {
             let (limit_bytes, limit_count) = (super::http::HEAD_LIMIT_BYTES, super::http::HEADER_COUNT_LIMIT);
@@ -378,7 +378,7 @@ impl UpstreamError {
         if error.is_user() {
             return Self::Unsendable { upstream, source: error.into() };
         }
-        let source = if kept { Kept { source: error.into() }.into() } else { error.into() };
+        let source = if is_reused { Kept { source: error.into() }.into() } else { error.into() };
         Self::CutOff { upstream, source }
     }
 

@@ -170,7 +170,7 @@ fn external_crates_are_named_only_by_their_owners() {
         (&["ruzstd"], &["translate/content_encoding"]),
         (&["redis::", "use redis"], &["shared_state/"]),
         (&["similar::", "use similar"], &["cli/"]),
-        (&["fastrand"], &["policy/", "upstream/http/targets"]),
+        (&["fastrand"], &["policy/", "upstream/http/endpoints"]),
         (&["rustix", "tokio::process"], &["upstream/", "descriptors"]),
         (&["httpdate"], &["policy/"]),
         (&["quick_cache"], &["policy/"]),

@@ -3,43 +3,36 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use tokio::time::Instant;
 use tracing::info;
 
 use super::{
-    Address, Ask, CredentialError, HttpSettings, Meanwhile, Protocol, Stage, Tried, UpstreamError,
+    Address, Ask, CredentialError, HttpSettings, Protocol, ResponseBody, Tried, UpstreamError,
     auth::{Auth, Credential},
-    body::{self, BodyError},
-    exchange::ReplyBody,
-    framing,
-    outgoing::Outgoing,
-    redirect, remove_hop_by_hop,
-    targets::{self, AddressView, Lookup, Outcome, Target, Targets},
-    veil::Veil,
+    connection::{self, RequestBody},
+    endpoints::{AddressView, Endpoint, Endpoints, Lookup},
+    response::{IncomingResponse, announces_unread_body, check_framing, drain, remove_hop_by_hop},
+    secret_scrubber::{ResponseScrubber, SecretScrubber},
 };
 use crate::{
     model::Reply,
-    route::{HttpRequest, Under, UpstreamName, UpstreamRequest},
+    route::{HttpRequest, Under, UpstreamName, UpstreamRequest, location},
     telemetry::{Chain, Ticket},
-    upstream::buffer::BodyAccount,
 };
-
-/// How much is read of the body of a reply that is not the last, so that its connection can be used again.
-const PASSED_BODY_LIMIT_BYTES: usize = 16 << 10;
 
 /// How often one attempt is sent over another connection, because the one that it was sent over had been kept and was
 /// closed meanwhile.
-const KEPT_LIMIT: u32 = 3;
+const RECONNECT_LIMIT: u32 = 3;
 
-/// Who asks, unless a route or an upstream's settings say otherwise.
+/// The `User-Agent` of requests, unless a route or the upstream's settings have another.
 pub(super) const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("glossator/", env!("CARGO_PKG_VERSION")));
 
 /// One legacy server. Clones share its connections.
 ///
-/// It keeps no deadline but the one of connecting, and tries once, closed connections aside: everything else is `policy`.
-/// Dropping the future of an answer closes the connection, so the upstream sees that no one waits any more.
+/// It has no timeout but the one of connecting, and tries once, closed connections aside: everything else is `policy`.
+/// Dropping the future of a response closes the connection, so the upstream sees that no one waits any more.
 #[derive(Debug, Clone)]
 pub struct HttpUpstream {
     shared: Arc<Shared>,
@@ -48,28 +41,28 @@ pub struct HttpUpstream {
 #[derive(Debug)]
 struct Shared {
     settings: Arc<HttpSettings>,
-    targets: Arc<Targets>,
+    endpoints: Arc<Endpoints>,
     auth: Option<Auth>,
     /// Hides the secrets of the settings, in their headers and addresses.
-    veil: Veil,
+    scrubber: SecretScrubber,
 }
 
 impl HttpUpstream {
-    /// Makes the client; nothing is connected yet. Within a runtime it begins to ask after the health of its addresses,
+    /// Makes the client; nothing is connected yet. Within a runtime it begins to check the health of its addresses,
     /// where its settings say so.
     pub fn new(settings: HttpSettings) -> Self {
-        Self::finding(settings, targets::system())
+        Self::with_lookup(settings, Lookup::System)
     }
 
     /// The same, with names looked up in another way than the system's.
-    pub(super) fn finding(mut settings: HttpSettings, lookup: Lookup) -> Self {
+    pub(super) fn with_lookup(mut settings: HttpSettings, lookup: Lookup) -> Self {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
         let auth = settings.auth.as_ref().map(Auth::new);
-        let veil = Veil::of_settings(&settings);
+        let scrubber = SecretScrubber::of_settings(&settings);
         let settings = Arc::new(settings);
-        let targets = Targets::new(settings.clone(), lookup);
-        Self { shared: Arc::new(Shared { settings, targets, auth, veil }) }
+        let endpoints = Endpoints::new(settings.clone(), lookup);
+        Self { shared: Arc::new(Shared { settings, endpoints, auth, scrubber }) }
     }
 
     /// What routes call it.
@@ -77,24 +70,24 @@ impl HttpUpstream {
         &self.shared.settings.name
     }
 
-    /// Its addresses and how they do, names looked up; of a name that was not looked up yet there is nothing.
+    /// Its addresses and their states, names looked up; of a name that was not looked up yet there is nothing.
     pub fn addresses(&self) -> Vec<AddressView> {
-        self.shared.targets.view()
+        self.shared.endpoints.view()
     }
 
-    /// From now on, tells of each check of health of an address that went well; only the first who asks is told.
-    pub fn when_healthy(&self, tell: impl Fn() + Send + Sync + 'static) {
-        self.shared.targets.when_healthy(tell);
+    /// From now on, calls back after each successful health check of an address; only the first callback counts.
+    pub fn when_healthy(&self, callback: impl Fn() + Send + Sync + 'static) {
+        self.shared.endpoints.when_healthy(callback);
     }
 
-    /// Where it is, where that is one place.
+    /// Its address, where it has one only.
     pub fn sole_address(&self) -> Option<&Address> {
         let settings = &self.shared.settings;
         settings.others.is_empty().then_some(&settings.address)
     }
 
-    pub(super) fn targets(&self) -> &Arc<Targets> {
-        &self.shared.targets
+    pub(super) fn endpoints(&self) -> &Arc<Endpoints> {
+        &self.shared.endpoints
     }
 
     /// The version that requests are written in.
@@ -102,149 +95,197 @@ impl HttpUpstream {
         version_of(self.shared.settings.protocol)
     }
 
+    /// Sends a request that is tried once.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError`], where there is no reply.
+    pub async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+        self.attempt(ask, &Tried::default()).await
+    }
+
+    /// Sends a request to one address, and to another when nothing could be sent to that one.
+    pub(in crate::upstream) async fn attempt(
+        &self,
+        ask: &Ask,
+        tried: &Tried,
+    ) -> Result<Reply, UpstreamError> {
+        let Ask { request, reply_limit_bytes, due, meanwhile, repeatable, ticket, .. } = ask;
+        let UpstreamRequest::Http(request) = request else {
+            return Err(UpstreamError::of_another_kind(self.name()));
+        };
+        let credential = self.credential(ticket).await?;
+        let mut load = self.endpoints().pick(tried, due.latest).await?;
+        let mut reconnects = if *repeatable { RECONNECT_LIMIT } else { 0 };
+        loop {
+            let result = match self.open_at(load.endpoint(), request, credential.clone(), ticket).await {
+                Ok(response) => {
+                    let account = ask.account(*reply_limit_bytes);
+                    response.whole(*reply_limit_bytes, account, meanwhile.as_ref()).await
+                }
+                // A server may close an idle connection at any time (RFC 9112, section 9.3.1): that is no failure of it.
+                Err(error) if reconnects > 0 && error.is_of_kept_connection() => {
+                    reconnects -= 1;
+                    let request_id = ticket.request_id();
+                    info!(upstream = %self.name(), request_id, error = %Chain(&error), "a kept connection was closed: another one is taken");
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            let status = result.as_ref().map(|reply| reply.status);
+            if !self.endpoints().fail_over(&mut load, tried, ticket, status) {
+                return result;
+            }
+        }
+    }
+
+    /// Sends a request, and returns the response as soon as its head is there.
+    pub(in crate::upstream) async fn open(
+        &self,
+        request: HttpRequest,
+        due: Instant,
+    ) -> Result<IncomingResponse, UpstreamError> {
+        let (tried, ticket) = (Tried::default(), Ticket::default());
+        let credential = self.credential(&ticket).await?;
+        let mut load = self.endpoints().pick(&tried, due).await?;
+        loop {
+            let result = self.open_at(load.endpoint(), &request, credential.clone(), &ticket).await;
+            let status = result.as_ref().map(IncomingResponse::status);
+            if !self.endpoints().fail_over(&mut load, &tried, &ticket, status) {
+                return result;
+            }
+        }
+    }
+
+    /// Sends a request to one address. Redirects are followed there, and a credential that is refused is renewed once.
+    async fn open_at(
+        &self,
+        endpoint: &Endpoint,
+        request: &HttpRequest,
+        mut credential: Option<Credential>,
+        ticket: &Ticket,
+    ) -> Result<IncomingResponse, UpstreamError> {
+        let mut next = self.request_to(endpoint.address(), request)?;
+        let (mut redirects_left, mut is_renewed) = (self.shared.settings.redirects, false);
+        loop {
+            let mut response = self.send_as(endpoint, &next, credential.as_ref()).await?;
+            if !is_renewed && let Some(renewed) = self.renewed(&response, credential.as_ref(), ticket).await?
+            {
+                // A server that responds 401 has done nothing yet, so any request may be sent again.
+                drain(response.into_body()).await;
+                response = self.send_as(endpoint, &next, Some(&renewed)).await?;
+                (credential, is_renewed) = (Some(renewed), true);
+            }
+            let redirect = redirect_target(next.method(), next.uri(), response.status(), response.headers());
+            match redirect.filter(|_| redirects_left > 0) {
+                Some((method, uri)) => {
+                    redirects_left -= 1;
+                    drain(response.into_body()).await;
+                    redirect_to(&mut next, method, uri);
+                }
+                None => {
+                    let (own, credential) =
+                        (self.shared.scrubber.clone(), credential.map(|credential| credential.scrubber));
+                    let scrubber = ResponseScrubber { own, credential };
+                    return Ok(IncomingResponse { upstream: self.name().clone(), response, scrubber });
+                }
+            }
+        }
+    }
+
+    /// A route's request as it is sent to an address, credentials aside.
+    fn request_to(&self, address: &Address, request: &HttpRequest) -> Result<Request<Bytes>, UpstreamError> {
+        let uri = match request.under {
+            Under::Address => address.join(&request.path_and_query),
+            Under::Root => address.join_root(&request.path_and_query),
+            Under::Itself => address.itself(),
+        };
+        let mut outgoing = Request::new(request.body.clone());
+        *outgoing.method_mut() = request.method.clone();
+        *outgoing.uri_mut() = uri.map_err(|source| self.unsendable(source))?;
+        *outgoing.version_mut() = self.version();
+        let headers = outgoing.headers_mut();
+        headers.clone_from(&request.headers);
+        remove_hop_by_hop(headers);
+        // The client writes the length that the body has.
+        headers.remove(header::CONTENT_LENGTH);
+        headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
+        // Extending replaces what is there, and keeps several values of one name.
+        headers.extend(self.shared.settings.headers.clone());
+        // Compressing costs a server near by more than it saves; a route that wants it says so.
+        headers.entry(header::ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
+        Ok(outgoing)
+    }
+
+    /// Sends a request with a credential, and notes that it was accepted.
+    async fn send_as(
+        &self,
+        endpoint: &Endpoint,
+        request: &Request<Bytes>,
+        credential: Option<&Credential>,
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
+        let mut request = request.clone().map(connection::whole);
+        if let Some(credential) = credential {
+            request.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
+        }
+        let response = self.send(endpoint, request).await.map_err(|(error, _)| error)?;
+        if let (Some(auth), Some(credential)) = (&self.shared.auth, credential)
+            && response.status() != StatusCode::UNAUTHORIZED
+        {
+            auth.taken(credential);
+        }
+        Ok(response)
+    }
+
+    /// Sends one request.
+    ///
+    /// # Errors
+    ///
+    /// The error, and the request where it is certain that nothing of it was sent.
     pub(super) async fn send(
         &self,
-        target: &Target,
-        request: Request<Outgoing>,
-    ) -> Result<Response<ReplyBody>, UpstreamError> {
-        let response = target.connections().send(request).await;
-        let mut response = response.map_err(|error| UpstreamError::of_client(self.name(), error))?;
+        endpoint: &Endpoint,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, (UpstreamError, Option<Request<RequestBody>>)> {
+        let sent = endpoint.connections().send(request).await;
+        let mut response =
+            sent.map_err(|(error, unsent)| (UpstreamError::of_client(self.name(), error), unsent))?;
         let not_http =
-            |why: &str| UpstreamError::NotHttp { upstream: self.name().clone(), source: why.into() };
+            |why: &str| (UpstreamError::NotHttp { upstream: self.name().clone(), source: why.into() }, None);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(not_http("it switched to another protocol without being asked"));
         }
-        if let Err(why) = framing::check(response.version(), response.headers_mut()) {
+        if let Err(why) = check_framing(response.version(), response.headers_mut()) {
             response.body_mut().close();
             return Err(not_http(why));
         }
-        if framing::announces_body_that_is_not_read(response.status(), response.headers()) {
+        if announces_unread_body(response.status(), response.headers()) {
             response.body_mut().close();
-            // Nobody else is told of that body either (RFC 9110, section 8.6).
+            // Clients are not told of that body either (RFC 9110, section 8.6).
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
         Ok(response)
     }
 
-    /// Asks, and gives the reply as soon as its head is there.
-    pub(in crate::upstream) async fn open(
-        &self,
-        request: HttpRequest,
-        due: Instant,
-    ) -> Result<Opened, UpstreamError> {
-        let (targets, tried) = (&self.shared.targets, Tried::default());
-        let ticket = Ticket::default();
-        let credential = self.credential(&ticket).await?;
-        let mut load = targets.pick(&tried, due).await?;
-        loop {
-            let result = self.open_at(load.target(), &request, credential.clone(), &ticket).await;
-            let outcome = match &result {
-                Ok(opened) => Outcome::of_status(opened.status()),
-                Err(error) => Outcome::of_error(error),
-            };
-            load.tell(outcome, &ticket);
-            match &result {
-                Err(error) if error.facts().stage == Stage::NotReached => {
-                    match targets.pick_other(&tried, due) {
-                        Some(other) => load = other,
-                        None => return result,
-                    }
-                }
-                Ok(_) | Err(_) => return result,
-            }
-        }
-    }
-
-    /// The headers that go out: a request's, and what this upstream is told besides.
-    fn complete(&self, headers: &HeaderMap) -> HeaderMap {
-        let mut headers = headers.clone();
-        remove_hop_by_hop(&mut headers);
-        // The client writes the length that the body has.
-        headers.remove(header::CONTENT_LENGTH);
-        if !headers.contains_key(header::USER_AGENT) {
-            headers.insert(header::USER_AGENT, USER_AGENT);
-        }
-        let own = &self.shared.settings.headers;
-        for name in own.keys() {
-            headers.remove(name);
-        }
-        headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
-        // Compressing costs a server near by more than it saves; a route that wants it says so.
-        if !headers.contains_key(header::ACCEPT_ENCODING) {
-            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        }
-        headers
-    }
-
-    /// Asks at one address, where redirects stay.
-    async fn open_at(
-        &self,
-        target: &Target,
-        request: &HttpRequest,
-        mut credential: Option<Credential>,
-        ticket: &Ticket,
-    ) -> Result<Opened, UpstreamError> {
-        let mut headers = self.complete(&request.headers);
-        let (mut method, mut content) = (request.method.clone(), request.body.clone());
-        let uri = match request.under {
-            Under::Address => target.address().join(&request.path_and_query),
-            Under::Root => target.address().join_root(&request.path_and_query),
-            Under::Itself => target.address().itself(),
-        };
-        let mut uri = uri.map_err(|source| self.unsendable(source))?;
-        let mut redirects_left = self.shared.settings.redirects;
-        let auth = self.shared.auth.as_ref();
-        // Whether another credential may be tried, once.
-        let mut renewable = auth.is_some_and(Auth::changes);
-        loop {
-            let mut outgoing = Request::new(Outgoing::whole(content.clone()));
-            *outgoing.method_mut() = method.clone();
-            *outgoing.uri_mut() = uri.clone();
-            *outgoing.version_mut() = self.version();
-            let last = redirects_left == 0 && !renewable;
-            *outgoing.headers_mut() = if last { std::mem::take(&mut headers) } else { headers.clone() };
-            if let Some(credential) = &credential {
-                outgoing.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
-            }
-            let response = self.send(target, outgoing).await?;
-            if let (Some(auth), Some(sent)) = (auth, &credential) {
-                if response.status() != StatusCode::UNAUTHORIZED {
-                    auth.taken(sent);
-                } else if renewable {
-                    renewable = false;
-                    let another = auth.another(sent, ticket).await;
-                    let another = another.map_err(|source| self.no_credential(source))?;
-                    if another.is_some() {
-                        // Who says 401 has done nothing yet, so any request may be sent again.
-                        credential = another;
-                        skip(response.into_body()).await;
-                        continue;
-                    }
-                }
-            }
-            if redirects_left > 0
-                && let Some((next_method, next_uri)) =
-                    redirect::next(&method, &uri, response.status(), response.headers())
-            {
-                redirects_left -= 1;
-                skip(response.into_body()).await;
-                if method != next_method {
-                    content = Bytes::new();
-                    for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
-                        headers.remove(name);
-                    }
-                }
-                (method, uri) = (next_method, next_uri);
-                continue;
-            }
-            return Ok(Opened { response, veils: Veils { shared: self.shared.clone(), credential } });
-        }
-    }
-
-    /// Who asks, where the upstream wants to know.
+    /// The credential for a request, where the upstream wants one.
     async fn credential(&self, ticket: &Ticket) -> Result<Option<Credential>, UpstreamError> {
         let Some(auth) = &self.shared.auth else { return Ok(None) };
         auth.credential(ticket).await.map(Some).map_err(|source| self.no_credential(source))
+    }
+
+    /// Another credential, where the one that was sent is refused and another can be had.
+    async fn renewed(
+        &self,
+        response: &Response<ResponseBody>,
+        sent: Option<&Credential>,
+        ticket: &Ticket,
+    ) -> Result<Option<Credential>, UpstreamError> {
+        match (&self.shared.auth, sent) {
+            (Some(auth), Some(sent)) if response.status() == StatusCode::UNAUTHORIZED => {
+                auth.another(sent, ticket).await.map_err(|source| self.no_credential(source))
+            }
+            _ => Ok(None),
+        }
     }
 
     fn no_credential(&self, source: Arc<CredentialError>) -> UpstreamError {
@@ -264,129 +305,100 @@ pub(super) fn version_of(protocol: Protocol) -> Version {
     }
 }
 
-/// Reads what is short, so that the connection can be used again. Whether it could be read decides nothing else.
-async fn skip(body: ReplyBody) {
-    let limit_bytes = PASSED_BODY_LIMIT_BYTES;
-    let _ = body::read(body, limit_bytes, &mut BodyAccount::none(), None).await;
-}
-
-/// A reply whose head is there.
-pub(in crate::upstream) struct Opened {
-    response: Response<ReplyBody>,
-    veils: Veils,
-}
-
-/// What no reply may show of what was sent with its request.
-pub(in crate::upstream) struct Veils {
-    shared: Arc<Shared>,
-    credential: Option<Credential>,
-}
-
-impl Opened {
-    /// Its status.
-    pub(in crate::upstream) fn status(&self) -> StatusCode {
-        self.response.status()
-    }
-
-    /// Its headers.
-    pub(in crate::upstream) fn headers(&self) -> &HeaderMap {
-        self.response.headers()
-    }
-
-    /// Its body as it comes, and what goes over what is read of it.
-    pub(in crate::upstream) fn into_body(self) -> (ReplyBody, Veils) {
-        (self.response.into_body(), self.veils)
-    }
-
-    /// Reads the body to its end.
-    pub(in crate::upstream) async fn whole(
-        self,
-        limit_bytes: usize,
-        mut account: BodyAccount<'_>,
-        meanwhile: Option<&Meanwhile>,
-    ) -> Result<Reply, UpstreamError> {
-        let Self { response, veils } = self;
-        let (mut head, body) = response.into_parts();
-        let upstream = || veils.shared.settings.name.clone();
-        let read = body::read(body, limit_bytes, &mut account, meanwhile).await;
-        let body = read.map_err(|error| match error {
-            BodyError::Full(full) => full.of(&veils.shared.settings.name),
-            BodyError::TooLong => UpstreamError::TooLong { upstream: upstream(), limit_bytes },
-            BodyError::Malformed(source) => {
-                UpstreamError::NotHttp { upstream: upstream(), source: source.into() }
-            }
-            BodyError::CutOff(source) => {
-                UpstreamError::CutOff { upstream: upstream(), source: source.into() }
-            }
-        })?;
-        remove_hop_by_hop(&mut head.headers);
-        let reply = veils.over(Reply::new(head.status, head.headers, body));
-        account.finish_reply(reply).await.map_err(|full| full.of(&veils.shared.settings.name))
-    }
-}
-
-impl Veils {
-    /// The reply without it.
-    pub(in crate::upstream) fn over(&self, reply: Reply) -> Reply {
-        let reply = self.shared.veil.over(reply);
-        match &self.credential {
-            Some(credential) => credential.veil.over(reply),
-            None => reply,
+/// Makes a request the one that follows a redirect.
+fn redirect_to(request: &mut Request<Bytes>, method: Method, uri: Uri) {
+    if *request.method() != method {
+        *request.body_mut() = Bytes::new();
+        for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
+            request.headers_mut().remove(name);
         }
     }
+    (*request.method_mut(), *request.uri_mut()) = (method, uri);
 }
 
-impl HttpUpstream {
-    /// A request that is tried once.
-    ///
-    /// # Errors
-    ///
-    /// [`UpstreamError`], where there is no reply.
-    pub async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        self.attempt(ask, &Tried::default()).await
+/// The next request after a redirect, when it may be made: to the same origin, with the same method where the upstream
+/// says that it must stay (307, 308), and else another `GET` or `HEAD`.
+///
+/// Anything else is the route's business as a reply: what a 301 or 302 means for an unsafe request is anybody's guess,
+/// and no request leaves for another host, which would take its credentials along.
+fn redirect_target(
+    method: &Method,
+    asked: &Uri,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Option<(Method, Uri)> {
+    let next_method = match status {
+        StatusCode::SEE_OTHER if method == Method::HEAD => Method::HEAD,
+        // RFC 9110, section 15.4.4: whatever was asked, look there for the answer.
+        StatusCode::SEE_OTHER => Method::GET,
+        // RFC 9110, sections 15.4.8 and 15.4.9: nothing was done, and the same is to be asked there.
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => method.clone(),
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND
+            if method == Method::GET || method == Method::HEAD =>
+        {
+            method.clone()
+        }
+        _ => return None,
+    };
+    let target = location::resolve(asked, headers.get(header::LOCATION)?.to_str().ok()?)?;
+    location::same_origin(asked, &target).then_some((next_method, target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(method: &Method, status: u16, location: &str, expected: Option<(&Method, &str)>) {
+        let asked: Uri = "http://old.test:81/a/b/c?q=1".parse().unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert(header::LOCATION, location.parse().unwrap());
+        let found = redirect_target(method, &asked, StatusCode::from_u16(status).unwrap(), &headers);
+        let found = found.map(|(method, uri)| (method, uri.to_string()));
+        assert_eq!(found, expected.map(|(method, uri)| (method.clone(), uri.to_owned())), "{location}");
     }
 
-    /// Asks one address, and another when nothing could be sent to that one.
-    pub(in crate::upstream) async fn attempt(
-        &self,
-        ask: &Ask,
-        tried: &Tried,
-    ) -> Result<Reply, UpstreamError> {
-        let Ask { request, reply_limit_bytes, due, meanwhile, repeatable, ticket, .. } = ask;
-        let UpstreamRequest::Http(request) = request else {
-            return Err(UpstreamError::of_another_kind(self.name()));
-        };
-        let due = due.latest;
-        let targets = &self.shared.targets;
-        let credential = self.credential(ticket).await?;
-        let mut load = targets.pick(tried, due).await?;
-        let mut over_others = if *repeatable { KEPT_LIMIT } else { 0 };
-        loop {
-            let result = match self.open_at(load.target(), request, credential.clone(), ticket).await {
-                Ok(opened) => {
-                    opened
-                        .whole(*reply_limit_bytes, ask.account(*reply_limit_bytes), meanwhile.as_ref())
-                        .await
-                }
-                // A server may close what is kept at any time (RFC 9112, section 9.3.1): that is no failure of it.
-                Err(error) if over_others > 0 && error.is_of_kept_connection() => {
-                    over_others -= 1;
-                    let request_id = ticket.request_id();
-                    info!(upstream = %self.name(), request_id, error = %Chain(&error), "a kept connection was closed: another one is taken");
-                    continue;
-                }
-                Err(error) => Err(error),
-            };
-            load.tell(Outcome::of(&result), ticket);
-            match &result {
-                Err(error) if error.facts().stage == Stage::NotReached => {
-                    match targets.pick_other(tried, due) {
-                        Some(other) => load = other,
-                        None => return result,
-                    }
-                }
-                Ok(_) | Err(_) => return result,
-            }
+    #[test]
+    fn a_reference_is_resolved_as_rfc_3986_says() {
+        for (location, expected) in [
+            ("http://old.test:81/x", "http://old.test:81/x"),
+            ("HTTP://OLD.TEST:81/x", "http://OLD.TEST:81/x"),
+            ("//old.test:81/x", "http://old.test:81/x"),
+            ("/x?y", "http://old.test:81/x?y"),
+            ("x", "http://old.test:81/a/b/x"),
+            ("../x#part", "http://old.test:81/a/x"),
+            ("../../../x/./y/..", "http://old.test:81/x/"),
+            ("?z", "http://old.test:81/a/b/c?z"),
+            ("", "http://old.test:81/a/b/c?q=1"),
+        ] {
+            check(&Method::GET, 302, location, Some((&Method::GET, expected)));
         }
+    }
+
+    #[test]
+    fn no_request_leaves_its_origin() {
+        for location in [
+            "http://evil.test/x",
+            "http://old.test/x",
+            "https://old.test:81/x",
+            "//evil.test/",
+            "file:///etc/passwd",
+            "http://old.test:81@evil.test/",
+            "http://me@old.test:81/",
+            "//me@old.test:81/",
+        ] {
+            check(&Method::GET, 302, location, None);
+        }
+    }
+
+    #[test]
+    fn an_unsafe_request_is_repeated_only_where_nothing_was_done() {
+        check(&Method::POST, 307, "/x", Some((&Method::POST, "http://old.test:81/x")));
+        check(&Method::POST, 308, "/x/", Some((&Method::POST, "http://old.test:81/x/")));
+        check(&Method::POST, 307, "http://other.test:81/x", None);
+        check(&Method::POST, 302, "/x", None);
+        check(&Method::POST, 303, "/x", Some((&Method::GET, "http://old.test:81/x")));
+        check(&Method::HEAD, 303, "/x", Some((&Method::HEAD, "http://old.test:81/x")));
+        check(&Method::GET, 304, "/x", None);
     }
 }

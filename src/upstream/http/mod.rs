@@ -1,48 +1,41 @@
-//! Servers that speak HTTP, over the network or a socket of this machine.
+//! Servers that speak HTTP, over the network or a UNIX domain socket.
 //!
-//! In reading order: [`Address`] says where one is, [`ClientTls`] whom to take it for, and [`AuthSettings`] how it is
-//! told who asks; `connector` connects, `pool` keeps connections, and `exchange` is a request
-//! and its reply over one; [`HttpUpstream`] sends an [`Ask`], `framing` refuses a
-//! reply that says in two ways where it ends, `redirect` decides whether to follow, `body` reads to a limit, `headers`
-//! drops what belongs to one connection, `veil` what of our own secrets comes back; `stream` hands a request through
-//! unread; `targets` picks the address that is asked, where there are several.
+//! In reading order: [`Address`] is where one is, [`ClientTls`] how it is authenticated, and [`AuthSettings`] the
+//! credential it is sent; `connection` connects, `pool` keeps connections; [`HttpUpstream`] (`client`) sends an [`Ask`],
+//! follows redirects and renews credentials; `response` checks the framing and reads the body to a limit,
+//! `secret_scrubber` hides our own secrets in it; `passthrough` forwards a request unread; `endpoints` picks the address
+//! where there are several.
 //!
 //! The only place that names the HTTP client.
 
 mod address;
 mod auth;
-mod bell;
-mod body;
 mod client;
-mod connector;
-mod exchange;
-mod framing;
-mod headers;
-mod outgoing;
+mod connection;
+mod passthrough;
 mod pool;
-mod redirect;
-mod stream;
-mod targets;
-mod veil;
+mod response;
+mod secret_scrubber;
+mod endpoints;
 
 use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::{Ask, Happened, Meanwhile, Stage, Tried, UpstreamError, error::ConnectTimedOut};
+use super::{Ask, Happened, Meanwhile, Tried, UpstreamError, error::ConnectTimedOut};
 use crate::route::UpstreamName;
 
 pub use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 pub use address::{Address, AddressError};
 pub use auth::{AuthSettings, AuthStyle, BearerToken, CredentialError, Hidden, OAuthSettings, TokenUrl};
 pub use client::HttpUpstream;
-pub(super) use client::{Opened, Veils};
-pub(super) use exchange::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, ReplyBody};
-pub use headers::remove_hop_by_hop;
-pub(super) use pool::SendError;
-pub use stream::{Streamed, StreamedBody};
-pub use targets::{ADDRESS_LIMIT, AddressView, EjectionSettings, HealthSettings, State};
-pub(super) use veil::{EVERYTHING, MARK, pattern_of};
+pub(super) use connection::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
+pub use endpoints::{ADDRESS_LIMIT, AddressView, EjectionSettings, HealthSettings, State};
+pub use passthrough::StreamedBody;
+pub(super) use pool::{ResponseBody, SendError};
+pub(super) use response::IncomingResponse;
+pub use response::remove_hop_by_hop;
+pub(super) use secret_scrubber::{EVERYTHING, MARK, ResponseScrubber, pattern_of};
 
 /// One server, and how it is reached.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,7 +95,6 @@ impl HttpSettings {
     /// For [`dns_refresh`](Self::dns_refresh).
     pub const DNS_REFRESH_DEFAULT: Duration = Duration::from_secs(30);
 
-    /// Whether HTTP/2 may be spoken at an address.
     /// An upstream with every default; with an `https://` address it needs [`tls`](Self::tls) yet.
     pub fn new(name: UpstreamName, address: Address) -> Self {
         Self {

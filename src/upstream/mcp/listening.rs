@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     route::UpstreamName,
-    upstream::{Happened, Meanwhile, http::ReplyBody},
+    upstream::{Happened, Meanwhile, http::ResponseBody},
 };
 
 /// How long an event may be that nobody asked for.
@@ -116,7 +116,7 @@ pub(super) async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
     }
 }
 
-async fn hear_all(link: &Weak<HttpLink>, session: &Weak<Session>, mut body: ReplyBody) {
+async fn hear_all(link: &Weak<HttpLink>, session: &Weak<Session>, mut body: ResponseBody) {
     let mut events = Events::new(EVENT_LIMIT_BYTES);
     while let Some(Ok(frame)) = body.frame().await {
         frame.into_data().iter().for_each(|piece| events.push(piece));

@@ -16,7 +16,9 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, header::InvalidHeaderValue};
 
-use super::{Address, AddressError, Ask, HttpSettings, HttpUpstream, UpstreamError, veil::Veil};
+use super::{
+    Address, AddressError, Ask, HttpSettings, HttpUpstream, UpstreamError, secret_scrubber::SecretScrubber,
+};
 use crate::telemetry::Ticket;
 use file::TokenFile;
 use tokens::Tokens;
@@ -81,7 +83,7 @@ impl BearerToken {
     }
 
     fn credential(&self) -> Credential {
-        Credential { value: self.0.clone(), veil: Veil::of(self.text()), number: 0 }
+        Credential { value: self.0.clone(), scrubber: SecretScrubber::of(self.text()), number: 0 }
     }
 
     fn text(&self) -> Option<&str> {
@@ -113,7 +115,7 @@ pub(super) enum Auth {
 pub(super) struct Credential {
     pub(super) value: HeaderValue,
     /// Hides it in what comes back.
-    pub(super) veil: Veil,
+    pub(super) scrubber: SecretScrubber,
     /// Tells it from those before and after it.
     number: u64,
 }
@@ -125,8 +127,8 @@ impl Auth {
                 let pair = STANDARD.encode(format!("{user}:{}", password.as_str()));
                 let value =
                     secret_header(&format!("Basic {pair}")).expect("base64 has ASCII characters only");
-                let veil = Veil::of([pair.as_str(), password.as_str()]);
-                Self::Fixed(Credential { value, veil, number: 0 })
+                let scrubber = SecretScrubber::of([pair.as_str(), password.as_str()]);
+                Self::Fixed(Credential { value, scrubber, number: 0 })
             }
             AuthSettings::Bearer(token) => Self::Fixed(token.credential()),
             AuthSettings::BearerFile(path) => Self::File(TokenFile::new(path.clone())),
@@ -140,14 +142,6 @@ impl Auth {
             Self::Fixed(credential) => Ok(credential.clone()),
             Self::File(file) => file.credential().await,
             Self::Tokens(tokens) => tokens.credential(ticket).await,
-        }
-    }
-
-    /// Whether there may be another one when one is refused.
-    pub(super) fn changes(&self) -> bool {
-        match self {
-            Self::Fixed(_) => false,
-            Self::File(_) | Self::Tokens(_) => true,
         }
     }
 

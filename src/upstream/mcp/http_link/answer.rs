@@ -13,7 +13,7 @@ use crate::{
     model::Reply,
     upstream::{
         UpstreamError,
-        http::{Opened, ReplyBody, Veils},
+        http::{IncomingResponse, ResponseBody, ResponseScrubber},
         mcp::{Answer, Outgoing, events::Events, message, not_mcp},
     },
 };
@@ -23,7 +23,7 @@ impl HttpLink {
     pub(super) async fn answer(
         &self,
         session: &Arc<Session>,
-        response: Opened,
+        response: IncomingResponse,
         id: u64,
         outgoing: &Outgoing<'_>,
     ) -> Result<Answer, Unanswered> {
@@ -53,7 +53,7 @@ impl HttpLink {
     async fn among_events(
         &self,
         session: &Arc<Session>,
-        (mut body, veils): (ReplyBody, Veils),
+        (mut body, scrubber): (ResponseBody, ResponseScrubber),
         id: u64,
         outgoing: &Outgoing<'_>,
     ) -> Result<Bytes, UpstreamError> {
@@ -65,7 +65,7 @@ impl HttpLink {
                 if let Some(response) = message::response_to(&data, id) {
                     let text = Bytes::copy_from_slice(response.text.as_bytes());
                     tokio::spawn(timeout(END_TIMEOUT, body.collect()));
-                    let text = veils.over(Reply::new(StatusCode::OK, HeaderMap::new(), text)).body;
+                    let text = scrubber.scrub(Reply::new(StatusCode::OK, HeaderMap::new(), text)).body;
                     return Ok(account.finish(text));
                 }
                 self.hear(session, &data, outgoing.meanwhile().map(|meanwhile| (id, meanwhile)));

@@ -11,7 +11,7 @@ use crate::{
     route::{HttpRequest, Under},
     upstream::{
         UpstreamError,
-        http::{Opened, ReplyBody},
+        http::{IncomingResponse, ResponseBody},
         mcp::{
             McpUpstream, Outgoing, message,
             revision::{self, Agreed},
@@ -33,7 +33,7 @@ impl HttpLink {
         body: Bytes,
         method: &str,
         name: Option<&str>,
-    ) -> Result<Opened, UpstreamError> {
+    ) -> Result<IncomingResponse, UpstreamError> {
         let mut headers = more.clone();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -48,7 +48,7 @@ impl HttpLink {
     pub(in crate::upstream::mcp) async fn open_stream(
         &self,
         session: &Session,
-    ) -> Result<Option<ReplyBody>, UpstreamError> {
+    ) -> Result<Option<ResponseBody>, UpstreamError> {
         let response = if session.agreed.is_per_request() {
             let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
             let params = [("notifications".to_owned(), session.agreed.declared.changes().into())];
@@ -78,7 +78,7 @@ impl HttpLink {
         method: Method,
         mut headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Opened, UpstreamError> {
+    ) -> Result<IncomingResponse, UpstreamError> {
         if let Some(session) = session {
             headers.extend(session_headers(&session.agreed, session.id.as_ref()));
         }

@@ -1,4 +1,4 @@
-//! Asks every place after its health, in the background, as long as the upstream is there.
+//! Health checks of every endpoint, in the background, as long as the upstream is there.
 
 use std::{
     sync::{Arc, Weak},
@@ -15,28 +15,28 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{Target, Targets};
+use super::{Endpoint, Endpoints, WhenHealthy};
 use crate::{
     telemetry::Chain,
     upstream::http::{
         client::{USER_AGENT, version_of},
-        outgoing::{BoxError, Outgoing},
+        connection::{BoxError, whole},
     },
 };
 
-/// How much of an answer is read, so that its connection can be used again.
+/// How much of a response is read, so that its connection can be used again.
 const BODY_LIMIT_BYTES: usize = 64 << 10;
 
-/// How the health of each address is asked after.
+/// How the health of each endpoint is checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthSettings {
-    /// What is asked for with `GET`, after the base of the address. Healthy is who answers it with a 2xx.
+    /// The path of a `GET`, after the base of the address. An endpoint that responds with a 2xx is healthy.
     pub path: PathAndQuery,
     /// How often; each time a tenth sooner or later.
     pub interval: Duration,
-    /// How long the answer may take.
+    /// How long the response may take.
     pub timeout: Duration,
-    /// After how many failures in a row an address is left out. One success brings it back.
+    /// After how many failures in a row an endpoint is unhealthy. One success makes it healthy.
     pub failures: u32,
 }
 
@@ -49,8 +49,8 @@ impl HealthSettings {
     pub const FAILURES_DEFAULT: u32 = 2;
 }
 
-impl Targets {
-    /// Begins to, where that is set and there is a runtime to do it in.
+impl Endpoints {
+    /// Begins to check, where that is set and there is a runtime to do it in.
     pub(super) fn check_health(self: Arc<Self>) {
         let (Some(settings), Ok(runtime)) = (self.settings.health.clone(), Handle::try_current()) else {
             return;
@@ -60,24 +60,25 @@ impl Targets {
     }
 }
 
-async fn check_all(targets: Weak<Targets>, settings: HealthSettings) {
+async fn check_all(endpoints: Weak<Endpoints>, settings: HealthSettings) {
     let settings = Arc::new(settings);
     loop {
-        let Some(all) = targets.upgrade() else { return };
+        let Some(all) = endpoints.upgrade() else { return };
         let known = all.known().await.unwrap_or_default();
         drop(all);
         let mut checks = JoinSet::new();
         for entry in known.iter() {
-            let (target, settings, targets) = (entry.target.clone(), settings.clone(), targets.clone());
+            let (endpoint, settings, endpoints) =
+                (entry.endpoint.clone(), settings.clone(), endpoints.clone());
             checks.spawn(async move {
-                let asked = timeout(settings.timeout, ask(&target, &settings.path)).await;
+                let asked = timeout(settings.timeout, check(&endpoint, &settings.path)).await;
                 let asked = asked.unwrap_or_else(|_| Err("no answer in time".into()));
                 if let Err(error) = &asked {
-                    debug!(address = %target.address(), error = %Chain(&**error), "a check of its health failed");
+                    debug!(address = %endpoint.address(), error = %Chain(&**error), "a check of its health failed");
                 }
-                target.checked(asked.is_ok(), settings.failures);
-                if let (Ok(()), Some(targets)) = (asked, targets.upgrade()) {
-                    targets.is_healthy();
+                endpoint.checked(asked.is_ok(), settings.failures);
+                if let (Ok(()), Some(endpoints)) = (asked, endpoints.upgrade()) {
+                    endpoints.when_healthy.get().inspect(|WhenHealthy(callback)| callback());
                 }
             });
         }
@@ -87,16 +88,16 @@ async fn check_all(targets: Weak<Targets>, settings: HealthSettings) {
     }
 }
 
-async fn ask(target: &Target, path: &PathAndQuery) -> Result<(), BoxError> {
-    let settings = target.settings();
-    let mut request = Request::new(Outgoing::whole(Bytes::new()));
+async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError> {
+    let settings = endpoint.settings();
+    let mut request = Request::new(whole(Bytes::new()));
     *request.method_mut() = Method::GET;
-    *request.uri_mut() = target.address().join(path)?;
+    *request.uri_mut() = endpoint.address().join(path)?;
     *request.version_mut() = version_of(settings.protocol);
     request.headers_mut().insert(header::USER_AGENT, USER_AGENT);
     request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     request.headers_mut().extend(settings.headers.clone());
-    let reply = target.connections().send(request).await?;
+    let reply = endpoint.connections().send(request).await.map_err(|(error, _)| error)?;
     let status = reply.status();
     Limited::new(reply.into_body(), BODY_LIMIT_BYTES).collect().await?;
     if status.is_success() { Ok(()) } else { Err(format!("it answered {status}").into()) }

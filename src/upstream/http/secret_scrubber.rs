@@ -1,9 +1,9 @@
-//! Our own secrets, where an upstream writes them down again.
+//! Hides our own secrets in responses that echo them.
 //!
-//! Old servers show what they were sent: a page of an error with all headers of the request, a `WWW-Authenticate` with
-//! the token that was not good. What is passed on of that must not hold what only we and the upstream may know.
+//! Old servers show what they were sent: an error page with all headers of the request, a `WWW-Authenticate` with
+//! the token that was rejected. What is passed on of that must not hold what only we and the upstream may know.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt};
+use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
 use base64::{
     Engine,
@@ -17,15 +17,31 @@ use regex::bytes::Regex;
 use super::{Address, AuthSettings, HttpSettings};
 use crate::model::Reply;
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 pub(in crate::upstream) const MARK: &str = "[redacted]";
 
-/// Texts that are replaced in replies: whole ones in every reply, and in errors also the beginnings of long ones, and
+/// Replaces secrets in responses: whole ones in every response, and in errors also the beginnings of long ones, and
 /// short ones.
 #[derive(Clone)]
-pub(super) struct Veil {
-    everywhere: Option<Regex>,
-    in_errors: Option<Regex>,
+pub(super) struct SecretScrubber {
+    everywhere: Option<Arc<Regex>>,
+    in_errors: Option<Arc<Regex>>,
+}
+
+/// Replaces the secrets that were sent with one request: those of the upstream's settings, and the credential.
+pub(in crate::upstream) struct ResponseScrubber {
+    pub(super) own: SecretScrubber,
+    pub(super) credential: Option<SecretScrubber>,
+}
+
+impl ResponseScrubber {
+    pub(in crate::upstream) fn scrub(&self, reply: Reply) -> Reply {
+        let reply = self.own.scrub(reply);
+        match &self.credential {
+            Some(credential) => credential.scrub(reply),
+            None => reply,
+        }
+    }
 }
 
 /// How sure it is that a text is a secret.
@@ -37,7 +53,7 @@ enum Certainty {
     Perhaps,
 }
 
-impl Veil {
+impl SecretScrubber {
     /// What is shorter stands in replies by chance, too.
     const SHORTEST: usize = 6;
     /// The same in replies that are no errors, of which no word may be lost that is data.
@@ -75,8 +91,8 @@ impl Veil {
         Self { everywhere: compiled(&everywhere.join("|")), in_errors: compiled(&in_errors) }
     }
 
-    /// The reply without them. What is compressed is not looked through.
-    pub(super) fn over(&self, mut reply: Reply) -> Reply {
+    /// The response without them. What is compressed is not searched.
+    fn scrub(&self, mut reply: Reply) -> Reply {
         let wanted = if reply.status.is_success() { &self.everywhere } else { &self.in_errors };
         let Some(secrets) = wanted else { return reply };
         if let Cow::Owned(hidden) = secrets.replace_all(&reply.body, MARK.as_bytes()) {
@@ -94,9 +110,9 @@ impl Veil {
 }
 
 /// The patterns say what they hide.
-impl fmt::Debug for Veil {
+impl fmt::Debug for SecretScrubber {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Veil(…)")
+        formatter.write_str("SecretScrubber(…)")
     }
 }
 
@@ -134,7 +150,9 @@ fn known_of(settings: &HttpSettings) -> impl Iterator<Item = Known<'_>> {
 /// the first that fits is the longest.
 fn pattern_in_errors<'s>(secrets: impl Iterator<Item = &'s str>) -> String {
     let (mut whole, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
-    for form in secrets.flat_map(|secret| forms(secret.trim())).filter(|form| form.len() >= Veil::SHORTEST) {
+    for form in
+        secrets.flat_map(|secret| forms(secret.trim())).filter(|form| form.len() >= SecretScrubber::SHORTEST)
+    {
         whole.insert(regex::escape(&form));
         beginnings.extend(beginning_of(&form));
     }
@@ -146,17 +164,17 @@ fn pattern_in_errors<'s>(secrets: impl Iterator<Item = &'s str>) -> String {
 pub(in crate::upstream) const EVERYTHING: &str = "(?s).+";
 
 /// A pattern for bytes, as a body may be in any charset; nothing of an empty one.
-fn compiled(pattern: &str) -> Option<Regex> {
+fn compiled(pattern: &str) -> Option<Arc<Regex>> {
     let everything = |_| Regex::new(&format!("(?-u){EVERYTHING}")).expect("the pattern is fixed and tested");
-    (!pattern.is_empty()).then(|| Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything))
+    (!pattern.is_empty()).then(|| Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything).into())
 }
 
 /// The beginning of a long secret, with all that stands behind it in one word.
 fn beginning_of(form: &str) -> Option<String> {
-    if form.len() < Veil::LONG || !form.is_ascii() {
+    if form.len() < SecretScrubber::LONG || !form.is_ascii() {
         return None;
     }
-    let begins = &form[..(form.len() / 2).min(Veil::LONGEST_BEGINNING)];
+    let begins = &form[..(form.len() / 2).min(SecretScrubber::LONGEST_BEGINNING)];
     // Not in the middle of an escape.
     let begins = begins.trim_end_matches(['\\', '%', '&']);
     Some(format!(r#"{}[^\s"'<>,;]*"#, regex::escape(begins)))
@@ -220,7 +238,7 @@ fn forms(secret: &str) -> BTreeSet<String> {
 /// it are encoded together with its first. Of characters that its neighbours have a part in nothing is known.
 fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
     // Of a short one too little is left to be told from other words.
-    let is_long = secret.len() >= Veil::SHORTEST;
+    let is_long = secret.len() >= SecretScrubber::SHORTEST;
     (0..3).filter(move |_| is_long).map(|before| {
         let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
         let encoded = STANDARD_NO_PAD.encode(&bytes);
@@ -262,30 +280,30 @@ mod tests {
     const TOKEN: &str = "sk-1234/5678+abcd=efgh&ijkl";
 
     #[track_caller]
-    fn check(veil: &Veil, status: u16, body: &str, expected: &str) {
+    fn check(scrubber: &SecretScrubber, status: u16, body: &str, expected: &str) {
         let mut headers = HeaderMap::new();
         headers.insert("x-echo", HeaderValue::from_str(&body.replace('\n', " ")).unwrap());
         let reply = Reply::new(StatusCode::from_u16(status).unwrap(), headers, body.to_owned().into());
-        let shown = veil.over(reply);
+        let shown = scrubber.scrub(reply);
         assert_eq!(shown.body, expected.as_bytes());
         assert_eq!(shown.headers["x-echo"], expected.replace('\n', " "));
     }
 
     #[test]
     fn a_secret_is_replaced_in_whatever_form_it_is_written() {
-        let veil = Veil::of([TOKEN]);
+        let scrubber = SecretScrubber::of([TOKEN]);
         for status in [200, 401, 500] {
-            check(&veil, status, &format!("a {TOKEN} b"), "a [redacted] b");
-            check(&veil, status, r#"{"h": "sk-1234\/5678+abcd=efgh&ijkl"}"#, r#"{"h": "[redacted]"}"#);
-            check(&veil, status, "?t=sk-1234%2F5678%2Babcd%3Defgh%26ijkl", "?t=[redacted]");
-            check(&veil, status, "<p>sk-1234/5678+abcd=efgh&amp;ijkl</p>", "<p>[redacted]</p>");
-            check(&veil, status, "nothing of it", "nothing of it");
+            check(&scrubber, status, &format!("a {TOKEN} b"), "a [redacted] b");
+            check(&scrubber, status, r#"{"h": "sk-1234\/5678+abcd=efgh&ijkl"}"#, r#"{"h": "[redacted]"}"#);
+            check(&scrubber, status, "?t=sk-1234%2F5678%2Babcd%3Defgh%26ijkl", "?t=[redacted]");
+            check(&scrubber, status, "<p>sk-1234/5678+abcd=efgh&amp;ijkl</p>", "<p>[redacted]</p>");
+            check(&scrubber, status, "nothing of it", "nothing of it");
         }
     }
 
     #[test]
     fn a_secret_in_base64_is_replaced_whatever_stands_beside_it() {
-        let veil = Veil::of([TOKEN]);
+        let scrubber = SecretScrubber::of([TOKEN]);
         for before in ["", "a", "ab", "user:", "user: "] {
             for after in ["", "c", "cd", "\n"] {
                 let encoded = STANDARD.encode(format!("{before}{TOKEN}{after}"));
@@ -295,40 +313,40 @@ mod tests {
                     for status in [200, 401] {
                         let body = Bytes::from(format!("x {written} y"));
                         let reply = Reply::new(StatusCode::from_u16(status).unwrap(), HeaderMap::new(), body);
-                        let shown = String::from_utf8(veil.over(reply).body.to_vec()).unwrap();
+                        let shown = String::from_utf8(scrubber.scrub(reply).body.to_vec()).unwrap();
                         assert!(shown.contains(MARK) && shown.len() < 36, "{status} {written}: {shown}");
                     }
                 }
             }
         }
-        check(&veil, 401, "a c2stMTIzNA b", "a c2stMTIzNA b");
+        check(&scrubber, 401, "a c2stMTIzNA b", "a c2stMTIzNA b");
     }
 
     #[test]
     fn a_secret_in_another_case_is_replaced() {
-        let veil = Veil::of([TOKEN]);
+        let scrubber = SecretScrubber::of([TOKEN]);
         for status in [200, 401] {
-            check(&veil, status, &TOKEN.to_uppercase(), "[redacted]");
-            check(&veil, status, "?t=sk-1234%2f5678%2babcd%3defgh%26ijkl", "?t=[redacted]");
-            let mixed = Veil::of(["AbCdEfGhIjKl/MnOp"]);
+            check(&scrubber, status, &TOKEN.to_uppercase(), "[redacted]");
+            check(&scrubber, status, "?t=sk-1234%2f5678%2babcd%3defgh%26ijkl", "?t=[redacted]");
+            let mixed = SecretScrubber::of(["AbCdEfGhIjKl/MnOp"]);
             check(&mixed, status, "?t=AbCdEfGhIjKl%2fMnOp", "?t=[redacted]");
         }
-        check(&veil, 401, "Sk-1234/5678+Abcd=eFgh&ijkl", "[redacted]");
-        check(&Veil::of(["open sesame"]), 401, "?t=Open+Sesame", "?t=[redacted]");
+        check(&scrubber, 401, "Sk-1234/5678+Abcd=eFgh&ijkl", "[redacted]");
+        check(&SecretScrubber::of(["open sesame"]), 401, "?t=Open+Sesame", "?t=[redacted]");
     }
 
     #[test]
     fn an_error_that_quotes_the_beginning_tells_nothing_of_it() {
-        let veil = Veil::of([TOKEN]);
-        check(&veil, 403, "no such key: sk-1234/5678+abcd...", "no such key: [redacted]");
-        check(&veil, 200, "no such key: sk-1234/5678+abcd...", "no such key: sk-1234/5678+abcd...");
+        let scrubber = SecretScrubber::of([TOKEN]);
+        check(&scrubber, 403, "no such key: sk-1234/5678+abcd...", "no such key: [redacted]");
+        check(&scrubber, 200, "no such key: sk-1234/5678+abcd...", "no such key: sk-1234/5678+abcd...");
     }
 
     #[test]
     fn short_secrets_are_replaced_in_errors_alone() {
-        let veil = Veil::of(["hunter2", "abc"]);
-        check(&veil, 500, "password hunter2 of abc", "password [redacted] of abc");
-        check(&veil, 200, "password hunter2 of abc", "password hunter2 of abc");
+        let scrubber = SecretScrubber::of(["hunter2", "abc"]);
+        check(&scrubber, 500, "password hunter2 of abc", "password [redacted] of abc");
+        check(&scrubber, 200, "password hunter2 of abc", "password hunter2 of abc");
     }
 
     #[test]
@@ -347,13 +365,13 @@ mod tests {
             headers.insert(HeaderName::from_static(name), value);
         }
         headers.insert("x-client", HeaderValue::from_static("glossator-of-this-place"));
-        let veil = Veil::of_settings(&settings);
-        check(&veil, 404, "no /T000/B000/XXXX/list here", "no /[redacted]/list here");
-        check(&veil, 200, "correct horse battery", "[redacted]");
-        check(&veil, 200, "Basic bWU6Y29ycmVjdCBob3JzZSBiYXR0ZXJ5", "Basic [redacted]");
-        check(&veil, 200, "0123456789abcdef0123 fedcba9876543210fedc", "[redacted] [redacted]");
-        check(&veil, 200, "northern-lights-incorporated", "northern-lights-incorporated");
-        check(&veil, 404, "northern-lights-incorporated", "[redacted]");
-        check(&veil, 404, "glossator-of-this-place", "glossator-of-this-place");
+        let scrubber = SecretScrubber::of_settings(&settings);
+        check(&scrubber, 404, "no /T000/B000/XXXX/list here", "no /[redacted]/list here");
+        check(&scrubber, 200, "correct horse battery", "[redacted]");
+        check(&scrubber, 200, "Basic bWU6Y29ycmVjdCBob3JzZSBiYXR0ZXJ5", "Basic [redacted]");
+        check(&scrubber, 200, "0123456789abcdef0123 fedcba9876543210fedc", "[redacted] [redacted]");
+        check(&scrubber, 200, "northern-lights-incorporated", "northern-lights-incorporated");
+        check(&scrubber, 404, "northern-lights-incorporated", "[redacted]");
+        check(&scrubber, 404, "glossator-of-this-place", "glossator-of-this-place");
     }
 }

@@ -60,17 +60,17 @@ impl Records {
 
     fn lookup(&self) -> Lookup {
         let records = self.clone();
-        Lookup::new(move |_, _| {
+        Lookup::Scripted(Arc::new(move || {
             records.0.1.fetch_add(1, Ordering::SeqCst);
             let found = records.0.0.lock().unwrap().clone();
-            async move { if found.is_empty() { Err(io::Error::other("no such name")) } else { Ok(found) } }
-        })
+            if found.is_empty() { Err(std::io::Error::other("no such name")) } else { Ok(found) }
+        }))
     }
 }
 
 fn upstream(records: &Records, dns_refresh: Duration) -> HttpUpstream {
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
-    HttpUpstream::finding(HttpSettings { dns_refresh, ..settings }, records.lookup())
+    HttpUpstream::with_lookup(HttpSettings { dns_refresh, ..settings }, records.lookup())
 }
 
 async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
@@ -119,13 +119,13 @@ async fn a_changed_record_is_seen_though_connections_are_kept_alive() {
 async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
     let records = Records::default();
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
-    let targets = Targets::new(
+    let endpoints = Endpoints::new(
         Arc::new(HttpSettings { dns_refresh: Duration::from_secs(30), ..settings }),
         records.lookup(),
     );
     let numbers = |text: &str| -> Vec<std::net::SocketAddr> { vec![text.parse().unwrap()] };
     records.set(&numbers("10.0.0.1:80"));
-    let known = async || targets.known().await.unwrap()[0].target.at().unwrap().to_string();
+    let known = async || endpoints.known().await.unwrap()[0].endpoint.at().unwrap().to_string();
     assert_eq!(known().await, "10.0.0.1:80");
     records.set(&numbers("10.0.0.2:80"));
     tokio::time::advance(Duration::from_secs(29)).await;
@@ -157,93 +157,96 @@ async fn a_name_that_leads_nowhere_is_told_and_not_asked_for_by_everybody() {
     assert_eq!(asked(&upstream).await.unwrap(), "a");
 }
 
-/// Targets at these numbers.
-fn targets(addresses: &[&str]) -> Arc<Targets> {
+/// Endpoints at these numbers.
+fn endpoints(addresses: &[&str]) -> Arc<Endpoints> {
     let mut addresses = addresses.iter().map(|text| text.parse().unwrap());
     let settings = HttpSettings::new("old".parse().unwrap(), addresses.next().unwrap());
     let ejection =
         EjectionSettings { failures: Some(1), rest: Duration::from_secs(5), ..EjectionSettings::default() };
     let settings = HttpSettings { others: addresses.collect(), ejection, ..settings };
-    Targets::new(Arc::new(settings), system())
+    Endpoints::new(Arc::new(settings), Lookup::System)
 }
 
-async fn picked(targets: &Arc<Targets>, tried: &Tried) -> Load {
-    targets.pick(tried, Instant::now() + Duration::from_secs(1)).await.unwrap()
+async fn picked(endpoints: &Arc<Endpoints>, tried: &Tried) -> Load {
+    endpoints.pick(tried, Instant::now() + Duration::from_secs(1)).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_two_the_one_with_less_to_do_is_picked() {
-    let targets = targets(&["http://10.0.0.1", "http://10.0.0.2"]);
+    let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     let mut loads = Vec::new();
     for _ in 0..10 {
-        loads.push(picked(&targets, &Tried::default()).await);
+        loads.push(picked(&endpoints, &Tried::default()).await);
     }
-    assert!(targets.view().iter().all(|one| one.in_flight == 5), "{:?}", targets.view());
+    assert!(endpoints.view().iter().all(|one| one.in_flight == 5), "{:?}", endpoints.view());
     drop(loads);
-    assert!(targets.view().iter().all(|one| one.in_flight == 0), "{:?}", targets.view());
+    assert!(endpoints.view().iter().all(|one| one.in_flight == 0), "{:?}", endpoints.view());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_fails_is_left_out_and_then_tried_by_one() {
-    let targets = targets(&["http://10.0.0.1", "http://10.0.0.2"]);
-    let mut bad = picked(&targets, &Tried::default()).await;
-    bad.tell(Outcome::Failure, &Ticket::default());
-    let bad = bad.target().id();
+    let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
+    let mut bad = picked(&endpoints, &Tried::default()).await;
+    bad.record(Outcome::Failure, &Ticket::default());
+    let bad = bad.endpoint().id();
     for _ in 0..20 {
-        assert_ne!(picked(&targets, &Tried::default()).await.target().id(), bad);
+        assert_ne!(picked(&endpoints, &Tried::default()).await.endpoint().id(), bad);
     }
     tokio::time::advance(Duration::from_secs(5)).await;
     let mut loads = Vec::new();
     for _ in 0..20 {
-        loads.push(picked(&targets, &Tried::default()).await);
+        loads.push(picked(&endpoints, &Tried::default()).await);
     }
-    assert_eq!(loads.iter().filter(|load| load.target().id() == bad).count(), 1);
+    assert_eq!(loads.iter().filter(|load| load.endpoint().id() == bad).count(), 1);
     for load in &mut loads {
-        load.tell(Outcome::Success, &Ticket::default());
+        load.record(Outcome::Success, &Ticket::default());
     }
-    assert!(targets.view().iter().all(|one| one.state == State::Up));
+    assert!(endpoints.view().iter().all(|one| one.state == State::Up));
 }
 
 #[tokio::test(start_paused = true)]
 async fn when_all_are_left_out_all_are_tried() {
-    let targets = targets(&["http://10.0.0.1", "http://10.0.0.2"]);
+    let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     for _ in 0..2 {
-        picked(&targets, &Tried::default()).await.tell(Outcome::Failure, &Ticket::default());
+        picked(&endpoints, &Tried::default()).await.record(Outcome::Failure, &Ticket::default());
     }
     let is_out = |one: &AddressView| matches!(one.state, State::LeftOut { .. });
-    assert!(targets.view().iter().all(is_out));
+    assert!(endpoints.view().iter().all(is_out));
     let tried = Tried::default();
-    let (one, other) = (picked(&targets, &tried).await, picked(&targets, &tried).await);
-    assert_ne!(one.target().id(), other.target().id());
+    let (one, other) = (picked(&endpoints, &tried).await, picked(&endpoints, &tried).await);
+    assert_ne!(one.endpoint().id(), other.endpoint().id());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_follows_goes_to_another_address() {
-    let targets = targets(&["http://10.0.0.1", "http://10.0.0.2", "http://10.0.0.3"]);
+    let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2", "http://10.0.0.3"]);
     for _ in 0..20 {
         let tried = Tried::default();
-        let mut ids: Vec<_> =
-            [picked(&targets, &tried).await, picked(&targets, &tried).await, picked(&targets, &tried).await]
-                .iter()
-                .map(|load| load.target().id())
-                .collect();
+        let mut ids: Vec<_> = [
+            picked(&endpoints, &tried).await,
+            picked(&endpoints, &tried).await,
+            picked(&endpoints, &tried).await,
+        ]
+        .iter()
+        .map(|load| load.endpoint().id())
+        .collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 3);
-        assert!(targets.pick_other(&tried, Instant::now()).is_none());
-        picked(&targets, &tried).await;
+        assert!(endpoints.pick_other(&tried, Instant::now()).is_none());
+        picked(&endpoints, &tried).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_is_given_up_at_the_end_of_its_time_has_failed_and_who_is_left_before_has_not() {
-    let targets = targets(&["http://10.0.0.1", "http://10.0.0.2"]);
-    drop(picked(&targets, &Tried::default()).await);
-    assert!(targets.view().iter().all(|one| one.state == State::Up));
-    let load = picked(&targets, &Tried::default()).await;
+    let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
+    drop(picked(&endpoints, &Tried::default()).await);
+    assert!(endpoints.view().iter().all(|one| one.state == State::Up));
+    let load = picked(&endpoints, &Tried::default()).await;
     tokio::time::advance(Duration::from_secs(1)).await;
     drop(load);
-    assert_eq!(targets.view().iter().filter(|one| one.state != State::Up).count(), 1);
+    assert_eq!(endpoints.view().iter().filter(|one| one.state != State::Up).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,12 +254,19 @@ async fn the_other_family_of_a_name_is_asked_when_the_first_is_out() {
     let records = Records::default();
     records.set(&["[::1]:80".parse().unwrap(), "127.0.0.1:80".parse().unwrap()]);
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
-    let targets = Targets::new(Arc::new(settings), records.lookup());
+    let endpoints = Endpoints::new(Arc::new(settings), records.lookup());
     for _ in 0..20 {
-        assert!(picked(&targets, &Tried::default()).await.target().at().unwrap().is_ipv6());
+        assert!(picked(&endpoints, &Tried::default()).await.endpoint().at().unwrap().is_ipv6());
     }
     let tried = Tried::default();
-    let first = picked(&targets, &tried).await;
-    let other = targets.pick_other(&tried, Instant::now()).unwrap();
-    assert!(first.target().at().unwrap().is_ipv6() && other.target().at().unwrap().is_ipv4());
+    let first = picked(&endpoints, &tried).await;
+    let other = endpoints.pick_other(&tried, Instant::now()).unwrap();
+    assert!(first.endpoint().at().unwrap().is_ipv6() && other.endpoint().at().unwrap().is_ipv4());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_only_address_that_cannot_be_reached_is_tried_once() {
+    let (endpoints, tried) = (endpoints(&["http://10.0.0.1"]), Tried::default());
+    let _load = picked(&endpoints, &tried).await;
+    assert!(endpoints.pick_other(&tried, Instant::now()).is_none());
 }

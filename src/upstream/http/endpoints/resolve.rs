@@ -1,11 +1,8 @@
-//! What names stand for, looked up again and again: connections stay open for long, and records change.
+//! Resolves host names again and again: connections stay open for long, and records change.
 
 use std::{
-    fmt,
-    future::Future,
-    io,
+    fmt, io,
     net::SocketAddr,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -13,25 +10,30 @@ use std::{
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use super::{ADDRESS_LIMIT, Entry, Target, Targets, not_found, set_alone};
+use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
 use crate::{telemetry::Chain, upstream::UpstreamError};
 
-/// How long a failed look-up is believed when nothing is known yet: whoever asks meanwhile is told the same.
-const FAILURE_LIFE: Duration = Duration::from_secs(1);
+/// How long a failed look-up is remembered when nothing is known yet: requests meanwhile fail with the same error.
+const FAILURE_TTL: Duration = Duration::from_secs(1);
+
+const NO_ADDRESS: &str = "no address has this name";
 
 /// How a host and a port become addresses.
 #[derive(Clone)]
-pub(in crate::upstream::http) struct Lookup(Arc<LookupFunction>);
-
-type LookupFunction = dyn Fn(String, u16) -> Found + Send + Sync;
-type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+pub(in crate::upstream::http) enum Lookup {
+    /// As the system does it: `/etc/hosts`, DNS, and whatever else it is configured for.
+    System,
+    #[cfg(test)]
+    Scripted(Arc<dyn Fn() -> io::Result<Vec<SocketAddr>> + Send + Sync>),
+}
 
 impl Lookup {
-    pub(in crate::upstream::http) fn new<F>(lookup: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
-    {
-        Self(Arc::new(move |host, port| Box::pin(lookup(host, port))))
+    async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        match self {
+            Self::System => Ok(tokio::net::lookup_host((host, port)).await?.collect()),
+            #[cfg(test)]
+            Self::Scripted(lookup) => lookup(),
+        }
     }
 }
 
@@ -39,11 +41,6 @@ impl fmt::Debug for Lookup {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Lookup(…)")
     }
-}
-
-/// As the system does it: `/etc/hosts`, DNS, and whatever else it is told to ask.
-pub(in crate::upstream::http) fn system() -> Lookup {
-    Lookup::new(|host, port| async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
 }
 
 /// When names were looked up.
@@ -77,9 +74,9 @@ impl Names {
     }
 }
 
-impl Targets {
-    /// The places, names looked up not too long ago: in the background when it is time for it, and while the request
-    /// waits when nothing is known yet, or nobody has asked for so long that what is known is old.
+impl Endpoints {
+    /// The endpoints, names looked up not too long ago: in the background when it is time for it, and while the request
+    /// waits when nothing is known yet, or there was no request for so long that what is known is old.
     pub(super) async fn known(self: &Arc<Self>) -> Result<Arc<Vec<Entry>>, UpstreamError> {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh;
@@ -88,8 +85,8 @@ impl Targets {
             Some(age) if age < refresh && !known.is_empty() => return Ok(known),
             Some(age) if age < 2 * refresh && !known.is_empty() => {
                 if names.turn.try_lock().is_ok() {
-                    let targets = self.clone();
-                    tokio::spawn(async move { targets.look_up(names_of(&targets)).await });
+                    let endpoints = self.clone();
+                    tokio::spawn(async move { endpoints.look_up(names_of(&endpoints)).await });
                 }
                 return Ok(known);
             }
@@ -104,50 +101,49 @@ impl Targets {
         match found {
             Err(_) => Err(UpstreamError::ConnectDeadline { upstream: self.settings.name.clone(), after }),
             Ok(()) => {
-                let error = names.last().error.unwrap_or_else(|| "no address has this name".to_owned());
-                Err(not_found(&self.settings, io::Error::other(error)))
+                let error = names.last().error.unwrap_or_else(|| NO_ADDRESS.to_owned());
+                let (upstream, source) = (self.settings.name.clone(), io::Error::other(error).into());
+                Err(UpstreamError::Connect { upstream, source })
             }
         }
     }
 
-    /// Looks every name up, unless somebody did meanwhile.
+    /// Looks every name up, unless another request did meanwhile.
     async fn look_up(&self, names: &Names) {
         let asked = Instant::now();
         let _turn = names.turn.lock().await;
         let last = names.last();
         let is_fresh =
-            |at: Instant| at >= asked || (self.current.load().is_empty() && at.elapsed() < FAILURE_LIFE);
+            |at: Instant| at >= asked || (self.current.load().is_empty() && at.elapsed() < FAILURE_TTL);
         if last.at.is_some_and(is_fresh) {
             return;
         }
         let (mut entries, mut failed) = (Vec::new(), None);
         let before = self.current.load_full();
         for address in self.settings.addresses() {
-            let here = before.iter().filter(|entry| entry.target.address() == address);
+            let here = before.iter().filter(|entry| entry.endpoint.address() == address);
             let Some((host, port)) = address.name() else {
                 entries.extend(here.cloned());
                 continue;
             };
-            match (names.lookup.0)(host.to_owned(), port).await {
+            match names.lookup.addresses(host, port).await {
                 Ok(found) if !found.is_empty() => {
-                    // The system puts the family first that it reaches best; the other one is for when that fails.
+                    // The system puts the family first that it reaches best; the other one is used when that fails.
                     let is_first = |at: &SocketAddr| at.is_ipv4() == found[0].is_ipv4();
                     for at in &found {
-                        let known = here.clone().find(|entry| entry.target.at() == Some(*at));
-                        let target = known.map_or_else(
-                            || Target::new(&self.settings, address, Some(*at)),
-                            |entry| entry.target.clone(),
+                        let known = here.clone().find(|entry| entry.endpoint.at() == Some(*at));
+                        let endpoint = known.map_or_else(
+                            || Endpoint::new(&self.settings, address, Some(*at)),
+                            |entry| entry.endpoint.clone(),
                         );
-                        if !entries.iter().any(|entry: &Entry| entry.target.id() == target.id()) {
-                            entries.push(Entry { target, last_resort: !is_first(at) });
+                        if !entries.iter().any(|entry: &Entry| entry.endpoint.id() == endpoint.id()) {
+                            entries.push(Entry { endpoint, last_resort: !is_first(at) });
                         }
                     }
                 }
                 other => {
-                    let why = other.err().map_or_else(
-                        || "no address has this name".to_owned(),
-                        |error| Chain(&error).to_string(),
-                    );
+                    let why =
+                        other.err().map_or_else(|| NO_ADDRESS.to_owned(), |error| Chain(&error).to_string());
                     warn!(upstream = %self.settings.name, name = host, error = why, "a name can't be looked up");
                     failed = Some(why);
                     // What was true a moment ago is the best that is known.
@@ -157,11 +153,10 @@ impl Targets {
         }
         entries.truncate(ADDRESS_LIMIT);
         let numbers = |entries: &[Entry]| {
-            let mut numbers: Vec<_> = entries.iter().map(|entry| entry.target.id()).collect();
+            let mut numbers: Vec<_> = entries.iter().map(|entry| entry.endpoint.id()).collect();
             numbers.sort_unstable();
             numbers
         };
-        set_alone(&entries);
         if last.at.is_some() && numbers(&before) != numbers(&entries) {
             let count = entries.len();
             info!(upstream = %self.settings.name, addresses = count, "names lead to other addresses now");
@@ -173,6 +168,6 @@ impl Targets {
 }
 
 /// The names that such a look-up is for.
-fn names_of(targets: &Targets) -> &Names {
-    targets.names.as_ref().expect("names are looked up where there are some")
+fn names_of(endpoints: &Endpoints) -> &Names {
+    endpoints.names.as_ref().expect("names are looked up where there are some")
 }

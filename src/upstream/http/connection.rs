@@ -1,0 +1,187 @@
+//! Connections to one endpoint: TCP, TLS or a UNIX domain socket, and HTTP/1 or HTTP/2 spoken over it.
+
+use std::{error::Error, fmt, future::Future, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use socket2::{SockRef, TcpKeepalive};
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    task::AbortHandle,
+    time::timeout,
+};
+
+use super::{Address, ConnectTimedOut, HttpSettings, Protocol, pool::SendError};
+use crate::{
+    descriptors::{ADMIN_RESERVE, leaves_free},
+    tls::ClientTls,
+};
+
+/// The longest status line and headers of a response that are read.
+pub(in crate::upstream) const HEAD_LIMIT_BYTES: usize = 128 << 10;
+
+/// The largest number of headers of a response that are read: the default of `hyper`, which allocates for each response
+/// where another one is set.
+pub(in crate::upstream) const HEADER_COUNT_LIMIT: usize = 100;
+
+/// How long a TCP connection may be silent before the kernel probes the peer.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+pub(super) type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The body of a request: whole, or passed through.
+pub(super) type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// A body that is in memory.
+pub(super) fn whole(content: Bytes) -> RequestBody {
+    Full::new(content).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Opens connections within a time limit, the TLS handshake included.
+#[derive(Debug)]
+pub(super) struct Connector {
+    destination: Destination,
+    is_h2_only: bool,
+    timeout: Duration,
+}
+
+#[derive(Debug)]
+enum Destination {
+    Tcp(SocketAddr),
+    /// The name is checked against the server's certificate.
+    Tls(SocketAddr, Box<str>, ClientTls),
+    Unix(Arc<Path>),
+}
+
+/// A connection right after the handshake of HTTP.
+pub(super) enum Connected {
+    Http1(Http1),
+    Http2(http2::SendRequest<RequestBody>),
+}
+
+/// A connection of HTTP/1, which serves one request after another. It is closed when this is dropped, so that a server
+/// learns at once that nobody waits for its response.
+pub(super) struct Http1 {
+    pub(super) sender: http1::SendRequest<RequestBody>,
+    /// Whether it has served a request.
+    pub(super) is_reused: bool,
+    driver: AbortHandle,
+}
+
+impl Drop for Http1 {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl fmt::Debug for Http1 {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Http1").field("is_reused", &self.is_reused).finish_non_exhaustive()
+    }
+}
+
+/// A byte stream that HTTP is spoken over.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl Connector {
+    /// For a UNIX socket, or else for `at`, one of the IP addresses of the address's host.
+    pub(super) fn new(settings: &HttpSettings, address: &Address, at: Option<SocketAddr>) -> Self {
+        let destination = match (address.socket(), at, &settings.tls) {
+            (Some(socket), ..) => Destination::Unix(socket.into()),
+            (None, None, _) => unreachable!("an address without a socket has an IP address"),
+            (None, Some(at), Some(tls)) => {
+                let protocols: &[&[u8]] = match settings.protocol {
+                    Protocol::Auto => &[b"h2", b"http/1.1"],
+                    Protocol::Http2 => &[b"h2"],
+                    // Servers that know HTTP/1.0 only have no name for it.
+                    Protocol::Http1 => &[b"http/1.1"],
+                    Protocol::Http10 => &[],
+                };
+                Destination::Tls(at, address.authority().host().into(), tls.offering(protocols))
+            }
+            (None, Some(at), None) => Destination::Tcp(at),
+        };
+        let is_h2_only = settings.protocol == Protocol::Http2;
+        Self { destination, is_h2_only, timeout: settings.connect_timeout }
+    }
+
+    /// Opens a connection. A task drives it until it is closed.
+    pub(super) async fn connect(&self) -> Result<Connected, SendError> {
+        let connected = self.in_time(self.open()).await.map_err(SendError::Connect)?;
+        let (stream, agreed_on_h2) = connected.map_err(|error| SendError::Connect(error.into()))?;
+        let handshake = match self.is_h2_only || agreed_on_h2 {
+            true => http2_handshake(stream).await.map(Connected::Http2),
+            false => http1_handshake(stream).await.map(Connected::Http1),
+        };
+        handshake.map_err(|error| SendError::Exchange { error, is_reused: false })
+    }
+
+    /// Limits other work to the same time.
+    pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, BoxError> {
+        let after = self.timeout;
+        timeout(after, work).await.map_err(|_| ConnectTimedOut { after }.into())
+    }
+
+    /// Opens a byte stream. Also returns whether both ends agreed on HTTP/2.
+    async fn open(&self) -> io::Result<(Box<dyn Stream>, bool)> {
+        match &self.destination {
+            Destination::Tcp(at) => Ok((Box::new(tcp(*at).await?), false)),
+            Destination::Tls(at, host, tls) => {
+                let stream = tls.connect(host, tcp(*at).await?).await?;
+                let is_h2 = ClientTls::agreed_on_h2(&stream);
+                Ok((Box::new(stream), is_h2))
+            }
+            #[cfg(unix)]
+            Destination::Unix(path) => {
+                let stream = UnixStream::connect(path).await?;
+                leaves_free(&stream, ADMIN_RESERVE)?;
+                Ok((Box::new(stream), false))
+            }
+            #[cfg(not(unix))]
+            Destination::Unix(_) => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no UNIX domain sockets"))
+            }
+        }
+    }
+}
+
+async fn tcp(at: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(at).await?;
+    leaves_free(&stream, ADMIN_RESERVE)?;
+    // Requests are written whole; waiting for more to send would only delay them.
+    stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE))?;
+    Ok(stream)
+}
+
+async fn http1_handshake(stream: Box<dyn Stream>) -> Result<Http1, hyper::Error> {
+    let handshake = http1::Builder::new()
+        .max_buf_size(HEAD_LIMIT_BYTES)
+        // Old servers send all of these, and browsers accept them.
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .ignore_invalid_headers_in_responses(true)
+        .handshake(TokioIo::new(stream));
+    let (sender, connection) = handshake.await?;
+    // Its errors reach the request that waits for a response.
+    let driver = tokio::spawn(connection).abort_handle();
+    Ok(Http1 { sender, is_reused: false, driver })
+}
+
+async fn http2_handshake(stream: Box<dyn Stream>) -> Result<http2::SendRequest<RequestBody>, hyper::Error> {
+    let handshake = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_header_list_size(HEAD_LIMIT_BYTES as u32)
+        .handshake(TokioIo::new(stream));
+    let (sender, connection) = handshake.await?;
+    // Its errors reach all requests that wait for a response.
+    tokio::spawn(connection);
+    Ok(sender)
+}

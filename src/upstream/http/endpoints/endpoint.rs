@@ -1,0 +1,358 @@
+//! One endpoint: its connections, its requests in flight, and whether it is ejected for failing (outlier detection) or
+//! unhealthy.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::StatusCode;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::AddressView;
+use crate::{
+    telemetry::Ticket,
+    upstream::{
+        Stage, UpstreamError,
+        http::{Address, HttpSettings, connection::Connector, pool::ConnectionPool},
+    },
+};
+
+/// One IP address or UNIX socket of an upstream. Its connections close when it is dropped.
+#[derive(Debug)]
+pub(in crate::upstream::http) struct Endpoint {
+    id: u64,
+    settings: Arc<HttpSettings>,
+    address: Address,
+    at: Option<SocketAddr>,
+    connections: Arc<ConnectionPool>,
+    in_flight: AtomicUsize,
+    condition: Mutex<Condition>,
+}
+
+impl Endpoint {
+    /// For an address; `at` is one of the IP addresses of its host, and nothing for a UNIX socket.
+    pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            settings: settings.clone(),
+            address: address.clone(),
+            at,
+            connections: ConnectionPool::new(settings, address, Connector::new(settings, address, at)),
+            in_flight: AtomicUsize::new(0),
+            condition: Mutex::default(),
+        })
+    }
+
+    /// Identifies it within the process.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The configured address.
+    pub(in crate::upstream::http) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The IP address and port.
+    pub(super) fn at(&self) -> Option<SocketAddr> {
+        self.at
+    }
+
+    pub(in crate::upstream::http) fn connections(&self) -> &Arc<ConnectionPool> {
+        &self.connections
+    }
+
+    pub(super) fn settings(&self) -> &HttpSettings {
+        &self.settings
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request may go there.
+    pub(super) fn is_open(&self, now: Instant) -> bool {
+        match self.condition().state(now) {
+            State::Up | State::ToBeTried => true,
+            State::LeftOut { .. } | State::Unhealthy => false,
+        }
+    }
+
+    pub(super) fn view(&self, now: Instant) -> AddressView {
+        let address = match self.at {
+            Some(at) if self.address.name().is_some() => format!("{} ({})", self.address, at.ip()),
+            Some(_) | None => self.address.to_string(),
+        };
+        AddressView { address, state: self.condition().state(now), in_flight: self.in_flight() }
+    }
+
+    /// A health check ended.
+    pub(super) fn checked(&self, well: bool, failures: u32) {
+        let change = self.condition().checked(well, failures);
+        self.log(change, &Ticket::default());
+    }
+
+    /// Records the outcome of a request. An only endpoint is used whatever its state, so the log says nothing of that.
+    fn record(&self, outcome: Outcome, is_only: bool, ticket: &Ticket) {
+        let change = match outcome {
+            Outcome::Success => self.condition().succeeded(),
+            Outcome::Failure => self.condition().failed(&self.settings.ejection, Instant::now()),
+            Outcome::Unknown => None,
+        };
+        self.log(change.filter(|_| !is_only), ticket);
+    }
+
+    fn log(&self, change: Option<Change>, ticket: &Ticket) {
+        let Some(change) = change else { return };
+        let (upstream, request_id) = (&self.settings.name, ticket.request_id());
+        let address = self.view(Instant::now()).address;
+        match change {
+            Change::LeftOut(rest) => {
+                warn!(%upstream, request_id, address, ?rest, "address fails and is left out");
+            }
+            Change::Back => info!(%upstream, request_id, address, "address answers again"),
+            Change::Unhealthy => warn!(%upstream, address, "address is not healthy"),
+            Change::Healthy => info!(%upstream, address, "address is healthy again"),
+        }
+    }
+
+    fn condition(&self) -> MutexGuard<'_, Condition> {
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a request showed of its endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It responds.
+    Success,
+    /// It does not, or responds that it can't.
+    Failure,
+    /// Nothing.
+    Unknown,
+}
+
+impl Outcome {
+    /// The outcome of a request, by the status of the response or the error.
+    pub(super) fn of(result: Result<StatusCode, &UpstreamError>) -> Self {
+        match result.map_err(|error| error.facts().stage) {
+            Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+            | Err(Stage::NotReached | Stage::NoResponse | Stage::Malformed) => Self::Failure,
+            Ok(_) => Self::Success,
+            // A response that is too long shows that it is there, and our own limits show nothing.
+            Err(Stage::TooLong | Stage::Unread | Stage::Rejected | Stage::Unsendable) => Self::Unknown,
+        }
+    }
+}
+
+/// A request at its endpoint: counted there until this is dropped.
+#[derive(Debug)]
+pub(in crate::upstream::http) struct Load {
+    endpoint: Arc<Endpoint>,
+    pub(super) due: Instant,
+    /// Whether there was no other endpoint to choose from.
+    is_only: bool,
+    is_recorded: bool,
+}
+
+impl Load {
+    pub(super) fn new(endpoint: Arc<Endpoint>, is_only: bool, due: Instant) -> Self {
+        endpoint.in_flight.fetch_add(1, Ordering::Relaxed);
+        endpoint.condition().asked(&endpoint.settings.ejection, Instant::now);
+        Self { endpoint, due, is_only, is_recorded: false }
+    }
+
+    pub(in crate::upstream::http) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Records the outcome of the request, or of its first part.
+    pub(super) fn record(&mut self, outcome: Outcome, ticket: &Ticket) {
+        self.is_recorded = true;
+        self.endpoint.record(outcome, self.is_only, ticket);
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if !self.is_recorded && Instant::now() >= self.due {
+            // Dropped because its time was over, not because its client left.
+            self.endpoint.record(Outcome::Failure, self.is_only, &Ticket::default());
+        }
+        self.endpoint.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// When an endpoint that fails is ejected, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EjectionSettings {
+    /// After how many failures in a row; `None` never ejects one.
+    pub failures: Option<u32>,
+    /// How long at first. It doubles with each failure that follows.
+    pub rest: Duration,
+    /// How long at most.
+    pub longest_rest: Duration,
+}
+
+impl Default for EjectionSettings {
+    fn default() -> Self {
+        Self { failures: Some(3), rest: Duration::from_secs(5), longest_rest: Duration::from_secs(60) }
+    }
+}
+
+/// Whether requests go to an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// They do.
+    Up,
+    /// It failed, and is ejected for some time.
+    LeftOut {
+        /// How much longer.
+        rest: Duration,
+    },
+    /// It was ejected, and the next request probes it.
+    ToBeTried,
+    /// Its health checks fail.
+    Unhealthy,
+}
+
+impl State {
+    /// All states, by the words of metrics and the admin API.
+    pub const WORDS: [&str; 4] = ["up", "left_out", "to_be_tried", "unhealthy"];
+
+    /// The word for this one.
+    pub fn as_word(self) -> &'static str {
+        let [up, left_out, to_be_tried, unhealthy] = Self::WORDS;
+        match self {
+            Self::Up => up,
+            Self::LeftOut { .. } => left_out,
+            Self::ToBeTried => to_be_tried,
+            Self::Unhealthy => unhealthy,
+        }
+    }
+}
+
+/// The state of an endpoint, from its requests and its health checks.
+#[derive(Debug, Clone, Copy, Default)]
+struct Condition {
+    /// Failures since the last success.
+    failures: u32,
+    out_until: Option<Instant>,
+    /// A request probes it; its outcome decides.
+    is_probing: bool,
+    /// Failed health checks since the last that succeeded.
+    failed_checks: u32,
+    unhealthy: bool,
+}
+
+/// A change for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    LeftOut(Duration),
+    Back,
+    Unhealthy,
+    Healthy,
+}
+
+impl Condition {
+    pub(super) fn state(&self, now: Instant) -> State {
+        match self.out_until {
+            _ if self.unhealthy => State::Unhealthy,
+            None => State::Up,
+            Some(until) if now < until => State::LeftOut { rest: until - now },
+            Some(_) => State::ToBeTried,
+        }
+    }
+
+    /// A request goes there. Once the ejection is over it is the one that probes; should it never end, another goes after
+    /// a while.
+    fn asked(&mut self, settings: &EjectionSettings, now: impl FnOnce() -> Instant) {
+        let Some(until) = self.out_until else { return };
+        let now = now();
+        if until <= now {
+            (self.out_until, self.is_probing) = (Some(now + settings.rest), true);
+        }
+    }
+
+    /// A request of any time succeeded.
+    pub(super) fn succeeded(&mut self) -> Option<Change> {
+        (self.failures, self.is_probing) = (0, false);
+        self.out_until.take().map(|_| Change::Back)
+    }
+
+    pub(super) fn failed(&mut self, settings: &EjectionSettings, now: Instant) -> Option<Change> {
+        let limit = settings.failures?;
+        // Requests that were in flight together fail together; that is one failure, not twenty.
+        if self.out_until.is_some_and(|until| now < until) && !std::mem::take(&mut self.is_probing) {
+            return None;
+        }
+        self.failures = self.failures.saturating_add(1);
+        let beyond = self.failures.checked_sub(limit)?;
+        let rest = settings.rest.saturating_mul(1 << beyond.min(16)).min(settings.longest_rest);
+        self.out_until = Some(now + rest);
+        Some(Change::LeftOut(rest))
+    }
+
+    /// A health check ended; after so many failed ones it is unhealthy.
+    pub(super) fn checked(&mut self, well: bool, failures: u32) -> Option<Change> {
+        if well {
+            self.failed_checks = 0;
+            return std::mem::take(&mut self.unhealthy).then_some(Change::Healthy);
+        }
+        self.failed_checks = self.failed_checks.saturating_add(1);
+        let now_unhealthy = !self.unhealthy && self.failed_checks >= failures;
+        self.unhealthy |= now_unhealthy;
+        now_unhealthy.then_some(Change::Unhealthy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_rest_grows_with_each_failure_until_a_success() {
+        let settings = EjectionSettings { failures: Some(2), rest: SECOND, longest_rest: 3 * SECOND };
+        let (mut condition, mut now) = (Condition::default(), Instant::now());
+        assert_eq!(condition.failed(&settings, now), None);
+        for rest in [1, 2, 3, 3] {
+            assert_eq!(condition.failed(&settings, now), Some(Change::LeftOut(rest * SECOND)));
+            assert_eq!(condition.state(now), State::LeftOut { rest: rest * SECOND });
+            assert_eq!(condition.failed(&settings, now), None, "it is out already");
+            now += rest * SECOND;
+            assert_eq!(condition.state(now), State::ToBeTried);
+            condition.asked(&settings, || now);
+            assert_eq!(condition.state(now), State::LeftOut { rest: SECOND }, "one is enough");
+        }
+        assert_eq!(condition.state(now + 3 * SECOND), State::ToBeTried, "that one never came back");
+        assert_eq!(condition.succeeded(), Some(Change::Back));
+        assert_eq!((condition.state(now), condition.failed(&settings, now)), (State::Up, None));
+    }
+
+    #[test]
+    fn none_is_left_out_where_that_is_off() {
+        let settings = EjectionSettings { failures: None, ..EjectionSettings::default() };
+        let mut condition = Condition::default();
+        assert!((0..100).all(|_| condition.failed(&settings, Instant::now()).is_none()));
+    }
+
+    #[test]
+    fn some_failed_checks_make_it_unhealthy_and_one_good_one_well() {
+        let mut condition = Condition::default();
+        assert_eq!(condition.checked(false, 2), None);
+        assert_eq!(condition.checked(false, 2), Some(Change::Unhealthy));
+        assert_eq!(condition.checked(false, 2), None);
+        assert_eq!(condition.state(Instant::now()), State::Unhealthy);
+        assert_eq!(condition.checked(true, 2), Some(Change::Healthy));
+        assert_eq!(condition.state(Instant::now()), State::Up);
+    }
+}

@@ -1,0 +1,191 @@
+//! The endpoints of one upstream: the IP addresses behind its configured addresses.
+//!
+//! In reading order: an [`Endpoint`] has connections of its own, and is ejected when it fails; `resolve` looks names up
+//! again and again; [`Endpoints`] chooses one for a request; `health` checks each in the background.
+
+mod endpoint;
+mod health;
+mod resolve;
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use arc_swap::ArcSwap;
+use http::StatusCode;
+use tokio::{task::AbortHandle, time::Instant};
+
+use self::endpoint::Outcome;
+use super::HttpSettings;
+use crate::{
+    telemetry::Ticket,
+    upstream::{Stage, Tried, UpstreamError},
+};
+
+pub use endpoint::{EjectionSettings, State};
+pub(super) use endpoint::{Endpoint, Load};
+pub use health::HealthSettings;
+pub(super) use resolve::Lookup;
+
+/// How many endpoints one upstream has at most, names looked up; more are not used.
+pub const ADDRESS_LIMIT: usize = 64;
+
+/// All endpoints of one upstream.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    settings: Arc<HttpSettings>,
+    current: ArcSwap<Vec<Entry>>,
+    /// Absent where no address has a name in it.
+    names: Option<resolve::Names>,
+    checking: OnceLock<AbortHandle>,
+    when_healthy: OnceLock<WhenHealthy>,
+}
+
+/// Called after each successful health check.
+struct WhenHealthy(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for WhenHealthy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("WhenHealthy")
+    }
+}
+
+/// An endpoint, and whether it is used only when no other can be.
+#[derive(Debug, Clone)]
+struct Entry {
+    endpoint: Arc<Endpoint>,
+    last_resort: bool,
+}
+
+impl Endpoints {
+    /// Nothing is looked up or connected yet. Within a runtime it begins to check their health, where that is set.
+    pub(super) fn new(settings: Arc<HttpSettings>, lookup: Lookup) -> Arc<Self> {
+        let names = settings.addresses().any(|address| address.name().is_some());
+        let names = names.then(|| resolve::Names::new(lookup));
+        let known = settings.addresses().filter(|address| address.name().is_none());
+        let known = known.map(|address| Entry {
+            endpoint: Endpoint::new(&settings, address, address.ip()),
+            last_resort: false,
+        });
+        let known: Vec<Entry> = known.take(ADDRESS_LIMIT).collect();
+        let current = ArcSwap::from_pointee(known);
+        let endpoints = Arc::new(Self {
+            settings,
+            current,
+            names,
+            checking: OnceLock::new(),
+            when_healthy: OnceLock::new(),
+        });
+        endpoints.clone().check_health();
+        endpoints
+    }
+
+    /// Chooses an endpoint for a request, and counts it there. It is another than those that were tried before, as long
+    /// as there is one that is not ejected.
+    ///
+    /// # Errors
+    ///
+    /// When no name has an address.
+    pub(super) async fn pick(self: &Arc<Self>, tried: &Tried, due: Instant) -> Result<Load, UpstreamError> {
+        let endpoints = self.known().await?;
+        let endpoint = pick(&endpoints, tried).clone();
+        if endpoints.len() > 1 {
+            tried.add(endpoint.id());
+        }
+        Ok(Load::new(endpoint, endpoints.len() == 1, due))
+    }
+
+    /// Records the result of a request. Where nothing could be sent and there is another endpoint, the load moves there
+    /// and this returns whether it did.
+    pub(super) fn fail_over(
+        &self,
+        load: &mut Load,
+        tried: &Tried,
+        ticket: &Ticket,
+        result: Result<StatusCode, &UpstreamError>,
+    ) -> bool {
+        load.record(Outcome::of(result), ticket);
+        let is_unreached = result.is_err_and(|error| error.facts().stage == Stage::NotReached);
+        let other = is_unreached.then(|| self.pick_other(tried, load.due)).flatten();
+        other.map(|other| *load = other).is_some()
+    }
+
+    fn pick_other(&self, tried: &Tried, due: Instant) -> Option<Load> {
+        let endpoints = self.current.load();
+        // An only endpoint is not among those that were tried.
+        let endpoint = pick_new(&endpoints, tried).filter(|_| endpoints.len() > 1)?.clone();
+        tried.add(endpoint.id());
+        Some(Load::new(endpoint, false, due))
+    }
+
+    /// From now on, calls back after each successful health check; only the first callback counts.
+    pub(super) fn when_healthy(&self, callback: impl Fn() + Send + Sync + 'static) {
+        let _ = self.when_healthy.set(WhenHealthy(Box::new(callback)));
+    }
+
+    /// The endpoints known now.
+    pub(super) fn view(&self) -> Vec<AddressView> {
+        let now = Instant::now();
+        self.current.load().iter().map(|entry| entry.endpoint.view(now)).collect()
+    }
+}
+
+/// One endpoint of an upstream, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressView {
+    /// The configured address, with the IP address of its host name.
+    pub address: String,
+    /// Whether requests go there.
+    pub state: State,
+    /// How many are in flight.
+    pub in_flight: usize,
+}
+
+/// The endpoint for a request. There is at least one.
+fn pick<'t>(endpoints: &'t [Entry], tried: &Tried) -> &'t Arc<Endpoint> {
+    if let [only] = endpoints {
+        return &only.endpoint;
+    }
+    let now = Instant::now();
+    pick_new(endpoints, tried)
+        // All that are not ejected have been tried.
+        .or_else(|| less_loaded(endpoints, |entry| entry.endpoint.is_open(now)))
+        // All are ejected, so nothing is lost by trying one of them.
+        .or_else(|| less_loaded(endpoints, |entry| !tried.has(entry.endpoint.id())))
+        .or_else(|| less_loaded(endpoints, |_| true))
+        .expect("there is an endpoint")
+}
+
+/// One that is not ejected and was not tried.
+fn pick_new<'t>(endpoints: &'t [Entry], tried: &Tried) -> Option<&'t Arc<Endpoint>> {
+    let now = Instant::now();
+    let is_new = |entry: &Entry| entry.endpoint.is_open(now) && !tried.has(entry.endpoint.id());
+    less_loaded(endpoints, |entry| !entry.last_resort && is_new(entry))
+        .or_else(|| less_loaded(endpoints, is_new))
+}
+
+/// The less loaded of two that fit, taken at random ("power of two choices"): nearly as even as the least loaded of all,
+/// and requests at the same time do not all choose the same one.
+fn less_loaded(endpoints: &[Entry], fits: impl Fn(&Entry) -> bool) -> Option<&Arc<Endpoint>> {
+    let fitting: Vec<&Entry> = endpoints.iter().filter(|entry| fits(entry)).collect();
+    let one = match fitting.len() {
+        0 => return None,
+        1 => return Some(&fitting[0].endpoint),
+        count => fastrand::usize(..count),
+    };
+    let other = (one + fastrand::usize(1..fitting.len())) % fitting.len();
+    let (one, other) = (&fitting[one].endpoint, &fitting[other].endpoint);
+    Some(if other.in_flight() < one.in_flight() { other } else { one })
+}
+
+impl Drop for Endpoints {
+    fn drop(&mut self) {
+        if let Some(checking) = self.checking.get() {
+            checking.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

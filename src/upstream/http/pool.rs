@@ -1,0 +1,472 @@
+//! The connections to one endpoint: those of HTTP/1 that wait for a next request, and the one of HTTP/2 that all share.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, Uri, header};
+use http_body::{Body, Frame, SizeHint};
+use hyper::{body::Incoming, client::conn::http2};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
+
+use super::{
+    Address, HttpSettings, Protocol,
+    connection::{BoxError, Connected, Connector, Http1, RequestBody},
+};
+
+/// How long a connection is kept for a next request. Shorter than the servers' own limits (5 s for Apache and
+/// Node), so that requests seldom meet a connection that is just being closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long a connection may take to be ready again after the end of a response. A server that responds without
+/// having read the whole request may never be.
+const READY_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Why there is no head of a response.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::upstream) enum SendError {
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(BoxError),
+    /// It failed over a connection.
+    #[error("the exchange failed")]
+    Exchange {
+        /// Why.
+        #[source]
+        error: hyper::Error,
+        /// Whether the connection had served others before, so that its server may just have closed it.
+        is_reused: bool,
+    },
+}
+
+/// The connections to one endpoint. When it is dropped they close, those in use when they are free.
+#[derive(Debug)]
+pub(super) struct ConnectionPool {
+    connector: Connector,
+    /// The `Host` of requests of HTTP/1.
+    host: HeaderValue,
+    /// Whether the endpoint was found to speak HTTP/2. Then one connection is enough, and requests wait for it.
+    speaks_h2: AtomicBool,
+    connecting: tokio::sync::Mutex<()>,
+    /// How many may wait for a next request.
+    idle_limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The one that has waited longest first.
+    idle: VecDeque<Idle>,
+    shared: Option<Shared>,
+    is_swept: bool,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Http1,
+    since: Instant,
+}
+
+/// A connection of HTTP/2.
+#[derive(Debug, Clone)]
+struct Shared {
+    sender: http2::SendRequest<RequestBody>,
+    is_reused: Arc<AtomicBool>,
+    /// When it was last taken.
+    since: Instant,
+}
+
+enum Connection {
+    Http1(Http1),
+    Http2(Shared),
+}
+
+impl ConnectionPool {
+    /// Nothing is connected yet.
+    pub(super) fn new(settings: &HttpSettings, address: &Address, connector: Connector) -> Arc<Self> {
+        Arc::new(Self {
+            connector,
+            host: address.host_header(),
+            speaks_h2: AtomicBool::new(settings.protocol == Protocol::Http2),
+            connecting: tokio::sync::Mutex::default(),
+            idle_limit: settings.idle_connections,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Sends a request, whose URI is absolute, and waits for the head of its response.
+    ///
+    /// # Errors
+    ///
+    /// The error, and the request where it is certain that nothing of it was sent.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, (SendError, Option<Request<RequestBody>>)> {
+        let uri = request.uri().clone();
+        loop {
+            let connection = match self.take() {
+                Some(connection) => connection,
+                None => match Box::pin(self.connect()).await {
+                    Ok(connection) => connection,
+                    Err(error) => return Err((error, Some(request))),
+                },
+            };
+            let (sent, is_reused) = match connection {
+                Connection::Http1(mut connection) => {
+                    *request.uri_mut() = origin_form(&uri);
+                    request.headers_mut().entry(header::HOST).or_insert_with(|| self.host.clone());
+                    let is_reused = connection.is_reused;
+                    let sent = connection.sender.try_send_request(request).await;
+                    connection.is_reused = true;
+                    let lease = Some((connection, Arc::clone(self)));
+                    (
+                        sent.map(|response| response.map(|incoming| ResponseBody { incoming, lease })),
+                        is_reused,
+                    )
+                }
+                Connection::Http2(mut shared) => {
+                    let is_reused = shared.is_reused.load(Ordering::Relaxed);
+                    let sent = shared.sender.try_send_request(request).await;
+                    shared.is_reused.fetch_or(sent.is_ok(), Ordering::Relaxed);
+                    (sent.map(|response| response.map(ResponseBody::of_shared)), is_reused)
+                }
+            };
+            let mut failed = match sent {
+                Ok(response) => return Ok(response),
+                Err(failed) => failed,
+            };
+            match failed.take_message() {
+                // The connection was closed before anything of the request was sent.
+                Some(unsent) if is_reused => request = unsent,
+                Some(_) | None => {
+                    return Err((SendError::Exchange { error: failed.into_error(), is_reused }, None));
+                }
+            }
+            request.uri_mut().clone_from(&uri);
+        }
+    }
+
+    /// A connection that waits, the one used last: so those that are not needed grow old.
+    fn take(&self) -> Option<Connection> {
+        let mut state = self.state();
+        if let Some(shared) = state.shared.as_mut().filter(|shared| !shared.sender.is_closed()) {
+            shared.since = Instant::now();
+            return Some(Connection::Http2(shared.clone()));
+        }
+        loop {
+            let Idle { connection, .. } = state.idle.pop_back()?;
+            if connection.sender.is_ready() {
+                return Some(Connection::Http1(connection));
+            }
+        }
+    }
+
+    async fn connect(self: &Arc<Self>) -> Result<Connection, SendError> {
+        // Where none is kept there is nothing to wait for.
+        let will_share = self.speaks_h2.load(Ordering::Relaxed) && self.idle_limit > 0;
+        let _connecting = match will_share {
+            // Waiting for one that can't connect takes no longer than connecting.
+            true => {
+                let lock = self.connector.in_time(self.connecting.lock()).await;
+                Some(lock.map_err(SendError::Connect)?)
+            }
+            false => None,
+        };
+        if will_share && let Some(connection) = self.take() {
+            return Ok(connection);
+        }
+        let connected = self.connector.connect().await?;
+        self.speaks_h2.store(matches!(connected, Connected::Http2(_)), Ordering::Relaxed);
+        Ok(match connected {
+            Connected::Http1(connection) => Connection::Http1(connection),
+            Connected::Http2(sender) => {
+                let shared = Shared { sender, is_reused: Arc::default(), since: Instant::now() };
+                if self.idle_limit > 0 {
+                    let mut state = self.state();
+                    state.shared = Some(shared.clone());
+                    self.sweep_later(&mut state);
+                }
+                Connection::Http2(shared)
+            }
+        })
+    }
+
+    /// Keeps a connection for a next request.
+    fn keep(self: &Arc<Self>, connection: Http1) {
+        let mut state = self.state();
+        if state.idle.len() < self.idle_limit {
+            state.idle.push_back(Idle { connection, since: Instant::now() });
+            self.sweep_later(&mut state);
+        }
+    }
+
+    /// Closes what waits too long, as long as something waits.
+    fn sweep_later(self: &Arc<Self>, state: &mut State) {
+        if state.is_swept {
+            return;
+        }
+        match Handle::try_current() {
+            Ok(runtime) => {
+                state.is_swept = true;
+                runtime.spawn(sweep(Arc::downgrade(self)));
+            }
+            // Without a runtime nothing would close them.
+            Err(_) => *state = State::default(),
+        }
+    }
+
+    /// Closes what has waited too long. Returns when to do so again.
+    fn close_old(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let is_old = |since: Instant| now.saturating_duration_since(since) >= IDLE_TIMEOUT;
+        let mut state = self.state();
+        let old = state.idle.iter().take_while(|idle| is_old(idle.since)).count();
+        state.idle.drain(..old);
+        // Requests in flight over it come to their end.
+        state.shared.take_if(|shared| is_old(shared.since) || shared.sender.is_closed());
+        let next = state.idle.front().map(|idle| idle.since);
+        let next = next.into_iter().chain(state.shared.as_ref().map(|shared| shared.since)).min();
+        state.is_swept = next.is_some();
+        next.map(|since| since + IDLE_TIMEOUT)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn sweep(pool: Weak<ConnectionPool>) {
+    while let Some(next) = pool.upgrade().and_then(|pool| pool.close_old()) {
+        tokio::time::sleep_until(next).await;
+    }
+}
+
+/// The request target of HTTP/1 to the server itself (RFC 9112, section 3.2.1).
+fn origin_form(uri: &Uri) -> Uri {
+    uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from)
+}
+
+/// The body of a response as it comes in. Its connection waits for a next request once the body was read to its end;
+/// when it is dropped before, the connection closes.
+pub(in crate::upstream) struct ResponseBody {
+    incoming: Incoming,
+    /// The connection, and where it goes in the end; nothing where others share it.
+    lease: Option<(Http1, Arc<ConnectionPool>)>,
+}
+
+impl ResponseBody {
+    fn of_shared(incoming: Incoming) -> Self {
+        Self { incoming, lease: None }
+    }
+
+    /// Closes the connection: what else comes over it can't be relied on.
+    pub(super) fn close(&mut self) {
+        self.lease = None;
+    }
+
+    fn give_back(&mut self) {
+        let Some((mut connection, pool)) = self.lease.take() else { return };
+        if connection.sender.is_ready() {
+            pool.keep(connection);
+        } else if !connection.sender.is_closed()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            // Its task may be on its way there, on another thread.
+            runtime.spawn(async move {
+                if let Ok(Ok(())) = timeout(READY_TIMEOUT, connection.sender.ready()).await {
+                    pool.keep(connection);
+                }
+            });
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.incoming).poll_frame(context);
+        if let Poll::Ready(None) = polled {
+            self.give_back();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        if self.incoming.is_end_stream() {
+            self.give_back();
+        }
+    }
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("ResponseBody").field(&self.incoming).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use http_body_util::BodyExt;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        sync::watch,
+        task::JoinSet,
+    };
+
+    use super::*;
+    use crate::upstream::http::{ConnectTimedOut, connection::whole};
+
+    /// A server that answers `ok` with a header, and how many connections to it were opened and are open.
+    async fn server(header: &'static str) -> (Address, watch::Receiver<(usize, usize)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let (told, seen) = watch::channel((0, 0));
+        let told = Arc::new(told);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                told.send_modify(|(opened, open)| (*opened, *open) = (*opened + 1, *open + 1));
+                let told = told.clone();
+                tokio::spawn(async move {
+                    let mut buffer = [0; 4096];
+                    while let Ok(1..) = stream.read(&mut buffer).await {
+                        let reply = format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 2\r\n\r\nok");
+                        stream.write_all(reply.as_bytes()).await.unwrap();
+                    }
+                    told.send_modify(|(_, open)| *open -= 1);
+                });
+            }
+        });
+        (address, seen)
+    }
+
+    fn pool(address: &Address, idle_connections: usize) -> Arc<ConnectionPool> {
+        let settings = HttpSettings::new("old".parse().unwrap(), address.clone());
+        let settings = HttpSettings { idle_connections, ..settings };
+        ConnectionPool::new(&settings, address, Connector::new(&settings, address, address.ip()))
+    }
+
+    fn request(address: &Address) -> Request<RequestBody> {
+        let mut request = Request::new(whole(Bytes::new()));
+        (*request.method_mut(), *request.uri_mut()) = (Method::GET, address.itself().unwrap());
+        request
+    }
+
+    async fn ask(pool: &Arc<ConnectionPool>, address: &Address) -> Bytes {
+        pool.send(request(address)).await.unwrap().into_body().collect().await.unwrap().to_bytes()
+    }
+
+    #[tokio::test]
+    async fn one_call_after_another_takes_the_same_connection() {
+        let (address, seen) = server("").await;
+        let pool = pool(&address, 8);
+        for _ in 0..20 {
+            assert_eq!(ask(&pool, &address).await, "ok");
+        }
+        assert_eq!(*seen.borrow(), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_is_not_read_to_its_end_closes_its_connection() {
+        let (address, mut seen) = server("").await;
+        let pool = pool(&address, 8);
+        drop(pool.send(request(&address)).await.unwrap());
+        seen.wait_for(|seen| *seen == (1, 0)).await.unwrap();
+        assert_eq!(ask(&pool, &address).await, "ok");
+    }
+
+    #[tokio::test]
+    async fn no_more_are_kept_than_may_be() {
+        let (address, mut seen) = server("").await;
+        let pool = pool(&address, 2);
+        let mut asking = JoinSet::new();
+        for _ in 0..5 {
+            let (pool, address) = (pool.clone(), address.clone());
+            // Each holds its connection until all have one.
+            asking.spawn(async move { pool.send(request(&address)).await.unwrap() });
+        }
+        let replies = asking.join_all().await;
+        for reply in replies {
+            reply.into_body().collect().await.unwrap();
+        }
+        seen.wait_for(|seen| *seen == (5, 2)).await.unwrap();
+        drop(pool);
+        seen.wait_for(|seen| *seen == (5, 0)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_server_that_wants_no_second_request_gets_none() {
+        let (address, mut seen) = server("Connection: close\r\n").await;
+        let pool = pool(&address, 8);
+        for count in 1..4 {
+            assert_eq!(ask(&pool, &address).await, "ok");
+            seen.wait_for(|seen| *seen == (count, 0)).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_waits_too_long_is_closed_though_nobody_asks() {
+        let (address, mut seen) = server("").await;
+        let pool = pool(&address, 8);
+        ask(&pool, &address).await;
+        assert_eq!(*seen.borrow(), (1, 1));
+        tokio::time::pause();
+        tokio::time::advance(IDLE_TIMEOUT + Duration::from_millis(10)).await;
+        tokio::time::resume();
+        seen.wait_for(|seen| *seen == (1, 0)).await.unwrap();
+        // And what comes after it is seen to as well.
+        ask(&pool, &address).await;
+        assert_eq!(*seen.borrow(), (2, 1));
+        tokio::time::pause();
+        tokio::time::advance(IDLE_TIMEOUT + Duration::from_millis(10)).await;
+        tokio::time::resume();
+        seen.wait_for(|seen| *seen == (2, 0)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_another_to_connect_waits_no_longer_than_connecting_may_take() {
+        let address: Address = "http://127.0.0.1:9".parse().unwrap();
+        let settings = HttpSettings {
+            protocol: Protocol::Http2,
+            connect_timeout: Duration::from_millis(20),
+            ..HttpSettings::new("old".parse().unwrap(), address.clone())
+        };
+        let pool =
+            ConnectionPool::new(&settings, &address, Connector::new(&settings, &address, address.ip()));
+        let _connecting = pool.connecting.lock().await;
+        match pool.send(request(&address)).await {
+            Err((SendError::Connect(error), _)) => assert!(error.is::<ConnectTimedOut>(), "{error}"),
+            Err((SendError::Exchange { error, .. }, _)) => panic!("{error}"),
+            Ok(_) => panic!("there is no server"),
+        }
+    }
+}
