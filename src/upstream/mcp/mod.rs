@@ -1,34 +1,33 @@
 //! MCP upstreams, all revisions since 2024-11-05: over Streamable HTTP, or a child process over stdio.
 //!
-//! [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`. `revision` has
-//! the differences between revisions, `message` the JSON-RPC messages. `http_link` is Streamable HTTP, with
-//! `events` parsing event streams and `listening` for notifications. `child_link` is one child process for
-//! all calls, with `pipe` reading its output and `process` starting and ending it.
+//! [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`. `lifecycle` has the
+//! differences between revisions, `jsonrpc` the messages. `http` is Streamable HTTP, with `sse` parsing event streams.
+//! `child` is one child process for all calls, which `child_actor` owns and `child_output` reads.
 //!
-//! The SDK is not used here: it takes messages apart into values of its own, in which `1.0` and long numbers lose their
-//! text, and it has an HTTP client of its own. The messages are few.
+//! The SDK's client is not used: results pass through types of its own, in which unknown members of known blocks, the
+//! order of members, and the bytes are lost, so that content could not be passed on byte for byte. It also hides the
+//! status and body of an HTTP error, which rules read, and knows no revision before 2024-11-05.
 
-mod child_link;
-mod events;
-mod http_link;
-mod listening;
-mod message;
-mod pipe;
-mod process;
-mod revision;
+mod child;
+mod child_actor;
+mod child_output;
+mod http;
+mod jsonrpc;
+mod lifecycle;
+mod sse;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use ::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{sync::watch, time::timeout};
 use tracing::warn;
 
 use self::{
-    child_link::ChildLink,
-    http_link::HttpLink,
-    message::{Response, RpcError},
+    child::ChildLink,
+    http::HttpLink,
+    jsonrpc::{Response, RpcError},
 };
 use super::{
     Ask, Cause, Meanwhile, UpstreamError, buffer::BodyAccount, error::Withheld, http::HttpSettings,
@@ -401,7 +400,7 @@ fn is_of_no_tool(error: &RpcError) -> bool {
 /// The one response that a text is.
 fn whole_response<'a>(upstream: &UpstreamName, text: &'a [u8]) -> Result<Response<'a>, UpstreamError> {
     let text = std::str::from_utf8(text).map_err(|error| not_mcp(upstream, error))?;
-    let response = message::messages(text).into_iter().find_map(message::Message::into_response);
+    let response = jsonrpc::messages(text).into_iter().find_map(jsonrpc::Message::into_response);
     response.ok_or_else(|| not_mcp(upstream, "its answer is not a JSON-RPC response"))
 }
 

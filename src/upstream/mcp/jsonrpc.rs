@@ -1,5 +1,5 @@
-//! JSON-RPC, as far as a client of MCP needs it. What a server writes keeps its text: only its outermost members are
-//! looked at.
+//! JSON-RPC messages of MCP, to and from a server. Those of a server keep their text: only the outermost members are
+//! parsed.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,36 +9,40 @@ use serde::{
     de::{IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::{Map, Value, json, value::RawValue};
+use tracing::debug;
 
-use crate::upstream::error::Withheld;
+use crate::{
+    route::UpstreamName,
+    upstream::{Happened, Meanwhile, error::Withheld},
+};
 
 /// One message of a server.
 pub(super) enum Message<'a> {
-    /// The answer to a request of ours.
+    /// The response to a request of ours.
     Response(Response<'a>),
     /// A request of its own.
     Request {
         /// Its id, to be given back as it is.
         id: &'a RawValue,
-        /// What it asks for.
+        /// Its method.
         method: Cow<'a, str>,
     },
-    /// Something that wants no answer.
+    /// A message that has no response.
     Notification {
-        /// What happened.
+        /// Its method.
         method: Cow<'a, str>,
-        /// More about it.
+        /// Its parameters.
         params: Option<&'a RawValue>,
     },
 }
 
-/// The answer to a request of ours.
+/// The response to a request of ours.
 pub(super) struct Response<'a> {
-    /// Which request; nothing where the server could not tell.
+    /// The id of the request; nothing where the server did not know it.
     pub(super) id: Option<u64>,
     /// The whole message.
     pub(super) text: &'a str,
-    /// What was asked for, or why it is not there.
+    /// The result, or the error.
     pub(super) outcome: Result<&'a RawValue, RpcError>,
 }
 
@@ -98,12 +102,12 @@ fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a 
     <&RawValue>::deserialize(member).map(Some)
 }
 
-/// Where a text comes from.
+/// Where a text was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
-    /// It answers an HTTP request, and is meant as a message whatever is missing in it.
+    /// The response to an HTTP request, which is meant as a message whatever is missing in it.
     Http,
-    /// A line of a program, which may also be of its log: JSON with an `id` is no answer yet.
+    /// A line of a program, which may also be of its log: JSON with an `id` is no response yet.
     Line,
 }
 
@@ -156,7 +160,7 @@ fn message(from: Carrier, text: &str) -> Option<Message<'_>> {
     }
 }
 
-/// The answer to one request among some messages.
+/// The response to one request among some messages.
 pub(super) fn response_to(text: &str, wanted: u64) -> Option<Response<'_>> {
     let mut responses = messages(text).into_iter().filter_map(Message::into_response);
     responses.find(|response| response.id == Some(wanted))
@@ -168,7 +172,7 @@ pub(super) fn error_in(text: &str) -> Option<RpcError> {
 }
 
 impl<'a> Message<'a> {
-    /// The answer that it is, if it is one.
+    /// The response that it is, if it is one.
     pub(super) fn into_response(self) -> Option<Response<'a>> {
         match self {
             Self::Response(response) => Some(response),
@@ -177,7 +181,70 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Which request a line answers that is too long to be read, by its beginning.
+/// The reaction to a message that is no response to a call.
+pub(super) enum Reaction {
+    None,
+    /// Read the lists of the server again.
+    ListsChanged,
+    /// Send this response.
+    Respond(Bytes),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProgressParams<'a> {
+    #[serde(borrow)]
+    progress_token: Option<&'a RawValue>,
+    progress: f64,
+    total: Option<f64>,
+}
+
+/// The reaction to a message that is no response to a call that waits. Progress of `call` is reported to its client.
+pub(super) fn reaction(
+    upstream: &UpstreamName,
+    message: &Message<'_>,
+    call: Option<(u64, &Meanwhile)>,
+) -> Reaction {
+    match message {
+        // To a call that was abandoned.
+        Message::Response(_) => Reaction::None,
+        Message::Request { id, method } => {
+            if method != "ping" {
+                debug!(%upstream, %method, "the server asks for something that this client can't do");
+            }
+            Reaction::Respond(answer_to(id, method))
+        }
+        Message::Notification { method, params } => match &**method {
+            "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed" => Reaction::ListsChanged,
+            "notifications/progress" => {
+                let read =
+                    params.and_then(|params| serde_json::from_str::<ProgressParams<'_>>(params.get()).ok());
+                if let (Some(read), Some((id, meanwhile))) = (read, call)
+                    && read
+                        .progress_token
+                        .is_some_and(|token| token.get().trim_matches('"') == id.to_string())
+                {
+                    meanwhile.tell(Happened::Progress { done: read.progress, total: read.total });
+                }
+                Reaction::None
+            }
+            _ => Reaction::None,
+        },
+    }
+}
+
+/// The id of the call whose progress a message reports.
+pub(super) fn progress_of(message: &Message<'_>) -> Option<u64> {
+    let Message::Notification { method, params: Some(params) } = message else { return None };
+    let of_progress = method == "notifications/progress";
+    let read: Value = serde_json::from_str(params.get()).ok().filter(|_| of_progress)?;
+    let token = read.get("progressToken")?;
+    token.as_u64().or_else(|| token.as_str()?.parse().ok())
+}
+
+/// The id in a line that is too long to be read, by its beginning.
 pub(super) fn id_at_beginning(line: &[u8]) -> Option<u64> {
     struct Outermost<'i>(&'i mut Option<u64>);
     impl<'de> Visitor<'de> for Outermost<'_> {
@@ -199,7 +266,7 @@ pub(super) fn id_at_beginning(line: &[u8]) -> Option<u64> {
         }
     }
     let mut found = None;
-    let line = &line[..line.len().min(LOOKED_THROUGH_BYTES)];
+    let line = &line[..line.len().min(SEARCHED_BYTES)];
     // It ends in the middle of a message, which is an error when the id does not come before.
     let _ = serde_json::Deserializer::from_slice(line).deserialize_map(Outermost(&mut found));
     found
@@ -207,7 +274,7 @@ pub(super) fn id_at_beginning(line: &[u8]) -> Option<u64> {
 
 /// The same by its end, for servers that write the id last.
 pub(super) fn id_at_end(line: &[u8]) -> Option<u64> {
-    let line = &line[line.len().saturating_sub(LOOKED_THROUGH_BYTES)..];
+    let line = &line[line.len().saturating_sub(SEARCHED_BYTES)..];
     let text = String::from_utf8_lossy(line);
     // What ends with two braces is inside of something else.
     let (_, last) = text.trim_end().strip_suffix('}')?.rsplit_once("\"id\"")?;
@@ -218,8 +285,8 @@ pub(super) fn id_at_end(line: &[u8]) -> Option<u64> {
     is_all.then(|| id.trim().trim_matches('"').parse().ok()).flatten()
 }
 
-/// How much of a line is looked through for an id.
-const LOOKED_THROUGH_BYTES: usize = 1024;
+/// How much of a line is searched for an id.
+const SEARCHED_BYTES: usize = 1024;
 
 /// Our ids are numbers; some servers give them back as texts.
 fn own_id(id: &RawValue) -> Option<u64> {
@@ -231,7 +298,7 @@ pub(super) fn request(id: u64, method: &str, params: Map<String, Value>) -> Byte
     written(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
 }
 
-/// Something that the server is told.
+/// A notification to the server.
 pub(super) fn notification(method: &str, params: Map<String, Value>) -> Bytes {
     let mut message = json!({ "jsonrpc": "2.0", "method": method });
     if !params.is_empty() {
@@ -240,7 +307,7 @@ pub(super) fn notification(method: &str, params: Map<String, Value>) -> Bytes {
     written(&message)
 }
 
-/// That nobody waits for an answer any more.
+/// The notification that nobody waits for a response any more.
 pub(super) fn cancelled(id: u64) -> Bytes {
     let mut params = Map::new();
     params.insert("requestId".into(), id.into());
@@ -248,7 +315,7 @@ pub(super) fn cancelled(id: u64) -> Bytes {
     notification("notifications/cancelled", params)
 }
 
-/// The answer to a request of the server: `ping` is answered, for everything else we have no ability.
+/// The response to a request of the server: a result to `ping`, an error to everything else.
 pub(super) fn answer_to(id: &RawValue, method: &str) -> Bytes {
     let id: Value = serde_json::from_str(id.get()).unwrap_or_default();
     written(&match method {

@@ -1,4 +1,5 @@
-//! How a server is spoken to: the revisions of the protocol, and what each request says of them.
+//! The beginning of a session (`initialize` or `server/discover`): the revision of the protocol and the capabilities that
+//! are agreed on, and what each request has of them.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 use super::Outgoing;
 use crate::upstream::error::Withheld;
 
-/// The revision whose requests each say who asks (there is no session).
+/// The revision that has no session: each request has all that was agreed on.
 pub(super) const PER_REQUEST: &str = "2026-07-28";
 
 /// The revisions that begin with `initialize`, the newest first. The last is older than the first that was published,
@@ -21,7 +22,7 @@ const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-
 pub(super) struct Agreed {
     /// The revision.
     pub(super) revision: &'static str,
-    /// What it can do.
+    /// Its capabilities.
     pub(super) declared: Declared,
 }
 
@@ -34,24 +35,24 @@ pub(super) struct Declared {
     pub(super) resources: bool,
     /// It completes arguments of both.
     pub(super) completions: bool,
-    tells_of_tools: bool,
-    tells_of_prompts: bool,
-    tells_of_resources: bool,
+    notifies_of_tools: bool,
+    notifies_of_prompts: bool,
+    notifies_of_resources: bool,
 }
 
 impl Declared {
-    /// Which changes of its lists it tells of, as `subscriptions/listen` asks for them.
+    /// The changes of its lists that it notifies of, in the form of `subscriptions/listen`.
     pub(super) fn changes(&self) -> Map<String, Value> {
         let told = [
-            ("toolsListChanged", self.tells_of_tools),
-            ("promptsListChanged", self.tells_of_prompts),
-            ("resourcesListChanged", self.tells_of_resources),
+            ("toolsListChanged", self.notifies_of_tools),
+            ("promptsListChanged", self.notifies_of_prompts),
+            ("resourcesListChanged", self.notifies_of_resources),
         ];
         told.into_iter().filter(|(_, told)| *told).map(|(name, _)| (name.to_owned(), true.into())).collect()
     }
 }
 
-/// What `initialize` and `server/discover` answer.
+/// The result of `initialize` or `server/discover`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Introduction<'a> {
@@ -64,7 +65,7 @@ struct Introduction<'a> {
 }
 
 impl Agreed {
-    /// Of what a server answered to `initialize`.
+    /// From the result of `initialize`.
     pub(super) fn of_initialize(result: &RawValue) -> Result<Self, Withheld> {
         let introduction = Introduction::read(result)?;
         let found = introduction.protocol_version.as_deref().unwrap_or_default();
@@ -76,7 +77,7 @@ impl Agreed {
         Ok(Self { revision, declared: introduction.declared() })
     }
 
-    /// Of what a server answered to `server/discover`.
+    /// From the result of `server/discover`.
     pub(super) fn of_discover(result: &RawValue) -> Result<Self, Withheld> {
         let introduction = Introduction::read(result)?;
         match introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
@@ -88,7 +89,7 @@ impl Agreed {
         }
     }
 
-    /// Whether each request says who asks.
+    /// Whether there is no session.
     pub(super) fn is_per_request(&self) -> bool {
         self.revision == PER_REQUEST
     }
@@ -117,16 +118,16 @@ impl<'a> Introduction<'a> {
             prompts: of("prompts").is_some(),
             resources: of("resources").is_some(),
             completions: of("completions").is_some(),
-            tells_of_tools: tells("tools"),
-            tells_of_prompts: tells("prompts"),
-            tells_of_resources: tells("resources"),
+            notifies_of_tools: tells("tools"),
+            notifies_of_prompts: tells("prompts"),
+            notifies_of_resources: tells("resources"),
         }
     }
 }
 
-/// What is said with `initialize`. No ability is claimed: nobody is there to answer what the server may ask.
+/// The parameters of `initialize`. No capability is declared: nobody is there to respond to requests of the server.
 pub(super) fn initialize() -> Map<String, Value> {
-    object(json!({ "protocolVersion": INITIALIZED[0], "capabilities": {}, "clientInfo": ourselves() }))
+    object(json!({ "protocolVersion": INITIALIZED[0], "capabilities": {}, "clientInfo": client_info() }))
 }
 
 /// The parameters of a request as a revision wants them; `None` before one was agreed on.
@@ -134,7 +135,7 @@ pub(super) fn params(outgoing: &Outgoing<'_>, id: u64, is_per_request: bool) -> 
     let mut meta = Map::new();
     if is_per_request {
         meta.insert("io.modelcontextprotocol/protocolVersion".into(), PER_REQUEST.into());
-        meta.insert("io.modelcontextprotocol/clientInfo".into(), ourselves());
+        meta.insert("io.modelcontextprotocol/clientInfo".into(), client_info());
         meta.insert("io.modelcontextprotocol/clientCapabilities".into(), json!({}));
     }
     if outgoing.meanwhile().is_some() {
@@ -158,7 +159,7 @@ fn trace(headers: &HeaderMap) -> impl Iterator<Item = (String, Value)> {
     })
 }
 
-fn ourselves() -> Value {
+fn client_info() -> Value {
     json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") })
 }
 

@@ -1,8 +1,8 @@
-//! Server-sent events, as they come in.
+//! Server-sent events, parsed as they come in.
 
 use bytes::{Buf, BytesMut};
 
-/// Takes a stream of events apart (HTML, section 9.2.6), piece by piece.
+/// Parses a stream of events (HTML, section 9.2.6), piece by piece.
 pub(super) struct Events {
     limit_bytes: usize,
     buffer: BytesMut,
@@ -16,7 +16,7 @@ pub(super) struct Events {
 pub(super) struct TooLong;
 
 impl Events {
-    /// Of a stream whose events may have so many bytes of data each.
+    /// For a stream whose events have at most so many bytes of data each.
     pub(super) fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), is_there: false }
     }

@@ -1,0 +1,232 @@
+//! An MCP server that is a child process, over its standard input and output: started when it is first needed, and
+//! again when it has ended.
+
+use std::{
+    io,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::Map;
+use tokio::{
+    process::{ChildStderr, ChildStdin, ChildStdout},
+    time::{Instant, sleep_until, timeout},
+};
+use tracing::info;
+
+use super::{
+    Answer, Changed, McpUpstream, Outgoing,
+    child_actor::{self, CallFailure, Handle, MESSAGE_LIMIT_BYTES},
+    child_output::{log_errors, secrets_regex},
+    jsonrpc,
+    lifecycle::{self, Agreed},
+    not_mcp,
+};
+use crate::{
+    route::UpstreamName,
+    upstream::{
+        UpstreamError,
+        error::Withheld,
+        program::{Group, Program},
+    },
+};
+
+/// How long to wait before a child that ended is started again, at first and at most. The first time it is at once.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// A child that ran so long has not failed to start.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+/// How long [`ChildLink::close`] waits for the end of a child.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// One child for all calls, started when it is first needed and again when it has ended.
+#[derive(Debug)]
+pub(super) struct ChildLink {
+    name: UpstreamName,
+    program: Program,
+    state: tokio::sync::Mutex<State>,
+    ids: AtomicU64,
+    changed: Changed,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: Option<Arc<Running>>,
+    /// How often in a row it has ended soon.
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+/// A child that has introduced itself.
+#[derive(Debug)]
+struct Running {
+    handle: Handle,
+    agreed: Agreed,
+    since: Instant,
+}
+
+impl ChildLink {
+    pub(super) fn new(name: UpstreamName, program: Program, changed: Changed) -> Arc<Self> {
+        let (state, ids) = (tokio::sync::Mutex::default(), AtomicU64::new(1));
+        Arc::new(Self { name, program, state, ids, changed })
+    }
+
+    /// Sends a request and waits for its response.
+    pub(super) async fn request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
+        let running = self.running().await?;
+        self.call(&running.handle, outgoing, running.agreed.is_per_request()).await.map(Answer::Message)
+    }
+
+    /// What was agreed on with the child, which is started where there is none.
+    pub(super) async fn agreed(self: &Arc<Self>) -> Result<Agreed, UpstreamError> {
+        self.running().await.map(|running| running.agreed)
+    }
+
+    async fn call(
+        &self,
+        handle: &Handle,
+        outgoing: &Outgoing<'_>,
+        is_per_request: bool,
+    ) -> Result<Bytes, UpstreamError> {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let message = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_per_request));
+        handle.call(id, message, outgoing).await.map_err(|failure| match failure {
+            CallFailure::Ended => self.cut_off(),
+            CallFailure::TooLong { limit_bytes } => {
+                UpstreamError::TooLong { upstream: self.name.clone(), limit_bytes }
+            }
+            CallFailure::BufferFull(full) => full.of(&self.name),
+        })
+    }
+
+    fn cut_off(&self) -> UpstreamError {
+        UpstreamError::CutOff { upstream: self.name.clone(), source: "the program has ended".into() }
+    }
+
+    /// The child, started where there is none. It goes on to start when the call that needs it is abandoned: programs that
+    /// fetch themselves first take longer than most calls wait.
+    async fn running(self: &Arc<Self>) -> Result<Arc<Running>, UpstreamError> {
+        if let Ok(state) = self.state.try_lock()
+            && let Some(running) = state.running.as_ref().filter(|running| !running.handle.is_closed())
+        {
+            return Ok(running.clone());
+        }
+        let link = self.clone();
+        let started = tokio::spawn(async move { link.started().await });
+        started.await.unwrap_or_else(|error| {
+            Err(UpstreamError::Connect { upstream: self.name.clone(), source: error.into() })
+        })
+    }
+
+    async fn started(&self) -> Result<Arc<Running>, UpstreamError> {
+        let mut state = self.state.lock().await;
+        match &state.running {
+            Some(running) if !running.handle.is_closed() => return Ok(running.clone()),
+            Some(running) => {
+                let ran_for = running.since.elapsed();
+                state.running = None;
+                state.failed(ran_for);
+            }
+            None => {}
+        }
+        if let Some(at) = state.not_before {
+            let rest = at.saturating_duration_since(Instant::now());
+            if rest > BACKOFF.0 * 2 {
+                return Err(UpstreamError::Resting { upstream: self.name.clone(), of_route: false, rest });
+            }
+            sleep_until(at).await;
+        }
+        let began = Instant::now();
+        match self.start().await {
+            Ok(running) => {
+                let running = Arc::new(running);
+                state.running = Some(running.clone());
+                Ok(running)
+            }
+            Err(error) => {
+                state.failed(began.elapsed().min(STABLE_AFTER / 2));
+                Err(error)
+            }
+        }
+    }
+
+    async fn start(&self) -> Result<Running, UpstreamError> {
+        let (group, input, output, errors) = self
+            .spawn()
+            .map_err(|error| UpstreamError::Connect { upstream: self.name.clone(), source: error.into() })?;
+        let is_serving = Arc::new(AtomicBool::new(false));
+        let secrets = secrets_regex(self.program.secrets_pattern());
+        tokio::spawn(log_errors(self.name.clone(), errors, secrets.clone(), is_serving.clone()));
+        let (name, changed) = (self.name.clone(), self.changed.clone());
+        let handle = child_actor::spawn(name, changed, secrets, group, input, output);
+        let agreed = timeout(McpUpstream::START_TIMEOUT, self.introduce(&handle)).await;
+        let after = McpUpstream::START_TIMEOUT;
+        let agreed = agreed.map_err(|_| UpstreamError::Deadline { upstream: self.name.clone(), after })??;
+        is_serving.store(true, Ordering::Relaxed);
+        info!(upstream = %self.name, revision = agreed.revision, "speaking MCP with the program");
+        Ok(Running { handle, agreed, since: Instant::now() })
+    }
+
+    /// Starts the program in a process group of its own.
+    fn spawn(&self) -> io::Result<(Group, ChildStdin, ChildStdout, ChildStderr)> {
+        let mut command = self.program.command(&[], []);
+        let mut group = Group::start(command.stdin(Stdio::piped()))?;
+        let missing = || io::Error::other("the child has no pipe");
+        let child = group.child().ok_or_else(missing)?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(input), Some(output), Some(errors)) = pipes else { return Err(missing()) };
+        Ok((group, input, output, errors))
+    }
+
+    /// Begins with the older revisions: a child is ours alone and loses nothing by it, and old servers have been seen to
+    /// end when anything comes before `initialize`.
+    async fn introduce(&self, handle: &Handle) -> Result<Agreed, UpstreamError> {
+        let headers = HeaderMap::new();
+        let outgoing = |method, params| Outgoing {
+            method,
+            params,
+            name: None,
+            headers: &headers,
+            limit_bytes: MESSAGE_LIMIT_BYTES,
+            ask: None,
+        };
+        let text = self.call(handle, &outgoing("initialize", lifecycle::initialize()), false).await?;
+        let refused = match super::whole_response(&self.name, &text)?.outcome {
+            Ok(result) => {
+                let agreed = Agreed::of_initialize(result).map_err(|why| not_mcp(&self.name, why))?;
+                let initialized = jsonrpc::notification("notifications/initialized", Map::new());
+                handle.send(initialized).await.map_err(|_| self.cut_off())?;
+                return Ok(agreed);
+            }
+            Err(refused) => refused,
+        };
+        let text = self.call(handle, &outgoing("server/discover", Map::new()), true).await?;
+        match super::whole_response(&self.name, &text)?.outcome {
+            Ok(result) => Agreed::of_discover(result).map_err(|why| not_mcp(&self.name, why)),
+            Err(_) => Err(not_mcp(&self.name, Withheld::from(refused))),
+        }
+    }
+
+    /// Ends the child and waits for that.
+    pub(super) async fn close(&self) {
+        let Some(running) = self.state.lock().await.running.take() else { return };
+        let _ = timeout(CLOSE_TIMEOUT, running.handle.stop()).await;
+    }
+}
+
+impl State {
+    /// Records the end of a child, and when the next may be started.
+    fn failed(&mut self, ran_for: Duration) {
+        self.failures = if ran_for > STABLE_AFTER { 0 } else { self.failures + 1 };
+        let wait = match self.failures {
+            0 => Duration::ZERO,
+            failures => (BACKOFF.0 * (1 << (failures - 1).min(16))).min(BACKOFF.1),
+        };
+        self.not_before = Some(Instant::now() + wait);
+    }
+}

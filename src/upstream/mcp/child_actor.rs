@@ -1,0 +1,492 @@
+//! The task that owns one child: the calls in flight, what it writes, and its process.
+
+use std::{collections::HashMap, future::Future, io, pin::pin, process::ExitStatus, time::Duration};
+
+use bytes::Bytes;
+use regex::Regex;
+use serde_json::Map;
+use tokio::{
+    io::{AsyncRead, AsyncWriteExt},
+    process::{ChildStdin, ChildStdout},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{Instant, sleep_until, timeout},
+};
+use tracing::{debug, warn};
+
+use super::{
+    Changed, Outgoing,
+    child_output::{Line, LineReader, shown},
+    jsonrpc::{self, Message, Reaction},
+};
+use crate::{
+    route::UpstreamName,
+    telemetry::Quoted,
+    upstream::{
+        Meanwhile,
+        buffer::{BodyAccount, BodyCharge, BufferFull},
+        program::Group,
+    },
+};
+
+/// The longest message of a child that is read: the response limits of routes are lower.
+pub(super) const MESSAGE_LIMIT_BYTES: usize = 64 << 20;
+/// How many messages may wait to be written to a child that does not read.
+const WRITE_QUEUE_LIMIT: usize = 64;
+/// How long a child may take to end when its input does, and what it left behind to close its output.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a child may write nothing at all after a call was abandoned, not even the response to a ping. A child that
+/// works on one thing at a time responds late; whatever it writes will do.
+const SILENCE_LIMIT: Duration = Duration::from_secs(30);
+/// The id of the ping; those of calls begin with 1.
+const PING_ID: u64 = 0;
+/// How many lines that are no messages are logged of one child.
+const GARBAGE_LOGGED: u32 = 5;
+
+/// Sends calls to a child. When it is dropped, the child is ended.
+#[derive(Debug)]
+pub(super) struct Handle {
+    commands: mpsc::UnboundedSender<Command>,
+    out: mpsc::Sender<Bytes>,
+}
+
+enum Command {
+    /// A call whose request is about to be sent.
+    Call(u64, PendingCall),
+    /// Nobody waits for the response to a call any more.
+    Abandon(u64),
+    /// End the child. The sender is dropped when it has ended.
+    Stop(oneshot::Sender<()>),
+}
+
+/// A call that waits for its response.
+struct PendingCall {
+    respond: oneshot::Sender<Result<Bytes, CallFailure>>,
+    limit_bytes: usize,
+    /// How the response is charged, and until when it waits for memory.
+    charge: Option<(BodyCharge, Instant)>,
+    meanwhile: Option<Meanwhile>,
+}
+
+/// Why a call has no response.
+#[derive(Debug)]
+pub(super) enum CallFailure {
+    /// The child has ended.
+    Ended,
+    /// It is longer than this call reads.
+    TooLong { limit_bytes: usize },
+    /// No memory was free for it.
+    BufferFull(BufferFull),
+}
+
+impl Handle {
+    /// Whether the child has ended, or is to end.
+    pub(super) fn is_closed(&self) -> bool {
+        self.commands.is_closed()
+    }
+
+    /// Sends a request and waits for the response with this id.
+    pub(super) async fn call(
+        &self,
+        id: u64,
+        message: Bytes,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<Bytes, CallFailure> {
+        let (respond, response) = oneshot::channel();
+        let charge = outgoing.ask.and_then(|ask| Some((ask.charge.clone()?, ask.due.at)));
+        let (limit_bytes, meanwhile) = (outgoing.limit_bytes, outgoing.meanwhile().cloned());
+        let call = PendingCall { respond, limit_bytes, charge, meanwhile };
+        self.commands.send(Command::Call(id, call)).map_err(|_| CallFailure::Ended)?;
+        let mut guard = AbandonOnDrop { handle: self, id, is_over: false };
+        let response = match self.send(message).await {
+            Ok(()) => response.await.unwrap_or(Err(CallFailure::Ended)),
+            Err(failure) => Err(failure),
+        };
+        guard.is_over = true;
+        response
+    }
+
+    /// Sends a message that has no response.
+    pub(super) async fn send(&self, message: Bytes) -> Result<(), CallFailure> {
+        self.out.send(message).await.map_err(|_| CallFailure::Ended)
+    }
+
+    /// Ends the child and waits for that.
+    pub(super) async fn stop(&self) {
+        let (ended, end) = oneshot::channel();
+        if self.commands.send(Command::Stop(ended)).is_ok() {
+            let _ = end.await;
+        }
+    }
+}
+
+/// Starts the task of a child that was started. It ends when the child has ended and nothing of its process group is left.
+pub(super) fn spawn(
+    name: UpstreamName,
+    changed: Changed,
+    secrets: Option<Regex>,
+    group: Group,
+    input: ChildStdin,
+    output: ChildStdout,
+) -> Handle {
+    let (out, messages) = mpsc::channel(WRITE_QUEUE_LIMIT);
+    let (commands, received) = mpsc::unbounded_channel();
+    let writer = tokio::spawn(write(input, messages));
+    let actor = Actor::new(name, changed, secrets, received, out.clone(), output);
+    tokio::spawn(actor.run(group, writer));
+    Handle { commands, out }
+}
+
+/// Tells the actor of a call that ends early.
+struct AbandonOnDrop<'a> {
+    handle: &'a Handle,
+    id: u64,
+    is_over: bool,
+}
+
+impl Drop for AbandonOnDrop<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let _ = self.handle.commands.send(Command::Abandon(self.id));
+        }
+    }
+}
+
+impl PendingCall {
+    /// Returns its response to it. Nothing else is read of the child while a long one waits for memory, so that a child
+    /// can't fill it.
+    async fn respond(mut self, text: &[u8]) {
+        if text.len() > self.limit_bytes {
+            let limit_bytes = self.limit_bytes;
+            return self.fail_too_long(limit_bytes);
+        }
+        let mut account = match &self.charge {
+            Some((charge, until)) => BodyAccount::new(Some(charge), self.limit_bytes, *until),
+            None => BodyAccount::none(),
+        };
+        let covered = tokio::select! {
+            covered = account.cover(text.len()) => covered,
+            () = self.respond.closed() => return,
+        };
+        let response = match covered {
+            Ok(()) => Ok(account.finish(Bytes::copy_from_slice(text))),
+            Err(full) => Err(CallFailure::BufferFull(full)),
+        };
+        let _ = self.respond.send(response);
+    }
+
+    /// The response is longer than this limit, and than that of the call where it has a lower one.
+    fn fail_too_long(self, limit_bytes: usize) {
+        let limit_bytes = self.limit_bytes.min(limit_bytes);
+        let _ = self.respond.send(Err(CallFailure::TooLong { limit_bytes }));
+    }
+}
+
+/// Owns what belongs to one child.
+struct Actor<R> {
+    name: UpstreamName,
+    changed: Changed,
+    /// What no log may show of it.
+    secrets: Option<Regex>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    out: mpsc::Sender<Bytes>,
+    output: LineReader<R>,
+    pending: HashMap<u64, PendingCall>,
+    /// When the child hangs, if it writes nothing before.
+    hung_at: Option<Instant>,
+    /// Whether a message is being read that is too long and whose id is not known yet.
+    has_cut_without_id: bool,
+    garbage: u32,
+    /// Set when the child is to end; dropped when it has.
+    stopping: Option<oneshot::Sender<()>>,
+}
+
+/// Why a child is no longer served.
+enum End {
+    /// Nobody needs it any more.
+    Stopped,
+    /// It closed its output.
+    OutputClosed,
+    /// It writes nothing any more.
+    Hung,
+    Exited(io::Result<ExitStatus>),
+}
+
+impl<R: AsyncRead + Unpin> Actor<R> {
+    fn new(
+        name: UpstreamName,
+        changed: Changed,
+        secrets: Option<Regex>,
+        commands: mpsc::UnboundedReceiver<Command>,
+        out: mpsc::Sender<Bytes>,
+        output: R,
+    ) -> Self {
+        Self {
+            name,
+            changed,
+            secrets,
+            commands,
+            out,
+            output: LineReader::new(output, MESSAGE_LIMIT_BYTES),
+            pending: HashMap::new(),
+            hung_at: None,
+            has_cut_without_id: false,
+            garbage: 0,
+            stopping: None,
+        }
+    }
+
+    /// Serves calls until the child ends or is to end. Then nothing of its process group is left.
+    async fn run(mut self, mut group: Group, writer: JoinHandle<()>) {
+        let end = self.serve(group.wait()).await;
+        self.commands.close();
+        // The end of its input tells it to end as well (MCP, stdio, "Shutdown").
+        writer.abort();
+        let is_stopped = matches!(end, End::Stopped);
+        let status = match end {
+            End::Exited(status) => Ok(status),
+            End::Stopped => timeout(END_TIMEOUT, self.read_until(group.wait())).await,
+            End::OutputClosed => {
+                self.fail_pending();
+                timeout(END_TIMEOUT, group.wait()).await
+            }
+            End::Hung => {
+                let after = SILENCE_LIMIT;
+                warn!(upstream = %self.name, ?after, "the program answers nothing any more: it is ended");
+                timeout(END_TIMEOUT, self.read_until(group.wait())).await
+            }
+        };
+        let status = match status {
+            Ok(status) => {
+                group.clear();
+                status.map_or_else(|error| error.to_string(), |status| status.to_string())
+            }
+            Err(_) => {
+                group.end().await;
+                "told to end".to_owned()
+            }
+        };
+        // The responses that it has written still count.
+        let _ = timeout(END_TIMEOUT, async {
+            while let Ok(Some(line)) = self.output.next().await {
+                self.line(line).await;
+            }
+        })
+        .await;
+        self.fail_pending();
+        if is_stopped {
+            debug!(upstream = %self.name, status, "the program has ended");
+        } else {
+            warn!(upstream = %self.name, status, "the program has ended, and is started again");
+            self.changed.tell();
+        }
+    }
+
+    async fn serve(&mut self, exited: impl Future<Output = io::Result<ExitStatus>>) -> End {
+        let mut exited = pin!(exited);
+        while self.stopping.is_none() {
+            let hung_at = self.hung_at;
+            tokio::select! {
+                line = self.output.next() => match line {
+                    Ok(Some(line)) => self.line(line).await,
+                    Ok(None) | Err(_) => return End::OutputClosed,
+                },
+                command = self.commands.recv() => match command {
+                    Some(command) => self.command(command),
+                    None => return End::Stopped,
+                },
+                status = &mut exited => return End::Exited(status),
+                () = sleep_until(hung_at.unwrap_or_else(Instant::now)), if hung_at.is_some() => return End::Hung,
+            }
+        }
+        End::Stopped
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Call(id, call) => drop(self.pending.insert(id, call)),
+            Command::Abandon(id) => self.abandon(id),
+            Command::Stop(ended) => self.stopping = Some(ended),
+        }
+    }
+
+    /// No more responses will come.
+    fn fail_pending(&mut self) {
+        while self.commands.try_recv().is_ok() {}
+        self.pending.clear();
+    }
+
+    /// Reads what the child still writes, until its output or `other` ends.
+    async fn read_until<T>(&mut self, other: impl Future<Output = T>) -> T {
+        let mut other = pin!(other);
+        loop {
+            tokio::select! {
+                Ok(Some(line)) = self.output.next() => self.line(line).await,
+                ended = &mut other => return ended,
+            }
+        }
+    }
+
+    /// Cancels a call, and pings the child to see whether it hangs. One that does not read gets neither.
+    fn abandon(&mut self, id: u64) {
+        if self.pending.remove(&id).is_some() {
+            let _ = self.out.try_send(jsonrpc::cancelled(id));
+            if self.hung_at.is_none() {
+                self.hung_at = Some(Instant::now() + SILENCE_LIMIT);
+                let _ = self.out.try_send(jsonrpc::request(PING_ID, "ping", Map::new()));
+            }
+        }
+    }
+
+    async fn line(&mut self, line: Line) {
+        self.hung_at = None;
+        // The command of a call is sent before its request: with its response at hand, it is there.
+        while let Ok(command) = self.commands.try_recv() {
+            self.command(command);
+        }
+        match line {
+            Line::Whole(line) => self.whole_line(&line).await,
+            Line::Cut(begin) => self.cut_line(&begin),
+            Line::Rest(end) => self.rest_of_line(&end),
+        }
+    }
+
+    async fn whole_line(&mut self, line: &[u8]) {
+        let messages = jsonrpc::messages_of_line(std::str::from_utf8(line).unwrap_or_default());
+        if messages.is_empty() && !line.trim_ascii().is_empty() {
+            return self.garbage(line);
+        }
+        for message in messages {
+            if let Message::Response(response) = &message
+                && let Some(call) = response.id.and_then(|id| self.pending.remove(&id))
+            {
+                call.respond(response.text.as_bytes()).await;
+                continue;
+            }
+            let call = jsonrpc::progress_of(&message)
+                .and_then(|id| Some((id, self.pending.get(&id)?.meanwhile.as_ref()?)));
+            match jsonrpc::reaction(&self.name, &message, call) {
+                Reaction::None => {}
+                Reaction::ListsChanged => self.changed.tell(),
+                // A child that sends requests and does not read gets no responses.
+                Reaction::Respond(response) => drop(self.out.try_send(response)),
+            }
+        }
+    }
+
+    /// Fails the call whose response is too long, before the rest of it has come where the id is known by then.
+    fn cut_line(&mut self, begin: &[u8]) {
+        warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "a message of the program is too long");
+        let id = jsonrpc::id_at_beginning(begin);
+        self.has_cut_without_id = id.is_none();
+        if let Some(call) = id.and_then(|id| self.pending.remove(&id)) {
+            call.fail_too_long(MESSAGE_LIMIT_BYTES);
+        }
+    }
+
+    /// The id may come last. A response without one is that of the only call, where there is only one.
+    fn rest_of_line(&mut self, end: &[u8]) {
+        if !std::mem::take(&mut self.has_cut_without_id) {
+            return;
+        }
+        let only = self.pending.keys().next().copied().filter(|_| self.pending.len() == 1);
+        let by_id = jsonrpc::id_at_end(end).and_then(|id| self.pending.remove(&id));
+        if let Some(call) = by_id.or_else(|| self.pending.remove(&only?)) {
+            call.fail_too_long(MESSAGE_LIMIT_BYTES);
+        }
+    }
+
+    /// Logs a line for people from a program that prints them where only messages belong.
+    fn garbage(&mut self, line: &[u8]) {
+        self.garbage = self.garbage.saturating_add(1);
+        if self.garbage <= GARBAGE_LOGGED {
+            let bytes = line.len();
+            warn!(upstream = %self.name, bytes, "the program wrote a line that is not a message: it is passed over");
+            let line = shown(line, self.secrets.as_ref());
+            debug!(upstream = %self.name, line = %Quoted(&line), "the line that is not a message");
+        }
+    }
+}
+
+/// Writes a line for each message, until there are no more or the child reads no more. It is a task of its own, so that
+/// a child that does not read is read from all the same.
+async fn write(mut input: ChildStdin, mut messages: mpsc::Receiver<Bytes>) {
+    while let Some(message) = messages.recv().await {
+        let line = [&message[..], b"\n"].concat();
+        if input.write_all(&line).await.is_err() || input.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{DuplexStream, duplex},
+        time::{advance, sleep},
+    };
+
+    use super::*;
+
+    struct Child {
+        commands: mpsc::UnboundedSender<Command>,
+        asked: mpsc::Receiver<Bytes>,
+        output: DuplexStream,
+        serving: JoinHandle<End>,
+        next_id: u64,
+    }
+
+    impl Child {
+        fn new() -> Self {
+            let (commands, received) = mpsc::unbounded_channel();
+            let ((out, asked), (output, read)) = (mpsc::channel(4), duplex(1000));
+            let changed = Changed(tokio::sync::watch::Sender::new(()));
+            let mut actor = Actor::new("old".parse().unwrap(), changed, None, received, out, read);
+            let serving = tokio::spawn(async move { actor.serve(std::future::pending()).await });
+            Self { commands, asked, output, serving, next_id: 1 }
+        }
+
+        /// A call that is abandoned, and the messages that the child is sent for it.
+        async fn abandon_call(&mut self) -> [String; 2] {
+            let id = self.next_id;
+            self.next_id += 1;
+            let respond = oneshot::channel().0;
+            let call = PendingCall { respond, limit_bytes: 100, charge: None, meanwhile: None };
+            assert!(self.commands.send(Command::Call(id, call)).is_ok());
+            assert!(self.commands.send(Command::Abandon(id)).is_ok());
+            let (cancelled, ping) = (self.asked.recv().await.unwrap(), self.asked.recv().await.unwrap());
+            [cancelled, ping].map(|message| String::from_utf8(message.to_vec()).unwrap())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_child_that_says_nothing_after_a_call_was_given_up_is_ended() {
+        let mut child = Child::new();
+        let began = Instant::now();
+        let [cancelled, ping] = child.abandon_call().await;
+        assert!(cancelled.contains(r#""requestId":1"#), "{cancelled}");
+        assert!(ping.contains(r#""method":"ping""#), "{ping}");
+        assert!(matches!(child.serving.await.unwrap(), End::Hung));
+        assert_eq!(began.elapsed(), SILENCE_LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_child_that_says_anything_goes_on() {
+        let mut child = Child::new();
+        for _ in 0..3 {
+            child.abandon_call().await;
+            sleep(SILENCE_LIMIT - Duration::from_secs(1)).await;
+            child.output.write_all(b"a line\n").await.unwrap();
+            sleep(SILENCE_LIMIT * 2).await;
+        }
+        assert!(!child.serving.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_child_that_nobody_waited_for_in_vain_may_be_silent() {
+        let child = Child::new();
+        advance(SILENCE_LIMIT * 100).await;
+        sleep(Duration::from_secs(1)).await;
+        assert!(!child.serving.is_finished() && child.asked.is_empty());
+    }
+}

@@ -1,0 +1,523 @@
+//! An MCP server over Streamable HTTP.
+//!
+//! In reading order: an [`HttpLink`] keeps one session and sends requests in it; then how a session begins, how a message
+//! is sent, how its response comes, and the stream of notifications.
+
+use std::sync::{
+    Arc, Mutex, PoisonError, Weak,
+    atomic::{AtomicU64, Ordering},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::PathAndQuery};
+use http_body_util::BodyExt;
+use serde_json::{Map, Value, value::RawValue};
+use tokio::{
+    runtime::Handle,
+    task::AbortHandle,
+    time::{Duration, Instant, sleep, timeout},
+};
+use tracing::{debug, info};
+
+use super::{
+    Answer, Changed, McpUpstream, Outgoing,
+    jsonrpc::{self, Reaction, RpcError},
+    lifecycle::{self, Agreed, Declared, PER_REQUEST},
+    not_mcp,
+    sse::Events,
+    whole_response,
+};
+use crate::{
+    model::Reply,
+    route::{HttpRequest, Under, UpstreamName},
+    upstream::{
+        Meanwhile, UpstreamError,
+        buffer::BodyAccount,
+        error::Withheld,
+        http::{HttpSettings, HttpUpstream, IncomingResponse, ResponseBody, ResponseScrubber},
+    },
+};
+
+/// How much is read of what begins a session, and of an event that no request waits for.
+const MESSAGE_LIMIT_BYTES: usize = 1 << 20;
+/// How long a server may take to end a stream after the response, so that its connection can be used again.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a notification may take, and the end of a session.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait before a stream that ended is opened again, at first and at most.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+/// The connection to one server, and the session with it.
+#[derive(Debug)]
+pub(super) struct HttpLink {
+    http: HttpUpstream,
+    session: tokio::sync::Mutex<Option<Arc<Session>>>,
+    ids: AtomicU64,
+    changed: Changed,
+}
+
+/// What was agreed on with the server, until it forgets it.
+#[derive(Debug)]
+struct Session {
+    agreed: Agreed,
+    id: Option<HeaderValue>,
+    /// The task that reads notifications.
+    listener: Mutex<Option<AbortHandle>>,
+}
+
+/// Why a request has no response.
+enum Failure {
+    /// The server does not know the session, and has not looked at the request.
+    Forgotten,
+    /// The server begins no session, and refuses with an HTTP status.
+    Refused(Reply),
+    /// For another reason.
+    Error(UpstreamError),
+}
+
+impl From<UpstreamError> for Failure {
+    fn from(error: UpstreamError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Session {
+    fn new(agreed: Agreed, id: Option<HeaderValue>) -> Self {
+        Self { agreed, id, listener: Mutex::default() }
+    }
+
+    /// The headers of every message of a session.
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(self.agreed.revision));
+        headers.extend(self.id.clone().map(|id| (SESSION_ID, id)));
+        headers
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let listener = self.listener.get_mut().unwrap_or_else(PoisonError::into_inner);
+        listener.take().inspect(AbortHandle::abort);
+    }
+}
+
+impl Drop for HttpLink {
+    /// Ends the session in the background; [`close`](Self::close) waits for that.
+    fn drop(&mut self) {
+        if let Some(session) = self.session.get_mut().take().filter(|session| session.id.is_some())
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let (http, request) =
+                (self.http.clone(), request(Method::DELETE, session.headers(), Bytes::new()));
+            runtime.spawn(timeout(NOTIFY_TIMEOUT, async move { http.open(request, due()).await }));
+        }
+    }
+}
+
+impl HttpLink {
+    pub(super) fn new(settings: HttpSettings, changed: Changed) -> Arc<Self> {
+        let (http, session) = (HttpUpstream::new(settings), tokio::sync::Mutex::default());
+        Arc::new(Self { http, session, ids: AtomicU64::new(1), changed })
+    }
+
+    fn name(&self) -> &UpstreamName {
+        self.http.name()
+    }
+
+    /// Sends a request and waits for its response. A session that the server has forgotten is begun anew, once.
+    pub(super) async fn request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
+        match self.try_request(outgoing).await {
+            Ok(answer) => Ok(answer),
+            Err(Failure::Refused(reply)) => Ok(Answer::Refused(reply)),
+            Err(Failure::Error(error)) => Err(error),
+            Err(Failure::Forgotten) => Err(not_mcp(self.name(), "it forgets every session at once")),
+        }
+    }
+
+    async fn try_request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, Failure> {
+        let session = self.session().await?;
+        match self.in_session(&session, outgoing).await {
+            Err(Failure::Forgotten) => {}
+            answered => return answered,
+        }
+        info!(upstream = %self.name(), "the server has forgotten the session: another is begun");
+        self.forget(&session).await;
+        let session = self.session().await?;
+        // A server that forgets may have been restarted, with other tools.
+        if !outgoing.method.ends_with("/list") {
+            self.changed.tell();
+        }
+        self.in_session(&session, outgoing).await
+    }
+
+    async fn in_session(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<Answer, Failure> {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let params = lifecycle::params(outgoing, id, session.agreed.is_per_request());
+        let body = jsonrpc::request(id, outgoing.method, params);
+        let mut guard = CancelOnDrop { link: self, session, id, is_over: false };
+        let response =
+            self.post(Some(session), outgoing.headers, body, outgoing.method, outgoing.name).await?;
+        let answer = self.answer(session, response, id, outgoing).await;
+        guard.is_over = true;
+        answer
+    }
+
+    /// What was agreed on with the server; a session is begun where there is none.
+    pub(super) async fn agreed(self: &Arc<Self>) -> Result<Agreed, UpstreamError> {
+        match self.session().await {
+            Ok(session) => Ok(session.agreed),
+            Err(Failure::Error(error)) => Err(error),
+            Err(Failure::Refused(_) | Failure::Forgotten) => {
+                Err(not_mcp(self.name(), "it begins no session"))
+            }
+        }
+    }
+
+    /// The session, begun where there is none.
+    async fn session(self: &Arc<Self>) -> Result<Arc<Session>, Failure> {
+        let mut open = self.session.lock().await;
+        if let Some(session) = &*open {
+            return Ok(session.clone());
+        }
+        let after = McpUpstream::START_TIMEOUT;
+        let begun = timeout(after, self.begin()).await;
+        let begun = begun.map_err(|_| UpstreamError::Deadline { upstream: self.name().clone(), after })??;
+        let session = Arc::new(begun);
+        if !session.agreed.declared.changes().is_empty() {
+            let task = tokio::spawn(listen(Arc::downgrade(self), Arc::downgrade(&session)));
+            *session.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
+        }
+        info!(upstream = %self.name(), revision = session.agreed.revision, "speaking MCP with the server");
+        *open = Some(session.clone());
+        Ok(session)
+    }
+
+    /// Drops a session, unless another was begun already.
+    async fn forget(&self, session: &Arc<Session>) {
+        let mut open = self.session.lock().await;
+        if open.as_ref().is_some_and(|now| Arc::ptr_eq(now, session)) {
+            *open = None;
+        }
+    }
+
+    /// Ends the session: a server keeps what belongs to it until then.
+    pub(super) async fn close(&self) {
+        let Some(session) = self.session.lock().await.take() else { return };
+        if session.id.is_some() {
+            let sent = self.send(Some(&session), Method::DELETE, HeaderMap::new(), Bytes::new());
+            if !matches!(timeout(NOTIFY_TIMEOUT, sent).await, Ok(Ok(_))) {
+                debug!(upstream = %self.name(), "the server was not told that the session is over");
+            }
+        }
+    }
+}
+
+/// A request whose response is waited for. When it is dropped before, the server is sent a cancellation; in revision
+/// 2026-07-28 the end of the stream is one.
+struct CancelOnDrop<'a> {
+    link: &'a Arc<HttpLink>,
+    session: &'a Arc<Session>,
+    id: u64,
+    is_over: bool,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if !self.is_over && !self.session.agreed.is_per_request() && Handle::try_current().is_ok() {
+            self.link.notify(self.session, jsonrpc::cancelled(self.id));
+        }
+    }
+}
+
+// The begin of a session.
+
+/// The result of `server/discover` or `initialize`, and the session's id.
+type Introduced = (Box<RawValue>, Option<HeaderValue>);
+
+impl HttpLink {
+    /// Begins with the newest revision, as that has it; a server that does not know it is older (MCP 2026-07-28,
+    /// Streamable HTTP, "Backward Compatibility").
+    async fn begin(self: &Arc<Self>) -> Result<Session, Failure> {
+        let discovered = self.introduce("server/discover", Map::new(), true).await?;
+        if let Ok((result, _)) = &discovered
+            && let Ok(agreed) = Agreed::of_discover(result)
+        {
+            return Ok(Session::new(agreed, None));
+        }
+        let newer = discovered.err().filter(|refused| refused.code == RpcError::UNSUPPORTED_REVISION);
+        let initialized = self.introduce("initialize", lifecycle::initialize(), false).await?;
+        let (result, id) =
+            initialized.map_err(|refused| not_mcp(self.name(), Withheld::from(newer.unwrap_or(refused))))?;
+        let agreed = Agreed::of_initialize(&result).map_err(|why| not_mcp(self.name(), why))?;
+        let (session, method) = (Session::new(agreed, id), "notifications/initialized");
+        let message = jsonrpc::notification(method, Map::new());
+        let response = self.post(Some(&session), &HeaderMap::new(), message, method, None).await?;
+        let _ = response.whole(MESSAGE_LIMIT_BYTES, BodyAccount::none(), None).await;
+        Ok(session)
+    }
+
+    /// Sends a request that begins a session. The inner error is the server's own refusal.
+    async fn introduce(
+        self: &Arc<Self>,
+        method: &'static str,
+        params: Map<String, Value>,
+        is_per_request: bool,
+    ) -> Result<Result<Introduced, RpcError>, Failure> {
+        let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
+        let limit_bytes = MESSAGE_LIMIT_BYTES;
+        let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, ask: None };
+        let agreed = Agreed { revision: PER_REQUEST, declared: Declared::default() };
+        let session = Arc::new(Session::new(agreed, None));
+        let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_per_request));
+        let own = is_per_request.then_some(&*session);
+        let response = self.post(own, &headers, body, method, None).await?;
+        let given = response.headers().get(&SESSION_ID).cloned();
+        match self.answer(&session, response, id, &outgoing).await {
+            Ok(Answer::Message(text)) => {
+                let outcome = whole_response(self.name(), &text)?.outcome;
+                Ok(outcome.map(|result| (result.to_owned(), given)))
+            }
+            Ok(Answer::Refused(reply)) if is_final(reply.status) => Err(Failure::Refused(reply)),
+            Ok(Answer::Refused(reply)) => {
+                let message = format!("`{method}` is answered with status {}", reply.status);
+                let text = std::str::from_utf8(&reply.body).unwrap_or_default();
+                Ok(Err(jsonrpc::error_in(text).unwrap_or(RpcError { code: 0, message, is_ours: true })))
+            }
+            Err(Failure::Error(error @ UpstreamError::NotMcp { .. })) if is_per_request => {
+                Ok(Err(RpcError { code: 0, message: error.to_string(), is_ours: true }))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// Whether a status means the same in all revisions: a client is not allowed, or the server is not there.
+fn is_final(status: StatusCode) -> bool {
+    const FINAL: [StatusCode; 4] = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    status.is_server_error() || FINAL.contains(&status)
+}
+
+// Messages to the server.
+
+impl HttpLink {
+    /// Sends one message.
+    async fn post(
+        &self,
+        session: Option<&Session>,
+        more: &HeaderMap,
+        body: Bytes,
+        method: &str,
+        name: Option<&str>,
+    ) -> Result<IncomingResponse, UpstreamError> {
+        let mut headers = more.clone();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if session.is_some_and(|session| session.agreed.is_per_request()) {
+            headers.insert(METHOD, header_value(method));
+            headers.extend(name.map(|name| (NAME, header_value(name))));
+        }
+        self.send(session, Method::POST, headers, body).await
+    }
+
+    async fn send(
+        &self,
+        session: Option<&Session>,
+        method: Method,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<IncomingResponse, UpstreamError> {
+        headers.extend(session.map(Session::headers).unwrap_or_default());
+        self.http.open(request(method, headers, body), due()).await
+    }
+
+    /// Sends a message that has no response, in the background.
+    fn notify(self: &Arc<Self>, session: &Arc<Session>, body: Bytes) {
+        let (link, session) = (self.clone(), session.clone());
+        tokio::spawn(async move {
+            let headers = HeaderMap::new();
+            let sent = link.post(Some(&session), &headers, body, "notifications/cancelled", None);
+            if let Ok(Ok(response)) = timeout(NOTIFY_TIMEOUT, sent).await {
+                let read = response.whole(MESSAGE_LIMIT_BYTES, BodyAccount::none(), None);
+                let _ = timeout(END_TIMEOUT, read).await;
+            }
+        });
+    }
+}
+
+/// When a request has an endpoint at the latest; calls have timeouts of their own for the response.
+fn due() -> Instant {
+    Instant::now() + McpUpstream::START_TIMEOUT
+}
+
+fn request(method: Method, headers: HeaderMap, body: Bytes) -> HttpRequest {
+    let (under, path_and_query) = (Under::Itself, PathAndQuery::from_static("/"));
+    HttpRequest { method, under, path_and_query, headers, body }
+}
+
+/// A text as the value of a header; encoded where it must be (MCP 2026-07-28, Streamable HTTP, "Value Encoding").
+fn header_value(text: &str) -> HeaderValue {
+    let is_plain = !text.is_empty()
+        && text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
+        && text.trim() == text
+        && !text.starts_with("=?base64?");
+    let encoded = (!is_plain).then(|| format!("=?base64?{}?=", BASE64_STANDARD.encode(text)));
+    HeaderValue::from_str(encoded.as_deref().unwrap_or(text)).expect("printable ASCII only")
+}
+
+// Messages from the server.
+
+impl HttpLink {
+    /// The response to a request, as a JSON document or in a stream of events.
+    async fn answer(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        response: IncomingResponse,
+        id: u64,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<Answer, Failure> {
+        let status = response.status();
+        if status.is_success() && is_event_stream(response.headers()) {
+            let (body, scrubber) = response.into_body();
+            return Ok(Answer::Message(self.answer_in_events(session, body, &scrubber, id, outgoing).await?));
+        }
+        let reply = response.whole(outgoing.limit_bytes, outgoing.account(), outgoing.meanwhile()).await?;
+        let text = std::str::from_utf8(&reply.body).unwrap_or_default();
+        if let Some(response) = jsonrpc::response_to(text, id) {
+            return Ok(Answer::Message(reply.body.slice_ref(response.text.as_bytes())));
+        }
+        if status.is_success() {
+            return Err(not_mcp(self.name(), "its answer has no response to the request").into());
+        }
+        // An error without an id is about the message as a whole. Servers of older revisions respond to an unknown
+        // session with 404, and many with 400.
+        if session.id.is_some() && matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
+            return Err(Failure::Forgotten);
+        }
+        Ok(Answer::Refused(reply))
+    }
+
+    /// Reads a stream of events until the response is there.
+    async fn answer_in_events(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        mut body: ResponseBody,
+        scrubber: &ResponseScrubber,
+        id: u64,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<Bytes, UpstreamError> {
+        let limit_bytes = outgoing.limit_bytes;
+        let (mut events, mut account) = (Events::new(limit_bytes), outgoing.account());
+        loop {
+            let too_long = |_| UpstreamError::TooLong { upstream: self.name().clone(), limit_bytes };
+            while let Some(data) = events.next().map_err(too_long)? {
+                if let Some(response) = jsonrpc::response_to(&data, id) {
+                    let text = Bytes::copy_from_slice(response.text.as_bytes());
+                    tokio::spawn(timeout(END_TIMEOUT, body.collect()));
+                    let text = scrubber.scrub(Reply::new(StatusCode::OK, HeaderMap::new(), text)).body;
+                    return Ok(account.finish(text));
+                }
+                self.react(session, &data, outgoing.meanwhile().map(|meanwhile| (id, meanwhile)));
+            }
+            let cut_off = |source| UpstreamError::CutOff { upstream: self.name().clone(), source };
+            match body.frame().await {
+                Some(Ok(frame)) => {
+                    let Ok(piece) = frame.into_data() else { continue };
+                    let length = events.pending_bytes() + piece.len();
+                    account.grow(length).await.map_err(|full| full.of(self.name()))?;
+                    events.push(&piece);
+                }
+                Some(Err(error)) => return Err(cut_off(error.into())),
+                None => return Err(cut_off("the stream ended before the answer".into())),
+            }
+        }
+    }
+
+    /// Reacts to messages that are no responses: notifications, and requests of the server.
+    fn react(self: &Arc<Self>, session: &Arc<Session>, text: &str, call: Option<(u64, &Meanwhile)>) {
+        for message in jsonrpc::messages(text) {
+            match jsonrpc::reaction(self.name(), &message, call) {
+                Reaction::None => {}
+                Reaction::ListsChanged => self.changed.tell(),
+                Reaction::Respond(response) => self.notify(session, response),
+            }
+        }
+    }
+
+    /// Opens the stream of notifications, where the server has one.
+    async fn open_stream(&self, session: &Session) -> Result<Option<ResponseBody>, UpstreamError> {
+        let mut headers = HeaderMap::new();
+        let response = if session.agreed.is_per_request() {
+            let (id, method) = (self.ids.fetch_add(1, Ordering::Relaxed), "subscriptions/listen");
+            let params = [("notifications".to_owned(), session.agreed.declared.changes().into())];
+            let (params, limit_bytes) = (params.into_iter().collect(), MESSAGE_LIMIT_BYTES);
+            let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, ask: None };
+            let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, true));
+            self.post(Some(session), &headers, body, method, None).await?
+        } else {
+            headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+            self.send(Some(session), Method::GET, headers, Bytes::new()).await?
+        };
+        let has_events = response.status().is_success() && is_event_stream(response.headers());
+        Ok(has_events.then(|| response.into_body().0))
+    }
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
+}
+
+/// Reads the notifications of a server, as long as there is a session.
+async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
+    let mut wait = BACKOFF.0;
+    loop {
+        let opened = {
+            let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
+            link.open_stream(&session).await
+        };
+        let began = Instant::now();
+        match opened {
+            // It has no such stream.
+            Ok(None) => return,
+            Ok(Some(body)) => read_notifications(&link, &session, body).await,
+            Err(error) => debug!(upstream = %error.upstream(), "can't listen to the server: {error}"),
+        }
+        if began.elapsed() > BACKOFF.1 {
+            wait = BACKOFF.0;
+        }
+        sleep(wait).await;
+        wait = (wait * 2).min(BACKOFF.1);
+        // Notifications of the meantime are lost.
+        let Some(link) = link.upgrade() else { return };
+        link.changed.tell();
+    }
+}
+
+async fn read_notifications(link: &Weak<HttpLink>, session: &Weak<Session>, mut body: ResponseBody) {
+    let mut events = Events::new(MESSAGE_LIMIT_BYTES);
+    while let Some(Ok(frame)) = body.frame().await {
+        frame.into_data().iter().for_each(|piece| events.push(piece));
+        loop {
+            let Ok(next) = events.next() else { return };
+            let Some(data) = next else { break };
+            let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
+            link.react(&session, &data, None);
+        }
+    }
+}
