@@ -26,7 +26,7 @@ use crate::{
     route::{HttpRequest, Under},
     telemetry::{Chain, Span, Ticket},
     upstream::{
-        Ask, Coming, Due,
+        Ask, Due, SharedTask,
         http::{HttpSettings, HttpUpstream},
     },
 };
@@ -85,7 +85,7 @@ pub(super) struct Held {
 #[derive(Default)]
 struct Asking {
     /// The question that was sent last.
-    coming: Option<Coming<()>>,
+    coming: Option<SharedTask<()>>,
     asked: Option<Instant>,
 }
 
@@ -143,7 +143,7 @@ impl KeySet {
         }
         if let Some(coming) = self.0.ask(asked_for) {
             // Whether it brought a list is seen below.
-            let _ = coming.answer().await;
+            let _ = coming.result().await;
         }
         self.current(asked_for).ok_or(Denied::Unchecked)
     }
@@ -156,10 +156,10 @@ impl Shared {
 
     /// Asks for the list, unless it is too early for that. It goes on when nobody waits any more. What the log says of it
     /// has the name of the request that caused it, the first of several.
-    fn ask(self: &Arc<Self>, asked_for: AskedFor<'_>) -> Option<Coming<()>> {
+    fn ask(self: &Arc<Self>, asked_for: AskedFor<'_>) -> Option<SharedTask<()>> {
         let server = self.server.as_ref()?;
         let mut asking = self.asking();
-        if let Some(coming) = asking.coming.as_ref().filter(|coming| coming.is_under_way()) {
+        if let Some(coming) = asking.coming.as_ref().filter(|coming| coming.is_running()) {
             return Some(coming.clone());
         }
         if asking.asked.is_some_and(|asked| asked.elapsed() < REST) {
@@ -168,7 +168,7 @@ impl Shared {
         asking.asked = Some(Instant::now());
         let ticket = Ticket::new(asked_for(), Span::default());
         let (shared, listing) = (Arc::clone(self), server(ticket.clone()));
-        let coming = Coming::of(async move {
+        let coming = SharedTask::spawn(async move {
             match timeout(ANSWER_TIMEOUT, listing).await {
                 Ok(Ok(keys)) => shared.hold(keys, &ticket),
                 Ok(Err(why)) => {

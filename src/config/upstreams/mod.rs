@@ -30,7 +30,7 @@ use crate::{
     crypto::fingerprint,
     policy::PolicySettings,
     route::UpstreamName,
-    upstream::{UpstreamSettings, cgi::CgiSettings, command::CommandSettings, mcp::WantedLists},
+    upstream::{UpstreamSettings, mcp::WantedLists, program::ProgramSettings},
 };
 
 pub use tools::{NameRules, ToolRules};
@@ -141,11 +141,11 @@ pub(super) fn read(
         }
         UpstreamKind::Command => {
             let program = program::command(&section, environment)?;
-            UpstreamSettings::Command(CommandSettings { name: name?, program })
+            UpstreamSettings::Command(ProgramSettings { name: name?, program })
         }
         UpstreamKind::Cgi => {
             let program = program::cgi(&section, environment)?;
-            UpstreamSettings::Cgi(CgiSettings { name: name?, program })
+            UpstreamSettings::Cgi(ProgramSettings { name: name?, program })
         }
         UpstreamKind::Mcp => {
             UpstreamSettings::Mcp(mcp::read(&section, name, environment, defaults, &policy)?)

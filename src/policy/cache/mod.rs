@@ -25,7 +25,7 @@ use crate::{
     model::Reply,
     route::UpstreamName,
     telemetry::Ticket,
-    upstream::{Ask, Coming, UpstreamError},
+    upstream::{Ask, SharedTask, UpstreamError},
 };
 
 pub(super) use self::remote::RemoteCache;
@@ -98,7 +98,7 @@ pub(super) struct Flight {
 /// A request that is under way.
 #[derive(Debug)]
 struct Begun {
-    response: Coming<Result<Response, UpstreamError>>,
+    response: SharedTask<Result<Response, UpstreamError>>,
     /// The call that it was begun for.
     ticket: Ticket,
 }
@@ -315,14 +315,14 @@ impl Flight {
             is_first = true;
             // Others may wait for longer than the one who begins.
             let for_all = Ask { due: ask.due.for_everybody(), ..ask.clone() };
-            Begun { response: Coming::of(fetch(for_all)), ticket: ask.ticket.clone() }
+            Begun { response: SharedTask::spawn(fetch(for_all)), ticket: ask.ticket.clone() }
         });
         if !is_first {
             self.cache.counts.joined.add();
             ask.ticket.join(&begun.ticket);
         }
         let upstream = &self.cache.upstream;
-        let response = begun.response.answer().await.unwrap_or_else(|| {
+        let response = begun.response.result().await.unwrap_or_else(|| {
             let source = "the task that asked ended early".into();
             Err(UpstreamError::CutOff { upstream: upstream.clone(), source })
         })?;

@@ -9,8 +9,8 @@ use tracing::info;
 
 use super::{
     Address, Ask, CredentialError, HttpSettings, Protocol, ResponseBody, Tried, UpstreamError,
-    auth::{Auth, Credential},
     connection::{self, RequestBody},
+    credentials::{Credential, CredentialSource},
     endpoints::{AddressView, Endpoint, Endpoints, Lookup},
     response::{IncomingResponse, announces_unread_body, check_framing, drain, remove_hop_by_hop},
     secret_scrubber::{ResponseScrubber, SecretScrubber},
@@ -42,7 +42,7 @@ pub struct HttpUpstream {
 struct Shared {
     settings: Arc<HttpSettings>,
     endpoints: Arc<Endpoints>,
-    auth: Option<Auth>,
+    credentials: Option<CredentialSource>,
     /// Hides the secrets of the settings, in their headers and addresses.
     scrubber: SecretScrubber,
 }
@@ -58,11 +58,11 @@ impl HttpUpstream {
     pub(super) fn with_lookup(mut settings: HttpSettings, lookup: Lookup) -> Self {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
-        let auth = settings.auth.as_ref().map(Auth::new);
+        let credentials = settings.auth.as_ref().map(CredentialSource::new);
         let scrubber = SecretScrubber::of_settings(&settings);
         let settings = Arc::new(settings);
         let endpoints = Endpoints::new(settings.clone(), lookup);
-        Self { shared: Arc::new(Shared { settings, endpoints, auth, scrubber }) }
+        Self { shared: Arc::new(Shared { settings, endpoints, credentials, scrubber }) }
     }
 
     /// What routes call it.
@@ -229,10 +229,10 @@ impl HttpUpstream {
             request.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
         }
         let response = self.send(endpoint, request).await.map_err(|(error, _)| error)?;
-        if let (Some(auth), Some(credential)) = (&self.shared.auth, credential)
+        if let (Some(credentials), Some(credential)) = (&self.shared.credentials, credential)
             && response.status() != StatusCode::UNAUTHORIZED
         {
-            auth.taken(credential);
+            credentials.accepted(credential);
         }
         Ok(response)
     }
@@ -269,8 +269,8 @@ impl HttpUpstream {
 
     /// The credential for a request, where the upstream wants one.
     async fn credential(&self, ticket: &Ticket) -> Result<Option<Credential>, UpstreamError> {
-        let Some(auth) = &self.shared.auth else { return Ok(None) };
-        auth.credential(ticket).await.map(Some).map_err(|source| self.no_credential(source))
+        let Some(credentials) = &self.shared.credentials else { return Ok(None) };
+        credentials.credential(ticket).await.map(Some).map_err(|source| self.no_credential(source))
     }
 
     /// Another credential, where the one that was sent is refused and another can be had.
@@ -280,9 +280,9 @@ impl HttpUpstream {
         sent: Option<&Credential>,
         ticket: &Ticket,
     ) -> Result<Option<Credential>, UpstreamError> {
-        match (&self.shared.auth, sent) {
-            (Some(auth), Some(sent)) if response.status() == StatusCode::UNAUTHORIZED => {
-                auth.another(sent, ticket).await.map_err(|source| self.no_credential(source))
+        match (&self.shared.credentials, sent) {
+            (Some(credentials), Some(sent)) if response.status() == StatusCode::UNAUTHORIZED => {
+                credentials.another(sent, ticket).await.map_err(|source| self.no_credential(source))
             }
             _ => Ok(None),
         }

@@ -9,9 +9,9 @@
 //! The only place that names the HTTP client.
 
 mod address;
-mod auth;
 mod client;
 mod connection;
+mod credentials;
 mod passthrough;
 mod pool;
 mod response;
@@ -27,9 +27,11 @@ use crate::route::UpstreamName;
 
 pub use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};
 pub use address::{Address, AddressError};
-pub use auth::{AuthSettings, AuthStyle, BearerToken, CredentialError, Hidden, OAuthSettings, TokenUrl};
 pub use client::HttpUpstream;
 pub(super) use connection::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
+pub use credentials::{
+    AuthSettings, AuthStyle, BearerToken, CredentialError, Hidden, OAuthSettings, TokenUrl,
+};
 pub use endpoints::{ADDRESS_LIMIT, AddressView, EjectionSettings, HealthSettings, State};
 pub use passthrough::StreamedBody;
 pub(super) use pool::{ResponseBody, SendError};

@@ -1,32 +1,28 @@
-//! How an upstream is told who asks.
+//! Credentials for upstreams.
 //!
-//! In reading order: [`AuthSettings`] is what an operator says, and `Auth` what has it ready for each request;
-//! `file` reads a token again and again, `oauth` asks a server for one, `tokens` keeps it until shortly before its end
-//! and asks for the next one once, however many wait for it. [`CredentialError`] says why there is none.
+//! In reading order: [`AuthSettings`] are configured, and a [`CredentialSource`] has the credential for each request;
+//! `oauth` requests a token from a server, and `token_cache` keeps it until shortly before its end, or reads one from a
+//! file again and again. [`CredentialError`] is why there is none.
 //!
 //! A request whose credential can't be had is not sent.
 
-mod error;
-mod file;
 mod oauth;
-mod tokens;
+mod token_cache;
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use http::{HeaderValue, header::InvalidHeaderValue};
+use http::{HeaderValue, StatusCode, header::InvalidHeaderValue};
 
 use super::{
     Address, AddressError, Ask, HttpSettings, HttpUpstream, UpstreamError, secret_scrubber::SecretScrubber,
 };
 use crate::telemetry::Ticket;
-use file::TokenFile;
-use tokens::Tokens;
+use token_cache::{TokenCache, TokenFile};
 
-pub use error::CredentialError;
 pub use oauth::{AuthStyle, OAuthSettings, TokenUrl};
 
-/// How an upstream is told who asks, in the header `Authorization`.
+/// The credential for an upstream, in the header `Authorization`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AuthSettings {
     /// A user and a password (RFC 7617).
@@ -38,9 +34,9 @@ pub enum AuthSettings {
     },
     /// A token that stays as it is (RFC 6750).
     Bearer(BearerToken),
-    /// A token in a file, which is read again while it is used.
+    /// A token in a file, which is read again from time to time.
     BearerFile(PathBuf),
-    /// A token that a server gives for a client's name and secret (RFC 6749, section 4.4).
+    /// A token that a server issues for a client's id and secret (RFC 6749, section 4.4).
     OAuth(Box<OAuthSettings>),
 }
 
@@ -53,7 +49,7 @@ pub struct Hidden(Arc<str>);
 pub struct BearerToken(HeaderValue);
 
 impl Hidden {
-    /// A text that is not to be shown.
+    /// From a text that is not to be shown.
     pub fn new(text: &str) -> Self {
         Self(text.into())
     }
@@ -92,7 +88,7 @@ impl BearerToken {
 }
 
 impl AuthSettings {
-    /// What the upstream is sent of it, as far as that is known beforehand.
+    /// The secrets of it that the upstream is sent, as far as they are known beforehand.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
             Self::Basic { user: _, password } => vec![password.as_str()],
@@ -102,25 +98,25 @@ impl AuthSettings {
     }
 }
 
-/// Has a credential ready for each request. Clones share it.
+/// The source of credentials for requests. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) enum Auth {
+pub(super) enum CredentialSource {
     Fixed(Credential),
     File(TokenFile),
-    Tokens(Tokens),
+    Cached(TokenCache),
 }
 
-/// What one request says of who sends it.
+/// The credential of one request.
 #[derive(Debug, Clone)]
 pub(super) struct Credential {
     pub(super) value: HeaderValue,
-    /// Hides it in what comes back.
+    /// Hides it in responses.
     pub(super) scrubber: SecretScrubber,
-    /// Tells it from those before and after it.
+    /// Identifies it among those of one source.
     number: u64,
 }
 
-impl Auth {
+impl CredentialSource {
     pub(super) fn new(settings: &AuthSettings) -> Self {
         match settings {
             AuthSettings::Basic { user, password } => {
@@ -132,16 +128,16 @@ impl Auth {
             }
             AuthSettings::Bearer(token) => Self::Fixed(token.credential()),
             AuthSettings::BearerFile(path) => Self::File(TokenFile::new(path.clone())),
-            AuthSettings::OAuth(settings) => Self::Tokens(oauth::tokens(settings)),
+            AuthSettings::OAuth(settings) => Self::Cached(oauth::token_cache(settings)),
         }
     }
 
-    /// What the next request takes; of which call that is, the log says.
+    /// The credential for a request of a call.
     pub(super) async fn credential(&self, ticket: &Ticket) -> Result<Credential, Arc<CredentialError>> {
         match self {
             Self::Fixed(credential) => Ok(credential.clone()),
             Self::File(file) => file.credential().await,
-            Self::Tokens(tokens) => tokens.credential(ticket).await,
+            Self::Cached(cache) => cache.credential(ticket).await,
         }
     }
 
@@ -154,15 +150,90 @@ impl Auth {
         match self {
             Self::Fixed(_) => Ok(None),
             Self::File(file) => file.another(refused).await,
-            Self::Tokens(tokens) => tokens.another(refused, ticket).await,
+            Self::Cached(cache) => cache.another(refused, ticket).await,
         }
     }
 
-    /// Learns that the upstream took one.
-    pub(super) fn taken(&self, credential: &Credential) {
+    /// Notes that the upstream accepted one.
+    pub(super) fn accepted(&self, credential: &Credential) {
         match self {
             Self::Fixed(_) | Self::File(_) => {}
-            Self::Tokens(tokens) => tokens.taken(credential),
+            Self::Cached(cache) => cache.accepted(credential),
+        }
+    }
+}
+
+/// Why there is no credential. For the log; clients learn only that there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// The file can't be read.
+    #[error("the token file `{path}` can't be read")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file has no token.
+    #[error("the token file `{path}` {found}")]
+    NoTokenInFile {
+        /// Which.
+        path: PathBuf,
+        /// What is in it, without quoting it.
+        found: &'static str,
+    },
+    /// The token server could not be reached.
+    #[error("the token server could not be asked")]
+    Unreached(#[source] UpstreamError),
+    /// The token server took too long.
+    #[error("the token server gave no answer within {after:?}")]
+    Deadline {
+        /// The limit that was hit.
+        after: Duration,
+    },
+    /// The token server refused.
+    #[error("the token server refused with status {status} and {code}")]
+    Refused {
+        /// The status.
+        status: StatusCode,
+        /// The code of RFC 6749, section 5.2, where it named one; in words.
+        code: &'static str,
+    },
+    /// The token server succeeded without a token.
+    #[error("the token server answered {found}")]
+    NoToken {
+        /// What it responded, without quoting it.
+        found: &'static str,
+    },
+    /// It failed, and it is not yet time to try again.
+    #[error("the token server is asked again in {rest:?}, after {failures} failures")]
+    Resting {
+        /// How long yet.
+        rest: Duration,
+        /// How often it failed since it last gave one.
+        failures: u32,
+        /// How it failed last.
+        #[source]
+        source: Arc<Self>,
+    },
+    /// The task that was to get one ended without a result.
+    #[error("what was to get a token has ended without one")]
+    Lost,
+}
+
+impl CredentialError {
+    /// How long none is requested yet, where that is known.
+    pub fn rest(&self) -> Option<Duration> {
+        match self {
+            Self::Resting { rest, .. } => Some(*rest),
+            Self::File { .. }
+            | Self::NoTokenInFile { .. }
+            | Self::Unreached(_)
+            | Self::Deadline { .. }
+            | Self::Refused { .. }
+            | Self::NoToken { .. }
+            | Self::Lost => None,
         }
     }
 }

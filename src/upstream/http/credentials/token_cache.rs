@@ -1,8 +1,12 @@
-//! A token that a server gives for some time: kept, renewed before its end, asked for once for all who wait.
+//! Tokens that change: from a server, kept and renewed before their end, requested once for all calls that wait; and from
+//! a file.
 
 use std::{
     fmt,
+    fs::File,
     future::Future,
+    io::Read,
+    path::{Path, PathBuf},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -15,37 +19,36 @@ use super::{BearerToken, Credential, CredentialError};
 use crate::{
     route::UpstreamName,
     telemetry::{Chain, Ticket},
-    upstream::Coming,
+    upstream::SharedTask,
 };
 
 /// How long a token server may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it is left alone after a failure; twice as long after each that follows, …
-const FIRST_REST: Duration = Duration::from_secs(1);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long no token is requested after a failure; twice as long after each that follows, …
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// … and at most that long.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// How long before its end a token is no longer sent, at most: the clocks of two servers differ.
-const SPARED: Duration = Duration::from_secs(30);
-/// How long before its end the next one is asked for, at most.
+const CLOCK_SKEW: Duration = Duration::from_secs(30);
+/// How long before its end the next one is requested, at most.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
-/// A token of this age that is refused is replaced, though it was never taken: what it is refused for may have
-/// been mended meanwhile.
+/// A token of this age that is refused is replaced, though it was never accepted: the reason may be gone meanwhile.
 const OLD: Duration = Duration::from_secs(30);
 
-/// What a token server gave.
+/// A token that a server issued.
 pub(super) struct Granted {
     pub(super) token: BearerToken,
     pub(super) life: Duration,
 }
 
-/// What is on its way from it.
+/// The request for one.
 pub(super) type Granting = Pin<Box<dyn Future<Output = Result<Granted, CredentialError>> + Send>>;
 
 type Outcome = Result<Credential, Arc<CredentialError>>;
 
-/// Keeps the token. Clones share it.
+/// Keeps a token. Clones share it.
 #[derive(Clone)]
-pub(in crate::upstream::http) struct Tokens {
+pub(in crate::upstream::http) struct TokenCache {
     shared: Arc<Shared>,
 }
 
@@ -58,8 +61,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     held: Option<Held>,
-    /// What comes of the question that is on its way.
-    coming: Option<Coming<Outcome>>,
+    /// The request that is in flight.
+    coming: Option<SharedTask<Outcome>>,
     trouble: Option<Trouble>,
     /// How many tokens there have been.
     count: u64,
@@ -70,23 +73,23 @@ struct Held {
     since: Instant,
     renewed_from: Instant,
     sent_until: Instant,
-    /// Whether the upstream has taken it.
-    taken: bool,
+    /// Whether the upstream has accepted it.
+    accepted: bool,
 }
 
-/// What went wrong since the last token came.
+/// The failures since the last token came.
 struct Trouble {
     failures: u32,
     until: Instant,
     last: Arc<CredentialError>,
 }
 
-impl Tokens {
+impl TokenCache {
     pub(super) fn new(upstream: UpstreamName, ask: impl Fn() -> Granting + Send + Sync + 'static) -> Self {
         Self { shared: Arc::new(Shared { upstream, ask: Box::new(ask), state: Mutex::default() }) }
     }
 
-    /// The token that is there; where there is none that can be sent, the next, asked for by this call.
+    /// The token that is there; where there is none that can be sent, the next, requested by this call.
     pub(super) async fn credential(&self, ticket: &Ticket) -> Outcome {
         let coming = {
             let mut state = self.shared.state();
@@ -94,25 +97,25 @@ impl Tokens {
             if let Some(held) = state.held.as_ref().filter(|held| now < held.sent_until) {
                 let (credential, renewed) = (held.credential.clone(), now >= held.renewed_from);
                 if renewed {
-                    // While the old one is good nobody waits for the next, nor minds that it does not come.
+                    // While the old one is good no call waits for the next, nor fails because it does not come.
                     let _ = self.shared.coming(&mut state, ticket);
                 }
                 return Ok(credential);
             }
             self.shared.coming(&mut state, ticket)?
         };
-        coming.answer().await.unwrap_or_else(|| Err(Arc::new(CredentialError::Lost)))
+        coming.result().await.unwrap_or_else(|| Err(Arc::new(CredentialError::Lost)))
     }
 
-    /// Learns that the upstream took a token.
-    pub(super) fn taken(&self, credential: &Credential) {
+    /// Notes that the upstream accepted a token.
+    pub(super) fn accepted(&self, credential: &Credential) {
         let mut state = self.shared.state();
         if let Some(held) = state.held.as_mut().filter(|held| held.credential.number == credential.number) {
-            held.taken = true;
+            held.accepted = true;
         }
     }
 
-    /// A token in the place of one that was refused. Of all who were refused with one, the first asks for the next.
+    /// A token in the place of one that was refused. Of all calls that were refused with one, the first requests the next.
     /// `None` where the next would be refused as well: one that just came was.
     pub(super) async fn another(
         &self,
@@ -124,7 +127,7 @@ impl Tokens {
             if let Some(held) = &state.held
                 && held.credential.number == refused.number
             {
-                if !held.taken && held.since.elapsed() < OLD {
+                if !held.accepted && held.since.elapsed() < OLD {
                     return Ok(None);
                 }
                 state.held = None;
@@ -134,9 +137,9 @@ impl Tokens {
     }
 }
 
-impl fmt::Debug for Tokens {
+impl fmt::Debug for TokenCache {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Tokens(…)")
+        formatter.write_str("TokenCache(…)")
     }
 }
 
@@ -145,14 +148,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What comes of the question that is on its way; one is sent where none is, unless it is too early for that.
-    /// The next call has use for what it brings when nobody waits any more.
+    /// The request that is in flight; one is sent where none is, unless it is too early for that. It goes on when nobody
+    /// waits any more, for the next call.
     fn coming(
         self: &Arc<Self>,
         state: &mut State,
         ticket: &Ticket,
-    ) -> Result<Coming<Outcome>, Arc<CredentialError>> {
-        if let Some(coming) = state.coming.as_ref().filter(|coming| coming.is_under_way()) {
+    ) -> Result<SharedTask<Outcome>, Arc<CredentialError>> {
+        if let Some(coming) = state.coming.as_ref().filter(|coming| coming.is_running()) {
             return Ok(coming.clone());
         }
         let now = Instant::now();
@@ -163,9 +166,9 @@ impl Shared {
             return Err(Arc::new(CredentialError::Resting { rest: *until - now, failures, source }));
         }
         let (shared, asked, ticket) = (self.clone(), (self.ask)(), ticket.clone());
-        let coming = Coming::of(async move {
-            let answer = timeout(ANSWER_TIMEOUT, asked).await;
-            let answer = answer.unwrap_or(Err(CredentialError::Deadline { after: ANSWER_TIMEOUT }));
+        let coming = SharedTask::spawn(async move {
+            let answer = timeout(REQUEST_TIMEOUT, asked).await;
+            let answer = answer.unwrap_or(Err(CredentialError::Deadline { after: REQUEST_TIMEOUT }));
             shared.learn(answer, now, &ticket)
         });
         state.coming = Some(coming.clone());
@@ -181,20 +184,20 @@ impl Shared {
                 state.count += 1;
                 state.trouble = None;
                 let credential = Credential { number: state.count, ..token.credential() };
-                // Counted from the question on: how long the answer took, nobody knows here.
+                // Counted from the request on: the token may be as old as that.
                 state.held = Some(Held {
                     credential: credential.clone(),
                     since: Instant::now(),
                     renewed_from: asked_at + life - RENEWED_BEFORE.min(life / 4),
-                    sent_until: asked_at + life - SPARED.min(life / 10),
-                    taken: false,
+                    sent_until: asked_at + life - CLOCK_SKEW.min(life / 10),
+                    accepted: false,
                 });
                 debug!(%upstream, request_id, life = ?life, "a token has come for an upstream");
                 Ok(credential)
             }
             Err(error) => {
                 let failures = state.trouble.as_ref().map_or(0, |trouble| trouble.failures) + 1;
-                let rest = (FIRST_REST * (1 << (failures - 1).min(10))).min(LONGEST_REST);
+                let rest = (INITIAL_BACKOFF * (1 << (failures - 1).min(10))).min(MAX_BACKOFF);
                 warn!(%upstream, request_id, failures, ?rest, error = %Chain(&error), "no token has come for an upstream");
                 let last = Arc::new(error);
                 state.trouble = Some(Trouble { failures, until: Instant::now() + rest, last: last.clone() });
@@ -202,6 +205,100 @@ impl Shared {
             }
         }
     }
+}
+
+/// How long a token is used before its file is read again. Kubernetes writes the next token long before the end of the
+/// last.
+const FILE_CACHE_TTL: Duration = Duration::from_secs(5);
+
+/// The longest token in a file.
+const FILE_LIMIT_BYTES: u64 = 16 << 10;
+
+/// A token in a file, which another program writes anew from time to time. Clones share what was read.
+#[derive(Debug, Clone)]
+pub(in crate::upstream::http) struct TokenFile {
+    shared: Arc<FileState>,
+}
+
+#[derive(Debug)]
+struct FileState {
+    path: PathBuf,
+    read: Mutex<Option<LastRead>>,
+}
+
+#[derive(Debug)]
+struct LastRead {
+    at: Instant,
+    credential: Credential,
+}
+
+impl TokenFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { shared: Arc::new(FileState { path, read: Mutex::default() }) }
+    }
+
+    /// The token that is there, or was there a moment ago.
+    pub(super) async fn credential(&self) -> Result<Credential, Arc<CredentialError>> {
+        let young = self
+            .shared
+            .read()
+            .as_ref()
+            .and_then(|last| (last.at.elapsed() < FILE_CACHE_TTL).then(|| last.credential.clone()));
+        match young {
+            Some(credential) => Ok(credential),
+            None => self.read_now().await,
+        }
+    }
+
+    /// The token that is there now, when it is another than the one that was refused.
+    pub(super) async fn another(
+        &self,
+        refused: &Credential,
+    ) -> Result<Option<Credential>, Arc<CredentialError>> {
+        let now = self.read_now().await?;
+        Ok((now.value != refused.value).then_some(now))
+    }
+
+    async fn read_now(&self) -> Result<Credential, Arc<CredentialError>> {
+        let shared = self.shared.clone();
+        // A disk may be a network away.
+        let read = tokio::task::spawn_blocking(move || shared.read_file()).await;
+        let credential = read.unwrap_or(Err(CredentialError::Lost))?;
+        *self.shared.read() = Some(LastRead { at: Instant::now(), credential: credential.clone() });
+        Ok(credential)
+    }
+}
+
+impl FileState {
+    fn read(&self) -> MutexGuard<'_, Option<LastRead>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_file(&self) -> Result<Credential, CredentialError> {
+        let no_token = |found| CredentialError::NoTokenInFile { path: self.path.clone(), found };
+        let bytes = bytes_of(&self.path)
+            .map_err(|source| CredentialError::File { path: self.path.clone(), source })?
+            .ok_or_else(|| no_token("is not a file"))?;
+        if bytes.len() as u64 > FILE_LIMIT_BYTES {
+            return Err(no_token("is longer than 16 KiB"));
+        }
+        let text = str::from_utf8(&bytes).map_err(|_| no_token("is not text"))?.trim();
+        if text.is_empty() {
+            return Err(no_token("is empty"));
+        }
+        let token = BearerToken::new(text);
+        Ok(token.map_err(|_| no_token("has white space or odd characters in its token"))?.credential())
+    }
+}
+
+/// The content of a file, to a limit; `None` of what is no regular file, and may have no end.
+fn bytes_of(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]
@@ -214,7 +311,7 @@ mod tests {
 
     /// A token server that takes a second and gives `token-1`, `token-2`, … for a hundred seconds, or fails.
     struct Server {
-        tokens: Tokens,
+        tokens: TokenCache,
         asked: Arc<AtomicUsize>,
         failing: Arc<Mutex<bool>>,
     }
@@ -223,7 +320,7 @@ mod tests {
         fn new() -> Self {
             let (asked, failing) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(false)));
             let (count, fails) = (asked.clone(), failing.clone());
-            let tokens = Tokens::new("legacy".parse().unwrap(), move || {
+            let tokens = TokenCache::new("legacy".parse().unwrap(), move || {
                 let number = count.fetch_add(1, Ordering::SeqCst) + 1;
                 let fails = *fails.lock().unwrap();
                 Box::pin(async move {
@@ -321,7 +418,7 @@ mod tests {
         // 1, 2, 4, … 32 seconds, and then about one a minute.
         assert!((15..25).contains(&server.asked()), "{}", server.asked());
         server.fails(false);
-        tokio::time::sleep(LONGEST_REST).await;
+        tokio::time::sleep(MAX_BACKOFF).await;
         assert!(server.told().await.starts_with("token-"));
     }
 
@@ -329,7 +426,7 @@ mod tests {
     async fn a_token_that_is_refused_is_replaced_once_for_all() {
         let server = Server::new();
         let first = server.tokens.credential(&Ticket::default()).await.unwrap();
-        server.tokens.taken(&first);
+        server.tokens.accepted(&first);
         let ticket = Ticket::default();
         let (one, two) =
             tokio::join!(server.tokens.another(&first, &ticket), server.tokens.another(&first, &ticket));
@@ -351,14 +448,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_server_is_not_waited_for() {
-        let tokens = Tokens::new("legacy".parse().unwrap(), || Box::pin(std::future::pending()));
+        let tokens = TokenCache::new("legacy".parse().unwrap(), || Box::pin(std::future::pending()));
         assert!(shown(tokens.credential(&Ticket::default()).await).contains("within 10s"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_question_that_panics_is_asked_again() {
         let panics = Mutex::new(true);
-        let tokens = Tokens::new("legacy".parse().unwrap(), move || {
+        let tokens = TokenCache::new("legacy".parse().unwrap(), move || {
             let panics = std::mem::take(&mut *panics.lock().unwrap());
             Box::pin(async move {
                 assert!(!panics, "as the test wants it");
@@ -367,5 +464,80 @@ mod tests {
         });
         assert!(shown(tokens.credential(&Ticket::default()).await).contains("ended without one"));
         assert_eq!(shown(tokens.credential(&Ticket::default()).await), "token");
+    }
+
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Self {
+            let place = std::env::temp_dir().join(format!("glossator-token-{name}-{}", std::process::id()));
+            Self(place)
+        }
+
+        fn write(&self, text: &str) {
+            std::fs::write(&self.0, text).unwrap();
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    async fn token(file: &TokenFile) -> String {
+        match file.credential().await {
+            Ok(credential) => credential.value.to_str().unwrap().to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_was_written_anew_is_read_anew() {
+        let place = Place::new("anew");
+        let file = TokenFile::new(place.0.clone());
+        place.write(" first\n");
+        assert_eq!(token(&file).await, "Bearer first");
+        place.write("second");
+        assert_eq!(token(&file).await, "Bearer first");
+        tokio::time::advance(FILE_CACHE_TTL).await;
+        assert_eq!(token(&file).await, "Bearer second");
+        std::fs::remove_file(&place.0).unwrap();
+        assert_eq!(token(&file).await, "Bearer second");
+        tokio::time::advance(FILE_CACHE_TTL).await;
+        assert!(
+            token(&file).await.contains("can't be read"),
+            "an old token is not used for want of a new one"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_was_refused_is_replaced_at_once_by_another() {
+        let place = Place::new("refused");
+        let file = TokenFile::new(place.0.clone());
+        place.write("first");
+        let first = file.credential().await.unwrap();
+        assert!(file.another(&first).await.unwrap().is_none(), "it is the same as before");
+        place.write("second");
+        assert_eq!(file.another(&first).await.unwrap().unwrap().value, "Bearer second");
+        assert_eq!(token(&file).await, "Bearer second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_token_is_not_sent() {
+        let place = Place::new("none");
+        for (text, words) in [
+            ("", "is empty"),
+            (" \n", "is empty"),
+            ("two words", "white space"),
+            ("a\nb", "white space"),
+            (&"x".repeat(20_000), "longer than 16 KiB"),
+        ] {
+            place.write(text);
+            let found = token(&TokenFile::new(place.0.clone())).await;
+            assert!(found.contains(words) && !found.contains("two"), "{found}");
+        }
+        let folder = TokenFile::new(std::env::temp_dir());
+        assert!(token(&folder).await.contains("is not a file"));
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     Address, AddressError, Ask, BearerToken, CredentialError, Hidden, HttpSettings, HttpUpstream,
     secret_header,
-    tokens::{Granted, Granting, Tokens},
+    token_cache::{Granted, Granting, TokenCache},
 };
 use crate::{
     model::Reply,
@@ -19,35 +19,35 @@ use crate::{
     upstream::Due,
 };
 
-/// How much of an answer is read.
-const ANSWER_LIMIT_BYTES: usize = 64 << 10;
-/// How long a token lives of which the server does not say it.
-const UNTOLD_LIFE: Duration = Duration::from_secs(300);
+/// How much of a response is read.
+const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
+/// The life of a token whose server does not send one.
+const DEFAULT_LIFE: Duration = Duration::from_secs(300);
 /// The longest life that is believed.
-const LONGEST_LIFE: Duration = Duration::from_secs(24 * 3600);
+const MAX_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// What a form leaves as it is (WHATWG URL, "application/x-www-form-urlencoded percent-encode set").
 const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
-/// Who gives tokens for an upstream, and for what.
+/// The token server of an upstream, and the parameters of its tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OAuthSettings {
     /// How the token server is reached; its address is that of `url`.
     pub server: HttpSettings,
-    /// Where on it tokens are given.
+    /// Its token endpoint.
     pub path_and_query: PathAndQuery,
-    /// The client's name.
+    /// The client's id.
     pub client_id: String,
     /// The client's secret.
     pub client_secret: Hidden,
-    /// How both are told.
+    /// How both are sent.
     pub style: AuthStyle,
-    /// What the token is to allow.
+    /// The scopes of the token.
     pub scopes: Vec<String>,
-    /// Whom it is for, and what else the server wants to know.
+    /// More parameters, such as the audience.
     pub parameters: Vec<(String, String)>,
 }
 
-/// How a client tells its name and secret (RFC 6749, section 2.3.1).
+/// How a client sends its id and secret (RFC 6749, section 2.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuthStyle {
     /// In `Authorization`, which every server has to understand.
@@ -57,7 +57,7 @@ pub enum AuthStyle {
     Post,
 }
 
-/// Where tokens are given.
+/// The URL of a token endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenUrl {
     /// The server.
@@ -116,14 +116,14 @@ impl OAuthSettings {
     }
 }
 
-/// Tokens of the server that the settings name.
-pub(super) fn tokens(settings: &OAuthSettings) -> Tokens {
+/// A cache of tokens of the server in the settings.
+pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
     let settings = Arc::new(settings.clone());
     let server = HttpUpstream::new(settings.server.clone());
-    Tokens::new(settings.server.name.clone(), move || {
-        // The deadline is kept by whoever waits for it.
-        let due = Due::after(UNTOLD_LIFE);
-        let ask = Ask::new(settings.request().into(), ANSWER_LIMIT_BYTES, due, false);
+    TokenCache::new(settings.server.name.clone(), move || {
+        // The cache has a timeout of its own.
+        let due = Due::after(DEFAULT_LIFE);
+        let ask = Ask::new(settings.request().into(), RESPONSE_LIMIT_BYTES, due, false);
         let server = server.clone();
         let granting: Granting = Box::pin(async move {
             let reply = server.answer(&ask).await.map_err(CredentialError::Unreached)?;
@@ -133,7 +133,7 @@ pub(super) fn tokens(settings: &OAuthSettings) -> Tokens {
     })
 }
 
-/// What the server's answer gives. Nothing of it is told but a code that is known: it may hold the token, or the secret.
+/// Reads the server's response. No error quotes it, known codes aside: it may hold the token, or the secret.
 fn granted(reply: &Reply) -> Result<Granted, CredentialError> {
     let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     if !reply.status.is_success() {
@@ -159,9 +159,9 @@ fn granted(reply: &Reply) -> Result<Granted, CredentialError> {
         return none("with a token that no header can have");
     };
     let life = match answer.get("expires_in") {
-        None | Some(Value::Null) => UNTOLD_LIFE,
+        None | Some(Value::Null) => DEFAULT_LIFE,
         Some(told) => match seconds(told) {
-            Some(life) if !life.is_zero() => life.min(LONGEST_LIFE),
+            Some(life) if !life.is_zero() => life.min(MAX_LIFE),
             _ => return none("with a token that has ended already, or of which the end can't be read"),
         },
     };
@@ -174,7 +174,7 @@ fn seconds(told: &Value) -> Option<Duration> {
         Value::String(text) => text.trim().parse().ok()?,
         told => told.as_f64()?,
     };
-    Duration::try_from_secs_f64(seconds.min(LONGEST_LIFE.as_secs_f64())).ok()
+    Duration::try_from_secs_f64(seconds.min(MAX_LIFE.as_secs_f64())).ok()
 }
 
 /// The code of an error, where it is one that is known.

@@ -1,0 +1,418 @@
+//! CGI programs (RFC 3875): a program that is started for each request, as a web server starts it.
+//!
+//! In reading order: a request as the variables of a program, and its output as a response.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use percent_encoding::percent_decode_str;
+
+use super::{
+    Ask, UpstreamError,
+    command::{Finished, Run, run},
+    error::Withheld,
+    http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop},
+    program::{Program, ProgramSettings},
+};
+use crate::{
+    model::{Exit, Reply},
+    route::{HttpRequest, UpstreamRequest},
+};
+
+/// Runs a CGI program for a request. Dropping the future ends it, with all that it started.
+pub(super) async fn answer(cgi: &ProgramSettings, ask: &Ask) -> Result<Reply, UpstreamError> {
+    let upstream = || cgi.name.clone();
+    let UpstreamRequest::Http(request) = &ask.request else {
+        return Err(UpstreamError::of_another_kind(&cgi.name));
+    };
+    let variables = variables(request, &cgi.program)
+        .map_err(|error| UpstreamError::Unsendable { upstream: upstream(), source: error.into() })?;
+    let limit_bytes = ask.reply_limit_bytes;
+    let running = Run {
+        arguments: &[],
+        variables: &variables,
+        input: &request.body,
+        limit_bytes: limit_bytes.saturating_add(HEAD_LIMIT_BYTES),
+        ask,
+    };
+    let finished = run(&cgi.program, running).await;
+    let Finished { output, exit } = finished.map_err(|error| error.of(&cgi.name, limit_bytes))?;
+    let mut reply = response(&output, &exit).map_err(|error| match error {
+        ResponseError::HeadTooLong => UpstreamError::HeadTooLong {
+            upstream: upstream(),
+            limit_bytes: HEAD_LIMIT_BYTES,
+            limit_count: HEADER_COUNT_LIMIT,
+        },
+        other => UpstreamError::NotCgi { upstream: upstream(), source: withheld(&other, &exit).into() },
+    })?;
+    if request.method == Method::HEAD {
+        reply.body.clear();
+    }
+    if reply.body.len() > limit_bytes {
+        return Err(UpstreamError::TooLong { upstream: upstream(), limit_bytes });
+    }
+    reply.beside = Some(Box::new(exit));
+    Ok(reply)
+}
+
+/// Why a request can't be the variables of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum VariableError {
+    /// A `/`, a `..` or a NUL of an argument would leave its segment once it is decoded.
+    #[error("a segment of the path is `.`, `..`, or has `/` or NUL in it once it is decoded")]
+    Segment,
+    /// `PATH_INFO` is text.
+    #[error("the path is not UTF-8 once it is decoded")]
+    NotText,
+}
+
+/// The variables of a request (RFC 3875, section 4.1); those that the program has are left out.
+fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, String)>, VariableError> {
+    let file = program.path.file_name().unwrap_or_default().to_string_lossy();
+    let script_name = format!("/{file}");
+    let path_info = decoded(request.path_and_query.path())?;
+    let mut variables: Vec<(String, String)> = Vec::with_capacity(24);
+    let mut set = |name: &str, value: String| {
+        if !program.environment.iter().any(|(known, _)| known == name) {
+            variables.push((name.to_owned(), value));
+        }
+    };
+    let has_body = !request.body.is_empty();
+    if has_body || matches!(request.method, Method::POST | Method::PUT | Method::PATCH) {
+        set("CONTENT_LENGTH", request.body.len().to_string());
+    }
+    if let Some(media_type) = request.headers.get(header::CONTENT_TYPE).filter(|_| has_body) {
+        set("CONTENT_TYPE", String::from_utf8_lossy(media_type.as_bytes()).into_owned());
+    }
+    set("GATEWAY_INTERFACE", "CGI/1.1".into());
+    set("QUERY_STRING", request.path_and_query.query().unwrap_or_default().to_owned());
+    set("REMOTE_ADDR", "127.0.0.1".into());
+    set("REQUEST_METHOD", request.method.to_string());
+    // Not of the standard, but PHP and others look at them.
+    set("REQUEST_URI", format!("{script_name}{}", uri_behind(request)));
+    set("SCRIPT_FILENAME", program.path.to_string_lossy().into_owned());
+    set("SCRIPT_NAME", script_name);
+    if !path_info.is_empty() {
+        set("PATH_INFO", path_info);
+    }
+    set("SERVER_NAME", "localhost".into());
+    set("SERVER_PORT", "80".into());
+    set("SERVER_PROTOCOL", "HTTP/1.1".into());
+    set("SERVER_SOFTWARE", concat!("glossator/", env!("CARGO_PKG_VERSION")).into());
+    set("HTTP_HOST", "localhost".into());
+    if !request.headers.contains_key(header::USER_AGENT) {
+        set("HTTP_USER_AGENT", concat!("glossator/", env!("CARGO_PKG_VERSION")).into());
+    }
+    for (name, value) in headers(&request.headers) {
+        set(&name, value);
+    }
+    Ok(variables)
+}
+
+/// The part of `REQUEST_URI` behind the script's name: the path where it is more than `/`, and the query.
+fn uri_behind(request: &HttpRequest) -> &str {
+    let target = request.path_and_query.as_str();
+    match target.strip_prefix('/') {
+        Some(rest) if rest.is_empty() || rest.starts_with('?') => rest,
+        Some(_) | None => target,
+    }
+}
+
+/// `PATH_INFO`: nothing for `/` alone, so that `GET old` asks the program itself.
+fn decoded(path: &str) -> Result<String, VariableError> {
+    if path == "/" {
+        return Ok(String::new());
+    }
+    let mut decoded = String::with_capacity(path.len());
+    for segment in path.split('/').skip(1) {
+        let segment = percent_decode_str(segment).decode_utf8().map_err(|_| VariableError::NotText)?;
+        if segment.contains(['/', '\0']) || segment == "." || segment == ".." {
+            return Err(VariableError::Segment);
+        }
+        decoded.push('/');
+        decoded.push_str(&segment);
+    }
+    Ok(decoded)
+}
+
+/// Headers as `HTTP_…`, several of one name joined.
+///
+/// Credentials are left out (section 4.1.18), and `Proxy`, which programs take for the address of a proxy of their own
+/// (`HTTP_PROXY`); so are names with `_`, which would become those of others.
+fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    const LEFT_OUT: [&str; 6] =
+        ["authorization", "proxy-authorization", "proxy", "content-length", "content-type", "host"];
+    let mut headers = headers.clone();
+    remove_hop_by_hop(&mut headers);
+    let names =
+        headers.keys().filter(|name| !LEFT_OUT.contains(&name.as_str()) && !name.as_str().contains('_'));
+    let of_name = |name: &HeaderName| {
+        let values = headers.get_all(name).iter();
+        let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let variable = format!("HTTP_{}", name.as_str().to_ascii_uppercase().replace('-', "_"));
+        (variable, values.join(", "))
+    };
+    names.map(of_name).collect()
+}
+
+/// Why an output is no response (RFC 3875, section 6). May quote a line, so it is for a log at `debug`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum ResponseError {
+    #[error("it wrote nothing and ended with {0}")]
+    Nothing(String),
+    #[error("it writes the status line itself, as NPH programs do, which are not offered; found `{0}`")]
+    StatusLine(String),
+    #[error("line {line}: expected a header such as `Content-Type: text/plain`, found `{found}`")]
+    NoHeader { line: usize, found: String },
+    #[error("its headers have no empty line behind them")]
+    NoEnd,
+    #[error("it has neither `Content-Type` nor `Location` nor `Status` among its headers")]
+    NoField,
+    #[error("expected a `Status` such as `404 Not Found`, once, found `{0}`")]
+    Status(String),
+    #[error("its `Content-Length` is {said}, and its body has {found} bytes")]
+    Length { said: String, found: usize },
+    #[error("its headers are too long, or too many")]
+    HeadTooLong,
+}
+
+impl ResponseError {
+    /// The same without text of the program's.
+    fn plain(&self) -> String {
+        match self {
+            Self::StatusLine(_) => {
+                "it writes the status line itself, as NPH programs do, which are not offered".to_owned()
+            }
+            Self::NoHeader { line, found } => format!(
+                "line {line}: expected a header such as `Content-Type: text/plain`, found text of {} bytes",
+                found.len()
+            ),
+            Self::Status(found) => format!(
+                "expected a `Status` such as `404 Not Found`, once, found text of {} bytes",
+                found.len()
+            ),
+            Self::Length { found, .. } => {
+                format!("its `Content-Length` is not the length of its body, which has {found} bytes")
+            }
+            Self::Nothing(_) | Self::NoEnd | Self::NoField | Self::HeadTooLong => self.to_string(),
+        }
+    }
+}
+
+/// Parses an output. Lines of the head may end in LF or CR LF.
+fn response(output: &Bytes, exit: &Exit) -> Result<Reply, ResponseError> {
+    if output.is_empty() {
+        return Err(ResponseError::Nothing(exit.end.in_words()));
+    }
+    let (mut headers, mut rest, mut line) = (HeaderMap::new(), output.clone(), 0);
+    let mut status = None;
+    loop {
+        line += 1;
+        let Some(end) = rest.iter().take(HEAD_LIMIT_BYTES).position(|byte| *byte == b'\n') else {
+            return Err(match rest.len() > HEAD_LIMIT_BYTES {
+                true => ResponseError::HeadTooLong,
+                false if rest.is_empty() => ResponseError::NoEnd,
+                false => header_of(&rest, line).err().unwrap_or(ResponseError::NoEnd),
+            });
+        };
+        let text = rest.split_to(end + 1);
+        if output.len() - rest.len() > HEAD_LIMIT_BYTES || headers.len() > HEADER_COUNT_LIMIT {
+            return Err(ResponseError::HeadTooLong);
+        }
+        let text = text[..end].strip_suffix(b"\r").unwrap_or(&text[..end]);
+        if text.is_empty() {
+            break;
+        }
+        let (name, value) = header_of(text, line)?;
+        if name == "status" {
+            let told = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            let code = told.split_whitespace().next().and_then(|code| code.parse::<u16>().ok());
+            let code = code.filter(|code| (200..=599).contains(code) && status.is_none());
+            let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+            status = Some(code.ok_or(ResponseError::Status(told))?);
+            continue;
+        }
+        headers.append(name, value);
+    }
+    let is_redirect = headers.contains_key(header::LOCATION);
+    if status.is_none() && !is_redirect && !headers.contains_key(header::CONTENT_TYPE) {
+        return Err(ResponseError::NoField);
+    }
+    if let Some(said) = headers.remove(header::CONTENT_LENGTH)
+        && said.to_str().ok().and_then(|said| said.parse().ok()) != Some(rest.len())
+    {
+        let said = String::from_utf8_lossy(said.as_bytes()).into_owned();
+        return Err(ResponseError::Length { said, found: rest.len() });
+    }
+    remove_hop_by_hop(&mut headers);
+    // A redirect is not followed, be it local (section 6.2.2) or to a client.
+    let otherwise = if is_redirect { StatusCode::FOUND } else { StatusCode::OK };
+    Ok(Reply::new(status.unwrap_or(otherwise), headers, rest))
+}
+
+/// Parses a line of the head.
+fn header_of(text: &[u8], line: usize) -> Result<(HeaderName, HeaderValue), ResponseError> {
+    const LONGEST_QUOTED: usize = 100;
+    let found = || {
+        let text = &text[..text.len().min(LONGEST_QUOTED)];
+        String::from_utf8_lossy(text).trim_end().to_owned()
+    };
+    if line == 1 && text.starts_with(b"HTTP/") {
+        return Err(ResponseError::StatusLine(found()));
+    }
+    let no_header = || ResponseError::NoHeader { line, found: found() };
+    let colon = text.iter().position(|byte| *byte == b':').ok_or_else(no_header)?;
+    let name = HeaderName::from_bytes(&text[..colon]).map_err(|_| no_header())?;
+    let value = HeaderValue::from_bytes(text[colon + 1..].trim_ascii()).map_err(|_| no_header())?;
+    Ok((name, value))
+}
+
+/// Why there is no response, with standard error for a log at `debug`; its length alone for all others.
+fn withheld(error: &ResponseError, exit: &Exit) -> Withheld {
+    match exit.stderr_text().trim_end() {
+        "" => Withheld::new(error.plain(), error.to_string()),
+        stderr => Withheld::new(
+            format!("{}; {} bytes on standard error", error.plain(), stderr.len()),
+            format!("on standard error: {stderr}; {error}"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model::End, route::Under};
+
+    fn answer(output: &str) -> Result<Reply, ResponseError> {
+        let exit = Exit { end: End::Code(1), stderr: Bytes::new() };
+        response(&Bytes::copy_from_slice(output.as_bytes()), &exit)
+    }
+
+    #[track_caller]
+    fn check(output: &str, status: u16, body: &str) -> Reply {
+        let reply = answer(output).unwrap();
+        assert_eq!((reply.status.as_u16(), &reply.body[..]), (status, body.as_bytes()));
+        reply
+    }
+
+    #[test]
+    fn an_answer_has_a_head_and_a_body() {
+        let reply = check(
+            "Content-type: text/plain; charset=latin1\nX-A: 1\nX-A: 2\n\nbody\n\nmore",
+            200,
+            "body\n\nmore",
+        );
+        assert_eq!((reply.charset(), reply.headers.get_all("x-a").iter().count()), (Some("latin1"), 2));
+        check("Status: 404 Not Found\r\nContent-Type: text/html\r\n\r\nno\r\n", 404, "no\r\n");
+        check("Status: 204\n\n", 204, "");
+        check("Content-Type: text/plain\nContent-Length: 2\n\nok", 200, "ok");
+    }
+
+    #[test]
+    fn what_points_elsewhere_is_a_redirect_that_is_not_followed() {
+        assert_eq!(check("Location: /other\n\n", 302, "").headers["location"], "/other");
+        check("Location: http://example.com/\nStatus: 301 Moved\nContent-Type: text/html\n\nx", 301, "x");
+    }
+
+    #[test]
+    fn headers_of_a_connection_stay_there() {
+        let reply =
+            check("Content-Type: text/plain\nConnection: close\nTransfer-Encoding: chunked\n\nx", 200, "x");
+        assert_eq!(reply.headers.len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told() {
+        let told = |output: &str| answer(output).unwrap_err().to_string();
+        assert_eq!(told(""), "it wrote nothing and ended with exit status 1");
+        assert!(told("HTTP/1.1 200 OK\nContent-Type: text/plain\n\nx").contains("NPH"));
+        assert!(told("hello\n\n").contains("line 1") && told("hello").contains("found `hello`"));
+        assert!(told("Content-Type: text/plain\nnot a header\n\nx").contains("line 2"));
+        assert_eq!(answer("Content-Type: text/plain\n").unwrap_err(), ResponseError::NoEnd);
+        assert_eq!(answer("Content-Type: text/plain").unwrap_err(), ResponseError::NoEnd);
+        assert_eq!(answer("Temp: 5\n\nSky: x").unwrap_err(), ResponseError::NoField);
+        assert_eq!(answer("\nhello").unwrap_err(), ResponseError::NoField);
+        for status in
+            ["Status: no\n\n", "Status: 100 Continue\n\n", "Status: 200\nStatus: 404\n\n", "Status:\n\n"]
+        {
+            assert!(matches!(answer(status), Err(ResponseError::Status(_))), "{status}");
+        }
+        assert!(told("Content-Type: a/b\nContent-Length: 9\n\nx").contains("`Content-Length` is 9"));
+        assert_eq!(
+            answer(&format!("X: {}\n\n", "x".repeat(200 << 10))).unwrap_err(),
+            ResponseError::HeadTooLong
+        );
+        assert_eq!(answer(&format!("{}\n", "X: y\n".repeat(300))).unwrap_err(), ResponseError::HeadTooLong);
+    }
+
+    fn request(method: Method, target: &str, body: &'static str) -> HttpRequest {
+        let path_and_query = target.parse().unwrap();
+        let headers = HeaderMap::new();
+        HttpRequest {
+            method,
+            under: Under::Address,
+            path_and_query,
+            headers,
+            body: Bytes::from_static(body.as_bytes()),
+        }
+    }
+
+    fn value(request: &HttpRequest, name: &str) -> Option<String> {
+        let program = Program::new("/usr/lib/cgi-bin/status.cgi");
+        let variables = variables(request, &program).unwrap();
+        variables.into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    #[test]
+    fn a_request_is_told_in_variables() {
+        let mut asked = request(Method::POST, "/a%20b/c?x=1&y=%20", "body");
+        asked.headers.insert("content-type", HeaderValue::from_static("text/plain"));
+        asked.headers.append("x-many", HeaderValue::from_static("1"));
+        asked.headers.append("x-many", HeaderValue::from_static("2"));
+        for (name, expected) in [
+            ("REQUEST_METHOD", "POST"),
+            ("PATH_INFO", "/a b/c"),
+            ("QUERY_STRING", "x=1&y=%20"),
+            ("SCRIPT_NAME", "/status.cgi"),
+            ("REQUEST_URI", "/status.cgi/a%20b/c?x=1&y=%20"),
+            ("CONTENT_LENGTH", "4"),
+            ("CONTENT_TYPE", "text/plain"),
+            ("HTTP_X_MANY", "1, 2"),
+            ("GATEWAY_INTERFACE", "CGI/1.1"),
+        ] {
+            assert_eq!(value(&asked, name).as_deref(), Some(expected), "{name}");
+        }
+        let bare = request(Method::GET, "/?x", "");
+        assert_eq!(value(&bare, "REQUEST_URI").as_deref(), Some("/status.cgi?x"));
+        for name in ["PATH_INFO", "CONTENT_LENGTH", "CONTENT_TYPE"] {
+            assert_eq!(value(&bare, name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn credentials_and_what_programs_misread_stay_here() {
+        let mut asked = request(Method::GET, "/", "");
+        for name in ["authorization", "proxy-authorization", "proxy", "x_y", "connection"] {
+            asked.headers.insert(name, HeaderValue::from_static("secret"));
+        }
+        let variables = variables(&asked, &Program::new("/a.cgi")).unwrap();
+        assert!(variables.iter().all(|(_, value)| value != "secret"), "{variables:?}");
+    }
+
+    #[test]
+    fn an_argument_stays_in_its_segment() {
+        let error =
+            |target| variables(&request(Method::GET, target, ""), &Program::new("/a.cgi")).unwrap_err();
+        for target in ["/a%2Fb", "/a%2F..%2Fb", "/%2E%2E/x", "/a%00"] {
+            assert_eq!(error(target), VariableError::Segment, "{target}");
+        }
+        assert_eq!(error("/a%FF"), VariableError::NotText);
+    }
+
+    #[test]
+    fn what_the_operator_sets_stands() {
+        let environment = vec![("SERVER_NAME".to_owned(), "old.example.com".to_owned())];
+        let program = Program { environment, ..Program::new("/a.cgi") };
+        let variables = variables(&request(Method::GET, "/", ""), &program).unwrap();
+        assert!(variables.iter().all(|(name, _)| name != "SERVER_NAME"));
+    }
+}

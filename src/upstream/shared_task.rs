@@ -1,0 +1,39 @@
+//! A task whose result goes to all who wait for it.
+
+use std::future::Future;
+
+use tokio::{sync::watch, task::AbortHandle};
+
+/// A task that goes on when nobody waits for its result any more. Clones are the same task.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedTask<T> {
+    result: watch::Receiver<Option<T>>,
+    task: AbortHandle,
+}
+
+impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
+    /// Starts a task.
+    pub(crate) fn spawn(work: impl Future<Output = T> + Send + 'static) -> Self {
+        let (sender, result) = watch::channel(None);
+        let task = tokio::spawn(async move {
+            sender.send_replace(Some(work.await));
+        });
+        Self { result, task: task.abort_handle() }
+    }
+
+    /// Whether its result is still to come. A task that panicked has none.
+    pub(crate) fn is_running(&self) -> bool {
+        self.result.has_changed().is_ok() && self.result.borrow().is_none()
+    }
+
+    /// Waits for its result; `None` when it ended without one: it panicked, or the process ends.
+    pub(crate) async fn result(&self) -> Option<T> {
+        let mut result = self.result.clone();
+        result.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())
+    }
+
+    /// Ends it.
+    pub(crate) fn abort(&self) {
+        self.task.abort();
+    }
+}
