@@ -1,20 +1,20 @@
 //! The log: structured lines on standard error.
 
 use std::{
-    fmt::{self, Debug},
+    fmt::{self, Debug, Display, Write},
     io::{self, IsTerminal},
     sync::OnceLock,
     time::Duration,
 };
 
 use serde_json::json;
-use tracing::field::Field;
+use tracing::field::{Field, Visit};
 use tracing_subscriber::{
     EnvFilter,
-    field::MakeExt,
+    field::RecordFields,
     fmt::{
         FormatFields, Subscriber,
-        format::{Writer, debug_fn},
+        format::Writer,
         time::{FormatTime, SystemTime},
     },
 };
@@ -128,7 +128,7 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
         .log_internal_errors(false);
     let set = match settings.format {
         LogFormat::Text => {
-            let lines = lines.with_ansi(io::stderr().is_terminal()).fmt_fields(text_fields());
+            let lines = lines.with_ansi(io::stderr().is_terminal()).fmt_fields(TextFields);
             tracing::subscriber::set_global_default(lines.finish())
         }
         LogFormat::Json => tracing::subscriber::set_global_default(
@@ -146,32 +146,68 @@ fn now() -> String {
     text
 }
 
-/// Writes the fields of a text line, each by [`write_field`].
-fn text_fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
-    debug_fn(write_field).delimited(" ")
+/// Format of the fields of a text line: `name=value`, with spaces between them.
+struct TextFields;
+
+impl<'writer> FormatFields<'writer> for TextFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut visitor = TextVisitor { writer, is_first: true, result: Ok(()) };
+        fields.record(&mut visitor);
+        visitor.result
+    }
 }
 
-/// Writes `name=value`. A value with spaces in it is in quotes, so that programs find its end; characters
-/// that a terminal might obey are escaped.
-fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
-    let value = format!("{value:?}");
-    let is_quoted = value.starts_with('"');
-    match field.name() {
-        "message" => {}
-        name => {
-            write!(writer, "{name}=")?;
-            if !is_quoted && value.contains([' ', '"', '=']) {
-                return write!(writer, "{value:?}");
-            }
+struct TextVisitor<'writer> {
+    writer: Writer<'writer>,
+    is_first: bool,
+    result: fmt::Result,
+}
+
+impl TextVisitor<'_> {
+    fn write(&mut self, field: &Field, value: fmt::Arguments<'_>) {
+        let delimiter = if std::mem::take(&mut self.is_first) { "" } else { " " };
+        self.result = self.result.and_then(|()| match field.name() {
+            "message" => write!(self.writer, "{delimiter}{value}"),
+            name => write!(self.writer, "{delimiter}{name}={value}"),
+        });
+    }
+}
+
+impl Visit for TextVisitor<'_> {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.write(field, format_args!("{value}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.write(field, format_args!("{value:?}"));
+    }
+
+    /// A value with spaces in it is put in quotes, so that programs find its end; characters that a terminal might
+    /// obey are escaped.
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let value = format!("{value:?}");
+        let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
+        let needs_quotes = value.bytes().any(|byte| matches!(byte, b' ' | b'"' | b'='));
+        if field.name() != "message" && needs_quotes && !is_quoted {
+            self.record_str(field, &value);
+        } else if value.chars().any(char::is_control) {
+            self.write(field, format_args!("{}", EscapeControls(&value)));
+        } else {
+            self.write(field, format_args!("{value}"));
         }
     }
-    let is_control = |character: char| character.is_control();
-    for part in value.split_inclusive(is_control) {
-        let text = part.trim_end_matches(is_control);
-        writer.write_str(text)?;
-        part[text.len()..].chars().try_for_each(|control| write!(writer, "{}", control.escape_default()))?;
+}
+
+/// Text whose control characters are escaped when it is written.
+struct EscapeControls<'a>(&'a str);
+
+impl Display for EscapeControls<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|character| match character.is_control() {
+            true => write!(formatter, "{}", character.escape_default()),
+            false => formatter.write_char(character),
+        })
     }
-    Ok(())
 }
 
 fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
@@ -208,7 +244,7 @@ mod tests {
         let written = Written::default();
         let writer = written.clone();
         let lines = Subscriber::builder().with_ansi(false).with_writer(move || writer.clone());
-        with_default(lines.fmt_fields(text_fields()).finish(), log);
+        with_default(lines.fmt_fields(TextFields).finish(), log);
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         let (_, line) = text.split_once('Z').unwrap();
         assert_eq!(line, format!("  INFO glossator::telemetry::log::tests: {expected}\n"));
@@ -238,6 +274,7 @@ mod tests {
             || info!(error = %"no \"way\" there", path = %"/a", wait = ?Some(1), "a message"),
             r#"a message error="no \"way\" there" path=/a wait=Some(1)"#,
         );
+        check(|| info!(text = %"\"a\" b", name = ?"c d", "x"), r#"x text="\"a\" b" name="c d""#);
         check(|| info!(text = "a \"b\" \\ ø\n", "x"), r#"x text="a \"b\" \\ ø\n""#);
         check(|| info!(evil = %"a\n\u{1b} b", "x"), r#"x evil="a\n\u{1b} b""#);
     }

@@ -1,19 +1,17 @@
-//! The log's way to standard error: a thread that writes many lines at a time.
+//! Buffer of log lines, and the thread that writes them to standard error.
 //!
-//! A write of its own for each line costs more than everything else a call's line takes. So the thread
-//! gathers lines for a moment and writes them together; a warning or an error is written at once, with all
-//! lines before it. A slow or absent reader of the log never blocks a call: lines beyond a limit are dropped
-//! and counted.
+//! A system call for each line costs more than everything else a call's line takes. So the thread writes many
+//! lines at a time; a warning or an error is written at once, with all lines before it. A slow or absent
+//! reader of the log never blocks a call: lines beyond a limit are dropped and counted.
 
 use std::{
     io::{self, Write},
-    iter,
+    mem,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-        mpsc::{Receiver, Sender, channel},
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
     },
-    thread::{self, Thread},
+    thread,
     time::Duration,
 };
 
@@ -25,32 +23,34 @@ use super::log::LogFormat;
 /// The longest time that a line waits for others.
 const GATHER_TIME: Duration = Duration::from_millis(20);
 
-/// How many bytes may wait to be written; lines beyond that are dropped.
+/// How many bytes may wait to be written, what is being written aside; lines beyond that are dropped.
 const LIMIT_BYTES: usize = 1 << 20;
 
-/// Sends lines to the thread that writes them. Clones send to the same thread.
+/// Adds lines to the buffer. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct LogWriter {
-    messages: Sender<Message>,
-    thread: Thread,
     shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-enum Message {
-    Line(Vec<u8>),
-    /// Answered once everything before it is written.
-    Flush(Sender<()>),
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Bytes of lines that are not written yet.
-    waiting_bytes: AtomicUsize,
+    buffer: Mutex<Buffer>,
+    /// For the thread: there is a first line, or an urgent one.
+    has_lines: Condvar,
+    /// For those who flush: all lines of a batch are written.
+    is_written: Condvar,
     /// Lines dropped since the start.
     dropped: AtomicU64,
-    /// Something waits that is to be written at once.
-    is_urgent: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
+    lines: Vec<u8>,
+    /// Whether they are to be written at once.
+    is_urgent: bool,
+    /// Bytes that were ever added, and those of them that are written.
+    added_bytes: u64,
+    written_bytes: u64,
 }
 
 impl LogWriter {
@@ -60,14 +60,10 @@ impl LogWriter {
     ///
     /// When the system gives no thread.
     pub(super) fn start(out: impl Write + Send + 'static, format: LogFormat) -> io::Result<Self> {
-        let (messages, receiver) = channel();
         let shared = Arc::<Shared>::default();
-        let thread = thread::Builder::new().name("log".to_owned());
-        let thread = thread.spawn({
-            let shared = Arc::clone(&shared);
-            move || write_messages(&receiver, &shared, out, format)
-        })?;
-        Ok(Self { messages, thread: thread.thread().clone(), shared })
+        let writer = Self { shared: Arc::clone(&shared) };
+        thread::Builder::new().name("log".to_owned()).spawn(move || write_batches(&shared, out, format))?;
+        Ok(writer)
     }
 
     /// The number of lines dropped so far.
@@ -77,59 +73,59 @@ impl LogWriter {
 
     /// Waits until all lines are written, `patience` at most.
     pub(super) fn flush(&self, patience: Duration) {
-        let (done, written) = channel();
-        self.send(Message::Flush(done), true);
-        let _ = written.recv_timeout(patience);
+        let mut buffer = self.shared.lock();
+        buffer.is_urgent = true;
+        self.shared.has_lines.notify_one();
+        let added_bytes = buffer.added_bytes;
+        let is_waiting = |buffer: &mut Buffer| buffer.written_bytes < added_bytes;
+        let _ = self.shared.is_written.wait_timeout_while(buffer, patience, is_waiting);
     }
 
     fn write_line(&self, line: &[u8], is_urgent: bool) {
-        let waiting_bytes = self.shared.waiting_bytes.fetch_add(line.len(), Ordering::Relaxed);
-        if waiting_bytes + line.len() > LIMIT_BYTES {
-            self.shared.waiting_bytes.fetch_sub(line.len(), Ordering::Relaxed);
+        let mut buffer = self.shared.lock();
+        if buffer.lines.len() + line.len() > LIMIT_BYTES {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        self.send(Message::Line(line.to_vec()), is_urgent);
-    }
-
-    fn send(&self, message: Message, is_urgent: bool) {
-        // The thread ends only with the process.
-        let _ = self.messages.send(message);
-        if is_urgent {
-            self.shared.is_urgent.store(true, Ordering::Release);
-            self.thread.unpark();
+        if buffer.lines.is_empty() || is_urgent {
+            self.shared.has_lines.notify_one();
         }
+        buffer.is_urgent |= is_urgent;
+        buffer.lines.extend_from_slice(line);
+        buffer.added_bytes += line.len() as u64;
     }
 }
 
-fn write_messages(messages: &Receiver<Message>, shared: &Shared, mut out: impl Write, format: LogFormat) {
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes what is in the buffer, for ever.
+fn write_batches(shared: &Shared, mut out: impl Write, format: LogFormat) {
     let (mut batch, mut reported) = (Vec::new(), 0);
-    while let Ok(first) = messages.recv() {
-        if !shared.is_urgent.load(Ordering::Acquire) {
-            thread::park_timeout(GATHER_TIME);
-        }
-        shared.is_urgent.store(false, Ordering::Release);
-        let mut flushes = Vec::new();
-        for message in iter::once(first).chain(messages.try_iter()) {
-            match message {
-                Message::Line(line) => batch.extend(line),
-                Message::Flush(done) => flushes.push(done),
-            }
-        }
+    loop {
+        let buffer = shared.lock();
+        let buffer = shared.has_lines.wait_while(buffer, |buffer| buffer.lines.is_empty());
+        let buffer = buffer.unwrap_or_else(PoisonError::into_inner);
+        let gathered = shared.has_lines.wait_timeout_while(buffer, GATHER_TIME, |buffer| !buffer.is_urgent);
+        let (mut buffer, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        mem::swap(&mut buffer.lines, &mut batch);
+        buffer.is_urgent = false;
+        drop(buffer);
         // Standard error that is closed or full is no reason to end, and there is no other place to report
         // it.
         let _ = out.write_all(&batch);
-        shared.waiting_bytes.fetch_sub(batch.len(), Ordering::Relaxed);
         let dropped = shared.dropped.load(Ordering::Relaxed);
         if dropped > reported {
             let _ = writeln!(out, "{}", format.dropped(dropped - reported));
             reported = dropped;
         }
         let _ = out.flush();
+        shared.lock().written_bytes += batch.len() as u64;
+        shared.is_written.notify_all();
         batch.clear();
-        for done in flushes {
-            let _ = done.send(());
-        }
     }
 }
 
@@ -165,7 +161,7 @@ impl<'a> MakeWriter<'a> for LogWriter {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{SyncSender, sync_channel};
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
     use super::*;
 
