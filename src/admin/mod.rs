@@ -53,7 +53,8 @@ use crate::{
     crypto::Secret,
     inbound::{
         Arrival,
-        door::{BodyError, Door, DoorSettings, PagesHere, Refused},
+        context::Rejection,
+        filter::{Filter, FilterSettings, Port},
     },
     pipeline::{Face, Gateway},
     telemetry::{History, Meters},
@@ -79,7 +80,7 @@ struct Api {
     meters: Meters,
     history: History,
     process: Process,
-    door: Door,
+    filter: Filter,
     token: Option<Secret>,
     readiness_upstreams: Vec<String>,
     /// Run what is tried in the playground.
@@ -101,8 +102,6 @@ enum Access {
     Operator,
 }
 
-const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own page, name the host in `admin.allowed_hosts`";
-
 /// Pages of other origins can send forms and texts without a preflight request, and no JSON (Fetch, "CORS-safelisted
 /// request-header").
 const NOT_JSON: &str =
@@ -117,13 +116,12 @@ const NOTHING_HERE: &str = "operators find their page at `/`, and `/healthz`, `/
 impl Admin {
     /// The admin API over a gateway and a process.
     pub fn new(gateway: Gateway, meters: Meters, process: Process, settings: &AdminSettings) -> Self {
-        let door = Door::new(&DoorSettings {
+        let filter = Filter::new(&FilterSettings {
             allowed_hosts: settings.allowed_hosts.clone(),
-            // No page of another server has anything to do here.
             allowed_origins: Vec::new(),
-            pages_here: PagesHere::Refused,
+            port: Port::Admin,
             body_limit_bytes: playground::BODY_LIMIT_BYTES,
-            ..DoorSettings::default()
+            ..FilterSettings::default()
         });
         meters.register(ProcessMetrics { process: process.clone(), gateway: gateway.clone() });
         let api = Arc::new(Api {
@@ -131,7 +129,7 @@ impl Admin {
             meters,
             history: History::default(),
             process,
-            door,
+            filter,
             token: settings.token.clone(),
             readiness_upstreams: settings.ready_needs.clone(),
             playground_workers: Workers::default(),
@@ -220,11 +218,11 @@ async fn admit(State((api, access)): State<(Arc<Api>, Access)>, request: Request
 impl Api {
     fn check_access(&self, head: &mut Parts, access: Access) -> Result<(), Problem> {
         if access == Access::Probe {
-            return Ok(self.door.names_one_host(head)?);
+            return Ok(self.filter.admit_probe(head)?);
         }
         let mut arrival = Arrival::take(head, Face::Rest);
-        if self.door.admit(head, &mut arrival)?.has_link() && access != Access::Page {
-            return Err(Refused::Page.into());
+        if self.filter.admit(head, &mut arrival)?.has_link() && access != Access::Page {
+            return Err(Port::Admin.foreign_page().into());
         }
         if access != Access::Page && !self.has_token(&head.headers) {
             let message = "send `Authorization: Bearer …` with the token of `admin`";
@@ -234,7 +232,7 @@ impl Api {
         }
         // A page that has its name point here (DNS rebinding) names neither an origin nor our host where it only reads.
         let is_open = self.token.is_none() && access != Access::Scraper;
-        if is_open && !self.door.knows_host(head) {
+        if is_open && !self.filter.knows_host(head) {
             return Err(Problem::new(StatusCode::FORBIDDEN, ANY_HOST));
         }
         Ok(())
@@ -279,22 +277,10 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
-        let message = match refused {
-            Refused::Host { .. } | Refused::Hosts | Refused::NoHost { .. } => {
-                refused.to_string().replace("`server.", "`admin.")
-            }
-            Refused::Origin { .. } | Refused::Page => FOREIGN_PAGE.to_owned(),
-        };
-        Self::new(refused.status(), &message)
-    }
-}
-
-impl From<BodyError> for Problem {
-    fn from(error: BodyError) -> Self {
-        let mut problem = Self::new(error.status(), &error.to_string());
-        error.tell(problem.0.headers_mut());
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        let mut problem = Self::new(rejection.status, &rejection.text);
+        rejection.add_header(problem.0.headers_mut());
         problem
     }
 }

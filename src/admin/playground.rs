@@ -93,7 +93,7 @@ pub(super) async fn try_rule(
     body: Body,
 ) -> Result<Json<Value>, Problem> {
     require_json(&headers)?;
-    let body = api.door.read(&headers, body).await?;
+    let body = api.filter.read(&headers, body).await?;
     let attempt = Attempt::decode(&body).map_err(|why| Problem::new(StatusCode::BAD_REQUEST, &why))?;
     let playground = api.process.status().playground;
     let tried = api.playground_workers.run(move |stop| playground.try_rule(attempt, stop)).await;

@@ -73,7 +73,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use crate::{
     auth::AccessSettings,
-    inbound::{door::DoorSettings, mcp::McpSettings},
+    inbound::{filter::FilterSettings, mcp::McpSettings},
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
     shared_state::StoreSettings,
@@ -134,7 +134,7 @@ pub struct Loaded {
     /// Where operators connect to, and who of them may.
     pub admin: AdminSettings,
     /// Who may come in, and with how much.
-    pub door: DoorSettings,
+    pub door: FilterSettings,
     /// Who may call; everybody where this is `None`.
     pub access: Option<AccessSettings>,
     /// What MCP clients are told of the server.

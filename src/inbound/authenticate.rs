@@ -14,12 +14,12 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use axum::body::Body;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use serde_json::Value;
 use tokio::{sync::watch, time::sleep};
 use tracing::{field::display, info};
 
-use super::context::{Arrival, Reason, RequestContext};
+use super::context::{Arrival, Rejection, RequestContext};
 use crate::{
     auth::{Access, Denied, METADATA_PATH, Secret, Shown},
     route::Scopes,
@@ -72,14 +72,6 @@ enum Credential {
     Replica,
 }
 
-/// A request whose client is nobody here.
-#[derive(Debug, thiserror::Error)]
-#[error("{denied}")]
-pub struct TurnedAway {
-    denied: Denied,
-    challenge: HeaderValue,
-}
-
 /// Why a stream ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum Revoked {
@@ -108,8 +100,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`TurnedAway`].
-    pub(super) async fn identify(&self, head: &mut Parts, arrival: &Arrival) -> Result<Identity, TurnedAway> {
+    /// [`Rejection`].
+    pub(super) async fn identify(&self, head: &mut Parts, arrival: &Arrival) -> Result<Identity, Rejection> {
         let Some(access) = self.access() else { return Ok(Identity::by_address(arrival)) };
         let found = async {
             let credential = Credential::of(&head.headers, arrival)?;
@@ -117,9 +109,7 @@ impl Guard {
             let found = access.identify(credential.shown()?, SystemTime::now(), &asked_for).await?;
             Ok((found.client, credential))
         };
-        let (client, credential) = found
-            .await
-            .map_err(|denied: Denied| TurnedAway { challenge: access.challenge(&denied), denied })?;
+        let (client, credential) = found.await.map_err(|denied| rejection(&denied, &access))?;
         remove_credentials(&mut head.headers);
         Ok(Identity { caller: Caller::Client(client), credential, access: Some(access) })
     }
@@ -297,29 +287,20 @@ fn remove_credentials(headers: &mut HeaderMap) {
     }
 }
 
-impl Reason for TurnedAway {
-    fn reason(&self) -> &'static str {
-        match self.denied {
-            Denied::Unknown => "no credential",
-            Denied::Unclear(why) | Denied::Invalid(why) => why,
-            Denied::Unchecked => "tokens can't be checked",
+fn rejection(denied: &Denied, access: &Access) -> Rejection {
+    let reason = match denied {
+        Denied::Unknown => "no credential",
+        Denied::Unclear(why) | Denied::Invalid(why) => why,
+        Denied::Unchecked => "tokens can't be checked",
+    };
+    let rejection = Rejection::new(denied.status(), reason, denied.to_string());
+    match denied {
+        Denied::Unchecked => {
+            rejection.with_header(header::RETRY_AFTER, HeaderValue::from(AGAIN_AFTER_SECONDS))
         }
-    }
-}
-
-impl TurnedAway {
-    /// The HTTP status that says so.
-    pub(super) fn status(&self) -> StatusCode {
-        self.denied.status()
-    }
-
-    /// Says what is missing.
-    pub(super) fn challenge(self, response: &mut HeaderMap) {
-        if self.denied == Denied::Unchecked {
-            response.insert(header::RETRY_AFTER, HeaderValue::from(AGAIN_AFTER_SECONDS));
-            return;
+        Denied::Unknown | Denied::Unclear(_) | Denied::Invalid(_) => {
+            rejection.with_header(header::WWW_AUTHENTICATE, access.challenge(denied))
         }
-        response.insert(header::WWW_AUTHENTICATE, self.challenge);
     }
 }
 
@@ -340,6 +321,8 @@ pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + '
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     fn head(pairs: &[(&'static str, &str)]) -> Parts {

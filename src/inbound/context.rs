@@ -1,18 +1,19 @@
 //! Context of a request: its connection, its client, and its log line when it is rejected.
 
 use std::{
-    fmt::Display,
+    borrow::Cow,
+    fmt::{self, Display},
     future::Future,
     net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
 };
 
-use http::{HeaderMap, Request, StatusCode, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, request::Parts};
 use tokio::sync::watch;
 use tracing::{debug, info};
 
-use super::{authenticate::Identity, cgi::Mount};
+use super::{SHUTTING_DOWN, authenticate::Identity, cgi::Mount};
 use crate::{
     pipeline::Face,
     telemetry::{Foreign, RequestId, Span, method_word},
@@ -125,23 +126,17 @@ pub(super) struct LoggedRequest<'a> {
     caller: Option<&'a Caller>,
 }
 
-/// Why a request was rejected, in words that are the same for every request: what it said itself is for a log
-/// at `debug`.
-pub(super) trait Reason: Display {
-    fn reason(&self) -> &'static str;
-}
-
 impl LoggedRequest<'_> {
     /// The log line of a request that no call came of.
-    pub(super) fn rejected(self, status: StatusCode, why: &dyn Reason) {
+    pub(super) fn rejected(self, rejection: &Rejection) {
         let Self { arrival, head, caller } = self;
         let request_id = &arrival.request_id;
         let path = head.map(|head| Foreign(head.uri.path()));
         info!(
-            status = status.as_u16(),
+            status = rejection.status.as_u16(),
             method = head.map(|head| method_word(&head.method)),
             path = path.map(display),
-            reason = why.reason(),
+            reason = rejection.reason,
             client = arrival.address.map(display),
             client_name = caller.and_then(Caller::name_in_log).map(display),
             face = arrival.api.as_str(),
@@ -149,8 +144,62 @@ impl LoggedRequest<'_> {
             "request rejected"
         );
         if tracing::enabled!(tracing::Level::DEBUG) {
-            let error = why.to_string();
+            let error = rejection.to_string();
             debug!(error = %Foreign(&error), %request_id, "why the request was rejected");
+        }
+    }
+}
+
+/// A request that is rejected before any call is made. Each API writes it in its own form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The reason in the log: the same for every such request, as what it says itself is for `debug`.
+    pub reason: &'static str,
+    /// The text for the client.
+    pub text: Cow<'static, str>,
+    /// More of it, from a parser.
+    pub detail: Option<String>,
+    header: Option<Box<(HeaderName, HeaderValue)>>,
+}
+
+impl Rejection {
+    /// A rejection without headers of its own.
+    pub fn new(status: StatusCode, reason: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, reason, text: text.into(), detail: None, header: None }
+    }
+
+    /// The same with a header in its response.
+    #[must_use]
+    pub fn with_header(self, name: HeaderName, value: HeaderValue) -> Self {
+        Self { header: Some(Box::new((name, value))), ..self }
+    }
+
+    /// The same with more of its text, from a parser.
+    #[must_use]
+    pub fn with_detail(self, detail: String) -> Self {
+        Self { detail: Some(detail), ..self }
+    }
+
+    /// Adds its header, where it has one, to the response.
+    pub fn add_header(&self, headers: &mut HeaderMap) {
+        if let Some((name, value)) = self.header.as_deref() {
+            headers.insert(name, value.clone());
+        }
+    }
+
+    /// For what the end of the server cuts off.
+    pub(super) fn shutting_down() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting down", SHUTTING_DOWN)
+    }
+}
+
+impl Display for Rejection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.detail {
+            Some(detail) => write!(formatter, "{}: {detail}", self.text),
+            None => formatter.write_str(&self.text),
         }
     }
 }

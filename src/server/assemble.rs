@@ -22,7 +22,7 @@ use crate::{
     config::{
         CertificateExpiry, Importer, ListenerSettings, Loaded, NameRules, PromptFile, RouteFile, ToolRules,
     },
-    inbound::{door::Door, mcp::Mcp, rest::Rest},
+    inbound::{filter::Filter, mcp::Mcp, rest::Rest},
     pipeline::{AwaitedLists, Change, Gateway, Snapshot, SnapshotParts},
     policy::{PassthroughSettings, Policies, Store},
     prompt::PromptTable,
@@ -64,7 +64,7 @@ pub struct Swap {
     gateway: Gateway,
     meters: Meters,
     tracing: Tracing,
-    door: Door,
+    door: Filter,
     upstreams: HashMap<UpstreamName, Asked>,
     store: Store,
     upstream_buffer: UpstreamBuffer,
@@ -128,7 +128,7 @@ pub fn assemble(loaded: &Loaded) -> Result<Assembled, Conflict> {
         ..parts
     });
     let gateway = Gateway::new(snapshot).sharing(shared.clone());
-    let door = Door::new(&loaded.door);
+    let door = Filter::new(&loaded.door);
     door.guard.replace(access(loaded));
     meters.register(door.clone());
     let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), door.clone());

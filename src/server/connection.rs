@@ -42,7 +42,10 @@ use super::{
 };
 use crate::{
     config::ListenerSettings,
-    inbound::{self, Arrival, Ending, ends_unclearly, refuse_unclear_end},
+    inbound::{
+        self, Arrival, Ending,
+        body::{ends_ambiguously, reject_ambiguous_end},
+    },
     telemetry::{Chain, RequestId},
     tls::{ClientCertificate, ServerTls},
     wire::others_first,
@@ -174,8 +177,8 @@ impl Serving {
                 name_host(&mut request);
                 let arrival = Arrival::new(Arc::clone(&from), request.headers());
                 request.extensions_mut().insert(arrival);
-                let answering = if ends_unclearly(request.headers()) {
-                    Err(refuse_unclear_end(request))
+                let answering = if ends_ambiguously(request.headers()) {
+                    Err(reject_ambiguous_end(request))
                 } else {
                     Ok(answer(&answerer, request))
                 };

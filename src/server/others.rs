@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::{
         config::{self, Sources},
-        inbound::{door::Door, mcp::McpSettings},
+        inbound::{filter::Filter, mcp::McpSettings},
         pipeline::{Change, Heard as HeardChange},
         server,
         shared_state::Memory,
@@ -62,7 +62,7 @@ routes:
         let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
         let shared = SharedStore::in_memory(memory);
         let gateway = server::assemble(&loaded).unwrap().gateway.sharing(Some(shared.clone()));
-        let mcp = Mcp::new(gateway.clone(), McpSettings::default(), Door::new(&loaded.door));
+        let mcp = Mcp::new(gateway.clone(), McpSettings::default(), Filter::new(&loaded.door));
         let hearing = Hearing::begin(&shared, gateway.clone(), mcp);
         (gateway, shared, hearing)
     }

@@ -176,7 +176,7 @@ fn external_crates_are_named_only_by_their_owners() {
         (&["quick_cache"], &["policy/"]),
         (&["tower"], &["admin/"]),
         (&["tower_http"], &["admin/"]),
-        (&["form_urlencoded"], &["admin/"]),
+        (&["form_urlencoded"], &["admin/", "inbound/"]),
         (&["wide::", "use wide"], &["model/json/"]),
         (&["opentelemetry", "opentelemetry_sdk", "opentelemetry_proto", "prost"], &["telemetry/otel/"]),
     ];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use glossator::{
-    inbound::door::DoorSettings,
+    inbound::filter::FilterSettings,
     model::ErrorFormat,
     route::{BodyTemplate, Envelope, ErrorStatus, JsonTemplate},
     translate::{Pattern, Redaction, SecretPattern},
@@ -117,7 +117,7 @@ async fn a_body_that_is_no_json_object_is_told_apart() {
 async fn a_body_over_the_limit_is_refused_however_it_comes() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
-    setup.door = DoorSettings { body_limit_bytes: 100, ..DoorSettings::default() };
+    setup.door = FilterSettings { body_limit_bytes: 100, ..FilterSettings::default() };
     let proxy = setup.start().await;
     let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(100));
     check_error(&proxy.call("get_thing", &long).await, 413, "longer than 100 bytes");

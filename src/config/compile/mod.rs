@@ -33,7 +33,7 @@ use super::{
     version,
 };
 use crate::{
-    inbound::{door::DoorSettings, mcp::McpSettings},
+    inbound::{filter::FilterSettings, mcp::McpSettings},
     policy::{PassthroughSettings, PolicySettings},
     route::UpstreamName,
 };
@@ -125,7 +125,7 @@ pub(in crate::config) fn compile(
         let settings = PassthroughSettings {
             deadline: upstream.and_then(|file| file.deadline).unwrap_or(route_defaults.deadline),
             idle_timeout: through.idle_timeout.unwrap_or(PassthroughSettings::IDLE_TIMEOUT_DEFAULT),
-            body_timeout: body_timeout.unwrap_or(DoorSettings::BODY_TIMEOUT_DEFAULT),
+            body_timeout: body_timeout.unwrap_or(FilterSettings::BODY_TIMEOUT_DEFAULT),
             max_in_flight: through.max_in_flight,
             max_in_flight_per_client: through.max_in_flight_per_client,
         };

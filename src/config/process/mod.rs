@@ -22,7 +22,7 @@ use super::{
 use crate::{
     crypto::Secret,
     inbound::{
-        door::DoorSettings,
+        filter::FilterSettings,
         mcp::{McpSettings, PeerAddress, ResumeSettings},
         parse_network,
     },
@@ -63,7 +63,7 @@ pub struct AdminSettings {
     pub listen: Option<SocketAddr>,
     /// Whether somebody asked for that address: then it has to be free.
     pub is_named: bool,
-    /// Hosts that the port may be addressed by, as in [`DoorSettings::allowed_hosts`].
+    /// Hosts that the port may be addressed by, as in [`FilterSettings::allowed_hosts`].
     pub allowed_hosts: Vec<String>,
     /// Upstreams without which the process is not ready, by name; `*` for all.
     pub ready_needs: Vec<String>,
@@ -108,7 +108,7 @@ impl ListenerSettings {
 pub(super) struct ProcessSettings {
     pub(super) listener: ListenerSettings,
     pub(super) admin: AdminSettings,
-    pub(super) door: DoorSettings,
+    pub(super) door: FilterSettings,
     pub(super) mcp: McpSettings,
     pub(super) log: LogSettings,
     pub(super) cache_limit_bytes: usize,
@@ -290,7 +290,7 @@ fn warn_of_open_admin(report: &Report<'_>, told_by: Option<String>, written: Opt
 /// The lowest layer. What is not here is off, or worked out at the end.
 fn defaults() -> Layer {
     let (listener, door, mcp) =
-        (ListenerSettings::default(), DoorSettings::default(), McpSettings::default());
+        (ListenerSettings::default(), FilterSettings::default(), McpSettings::default());
     let origins = door.allowed_origins.into_iter().map(Value::from).collect();
     let values: [(&str, ValueKind); 22] = [
         (LISTEN, listener.listen.to_string().into()),
@@ -337,7 +337,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             watch: Duration::from_millis(server.watch),
         },
         admin,
-        door: DoorSettings {
+        door: FilterSettings {
             allowed_hosts,
             allowed_origins: server.allowed_origins,
             body_limit_bytes: server.body_limit,
@@ -345,7 +345,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
             body_timeout: Duration::from_millis(server.body_timeout),
             // Each was checked where it stands.
             trusted_proxies: server.trusted_proxies.iter().filter_map(|text| parse_network(text)).collect(),
-            ..DoorSettings::default()
+            ..FilterSettings::default()
         },
         mcp: McpSettings {
             server_name: server.name,
@@ -371,7 +371,7 @@ fn finish(settings: Settings) -> Option<ProcessSettings> {
 
 /// The hosts by which a process is addressed that listens there.
 fn hosts_of(listen: SocketAddr) -> Vec<String> {
-    let mut hosts = DoorSettings::default().allowed_hosts;
+    let mut hosts = FilterSettings::default().allowed_hosts;
     if !listen.ip().is_loopback() && !listen.ip().is_unspecified() {
         hosts.push(match listen {
             SocketAddr::V4(address) => address.ip().to_string(),

@@ -67,8 +67,8 @@ use self::{
 use super::{
     Shutdown,
     authenticate::Identity,
-    context::{Arrival, LoggedRequest, RequestContext},
-    door::Door,
+    context::{Arrival, LoggedRequest, Rejection, RequestContext},
+    filter::Filter,
 };
 use crate::{
     crypto::Secret,
@@ -98,14 +98,14 @@ const GONE: &str = "`Last-Event-ID`: what followed this event is no longer kept;
 #[derive(Debug, Clone)]
 pub struct Mcp {
     protocol: Arc<Protocol>,
-    door: Door,
+    filter: Filter,
 }
 
 impl Mcp {
     /// An endpoint for the tools of `gateway`.
-    pub fn new(gateway: Gateway, settings: McpSettings, door: Door) -> Self {
-        let protocol = Protocol::new(gateway, settings, door.guard.clone());
-        Self { protocol: Arc::new(protocol), door }
+    pub fn new(gateway: Gateway, settings: McpSettings, filter: Filter) -> Self {
+        let protocol = Protocol::new(gateway, settings, filter.guard.clone());
+        Self { protocol: Arc::new(protocol), filter }
     }
 
     /// The JSON-RPC errors that messages were answered with.
@@ -120,11 +120,11 @@ impl Mcp {
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let mut arrival = Arrival::take(&mut head, Face::Mcp);
-        let page = match self.door.admit(&mut head, &mut arrival) {
+        let page = match self.filter.admit(&mut head, &mut arrival) {
             Ok(page) => page,
-            Err(refused) => return response::turned_away(arrival.logged(&head), refused.status(), &refused),
+            Err(rejection) => return response::rejected(arrival.logged(&head), &rejection),
         };
-        // A browser's question about a request is nobody's.
+        // Preflight requests have no credentials.
         let mut response = if head.method == http::Method::OPTIONS {
             page.options(&head.headers, METHODS)
         } else {
@@ -141,7 +141,7 @@ impl Mcp {
                 Err(response) => *response,
             }
         };
-        page.let_read(response.headers_mut());
+        page.allow_read(response.headers_mut());
         response
     }
 
@@ -153,7 +153,7 @@ impl Mcp {
         arrival: &Arrival,
         body: Body,
     ) -> Result<(Identity, RequestBody), Box<Response<Body>>> {
-        let guard = &self.door.guard;
+        let guard = &self.filter.guard;
         let (mut forwarded, mut body) = (None, RequestBody::Unread(body));
         if let Some(vouched) = self.protocol.questions.peers().and_then(|peers| peers.vouched(head)) {
             let whole = Box::pin(self.read(arrival.logged(head), head, body)).await?;
@@ -165,12 +165,7 @@ impl Mcp {
         }
         match guard.identify(head, arrival).await {
             Ok(identity) => Ok((identity, body)),
-            Err(turned_away) => {
-                let status = turned_away.status();
-                let mut response = response::turned_away(arrival.logged(head), status, &turned_away);
-                turned_away.challenge(response.headers_mut());
-                Err(Box::new(response))
-            }
+            Err(rejection) => Err(Box::new(response::rejected(arrival.logged(head), &rejection))),
         }
     }
 
@@ -184,11 +179,8 @@ impl Mcp {
             RequestBody::Whole(body) => return Ok(body),
             RequestBody::Unread(body) => body,
         };
-        self.door.read(&head.headers, body).await.map_err(|error| {
-            let mut response = response::turned_away(request, error.status(), &error);
-            error.tell(response.headers_mut());
-            Box::new(response)
-        })
+        let read = self.filter.read(&head.headers, body).await;
+        read.map_err(|rejection| Box::new(response::rejected(request, &rejection)))
     }
 
     /// Opens a stream of what changes, for a session of the older era. Who asks for no stream is a person
@@ -196,8 +188,7 @@ impl Mcp {
     async fn get(&self, carrier: Carrier<'_>) -> Response<Body> {
         let headers = carrier.headers();
         let refuse = |refusal: Refusal| {
-            let status = refusal.status(Revision::R2025_11_25);
-            response::turned_away(carrier.logged(), status, &refusal)
+            response::rejected(carrier.logged(), &refusal.rejection(Revision::R2025_11_25))
         };
         let session = match (carrier.revision().map(Revision::era), carrier.session_to_check()) {
             (Ok(Era::Handshake), Ok(Some(session))) if response::takes_stream(headers) => session,
@@ -210,8 +201,7 @@ impl Mcp {
             Shutdown::OneRequest => return response::wrong_method(METHODS_WITHOUT_STREAM),
             // Not "there are no streams": a client would never try again.
             Shutdown::Begun | Shutdown::Overdue => {
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                return response::turned_away(carrier.logged(), status, &Refusal::ShuttingDown);
+                return response::rejected(carrier.logged(), &Rejection::shutting_down());
             }
         }
         let protocol = Arc::clone(&self.protocol);
@@ -236,7 +226,7 @@ impl Mcp {
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         protocol.read_subscriptions(session).await;
         let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
-        let (revoked, caller) = (self.door.guard.revoked(carrier.context), carrier.caller().clone());
+        let (revoked, caller) = (self.filter.guard.revoked(carrier.context), carrier.caller().clone());
         let telling = async move {
             let audience = subscriptions::Audience { gateway: &protocol.gateway, caller };
             tokio::select! {
@@ -266,10 +256,7 @@ impl Mcp {
                 *response.status_mut() = StatusCode::NO_CONTENT;
                 response
             }
-            Err(refusal) => {
-                let status = refusal.status(Revision::R2025_11_25);
-                response::turned_away(carrier.logged(), status, &refusal)
-            }
+            Err(refusal) => response::rejected(carrier.logged(), &refusal.rejection(Revision::R2025_11_25)),
         }
     }
 
@@ -277,11 +264,11 @@ impl Mcp {
         let carrier = Carrier::http(&context, &head);
         let form = match response::form(&head.headers) {
             Ok(form) => form,
-            Err(unfit) => return response::turned_away(carrier.logged(), unfit.status(), &unfit),
+            Err(rejection) => return response::rejected(carrier.logged(), &rejection),
         };
         let body = match self.read(carrier.logged(), &head, body).await {
             Ok(body) => body,
-            Err(turned_away) => return *turned_away,
+            Err(rejected) => return *rejected,
         };
         let protocol = Arc::clone(&self.protocol);
         let resumables = Arc::clone(&protocol.resumables);

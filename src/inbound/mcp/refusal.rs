@@ -16,7 +16,7 @@ use super::{
     tasks,
 };
 use crate::{
-    inbound::context::Reason,
+    inbound::context::Rejection,
     pipeline::{PromptError, REQUEST_ID_META},
     route::{Ability, Missing, Scopes},
     telemetry::{MeterSource, Reading},
@@ -103,12 +103,6 @@ pub(super) enum Refusal {
     ShuttingDown,
 }
 
-impl Reason for Refusal {
-    fn reason(&self) -> &'static str {
-        self.facts().0
-    }
-}
-
 impl Refusal {
     /// The reason in the log, the JSON-RPC code, and the HTTP status before and since 2026-07-28. Older
     /// clients lose the error, or their connection, with a status other than 200, so they get one only for
@@ -177,6 +171,11 @@ impl Refusal {
             Era::Handshake => handshake,
             Era::PerRequest => per_request,
         }
+    }
+
+    /// The same for the log, and for requests without a message.
+    pub(super) fn rejection(&self, revision: Revision) -> Rejection {
+        Rejection::new(self.status(revision), self.facts().0, self.to_string())
     }
 
     /// The same as JSON-RPC wants it, for a client that speaks `revision`.

@@ -312,7 +312,7 @@ mod tests {
     use crate::{
         crypto::Secret,
         inbound::{
-            door::{Door, DoorSettings},
+            filter::{Filter, FilterSettings},
             mcp::{Mcp, McpSettings, client::Outbox},
             rest::Rest,
         },
@@ -351,7 +351,7 @@ mod tests {
         let gateway = Gateway::new(Snapshot::new(SnapshotParts::default()));
         let secret = Secret::new(b"the same for all");
         let settings = McpSettings { secret, peer: own, ..McpSettings::default() };
-        (Mcp::new(gateway.clone(), settings, Door::new(&DoorSettings::default())), gateway)
+        (Mcp::new(gateway.clone(), settings, Filter::new(&FilterSettings::default())), gateway)
     }
 
     async fn answer(replica: &Mcp, id: &str, more: Option<HeaderName>) -> StatusCode {
@@ -372,7 +372,7 @@ mod tests {
         let own = PeerAddress::parse(&format!("http://{}", listener.local_addr().unwrap()));
         let (asker, gateway) = replica(own);
         let answerer = crate::server::Answerer::of_faces(
-            Rest::new(gateway, Door::new(&DoorSettings::default())),
+            Rest::new(gateway, Filter::new(&FilterSettings::default())),
             asker.clone(),
             &crate::telemetry::Meters::default(),
             &crate::telemetry::Tracing::off(),

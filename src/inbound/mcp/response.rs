@@ -25,7 +25,7 @@ use super::{
 use crate::{
     inbound::{
         accept::media_ranges,
-        context::{LoggedRequest, Reason},
+        context::{LoggedRequest, Rejection},
     },
     model::{ToolResult, write_result_fields},
 };
@@ -100,9 +100,8 @@ impl Answer {
         revision: Revision,
         refusal: &Refusal,
     ) -> Self {
-        let answer = Self::unlogged_error(id, revision, refusal);
-        request.rejected(answer.status, refusal);
-        answer
+        request.rejected(&refusal.rejection(revision));
+        Self::unlogged_error(id, revision, refusal)
     }
 
     fn unlogged_error(id: Option<Id<'_>>, revision: Revision, refusal: &Refusal) -> Self {
@@ -196,18 +195,16 @@ pub(super) fn write_tool_result(
     out.push(b'}');
 }
 
-/// A request that is turned away before its message is read: a JSON-RPC error without an id, as both
+/// The response to a request that is rejected before its message is read: a JSON-RPC error without an id, as both
 /// specifications allow.
-pub(super) fn turned_away(
-    request: LoggedRequest<'_>,
-    status: StatusCode,
-    reason: &dyn Reason,
-) -> Response<Body> {
-    request.rejected(status, reason);
-    let refusal = Refusal::NotAMessage(reason.to_string().into());
+pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
+    request.rejected(rejection);
+    let refusal = Refusal::NotAMessage(rejection.to_string().into());
     let mut answer = Answer::unlogged_error(None, Revision::R2026_07_28, &refusal);
-    answer.status = status;
-    answer.into_response(Form::Json)
+    answer.status = rejection.status;
+    let mut response = answer.into_response(Form::Json);
+    rejection.add_header(response.headers_mut());
+    response
 }
 
 /// 202: taken, nothing to say.
@@ -248,10 +245,11 @@ const EVENT_STREAM: &str = "text/event-stream";
 ///
 /// # Errors
 ///
-/// [`Unfit`], to be answered with HTTP 415 or 406.
-pub(super) fn form(headers: &HeaderMap) -> Result<Form, Unfit> {
+/// [`Rejection`] for another media type than JSON, or if the client accepts neither form.
+pub(super) fn form(headers: &HeaderMap) -> Result<Form, Rejection> {
     if !is_json(headers) {
-        return Err(Unfit::ContentType);
+        let text = "the body of a message must be JSON: send `Content-Type: application/json`";
+        return Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", text));
     }
     let ranges: Vec<_> = media_ranges(headers).collect();
     let takes = |media_type| ranges.iter().any(|range| range.takes(media_type));
@@ -260,40 +258,16 @@ pub(super) fn form(headers: &HeaderMap) -> Result<Form, Unfit> {
         (true, false) => Ok(Form::Json),
         (false, true) => Ok(Form::EventStream),
         (false, false) if ranges.is_empty() => Ok(Form::Json),
-        (false, false) => Err(Unfit::Accept),
+        (false, false) => {
+            let text = "answers are `application/json` or `text/event-stream`; `Accept` allows neither";
+            Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
+        }
     }
 }
 
 /// Whether the client takes a stream of events, and says so by name.
 pub(super) fn takes_stream(headers: &HeaderMap) -> bool {
     media_ranges(headers).any(|range| !range.is("*/*") && range.takes(EVENT_STREAM))
-}
-
-/// A request that says it is not for us. The text reaches the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unfit {
-    #[error("the body of a message must be JSON: send `Content-Type: application/json`")]
-    ContentType,
-    #[error("answers are `application/json` or `text/event-stream`; `Accept` allows neither")]
-    Accept,
-}
-
-impl Reason for Unfit {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::ContentType => "media type of the body",
-            Self::Accept => "accepted media types",
-        }
-    }
-}
-
-impl Unfit {
-    pub(super) fn status(self) -> StatusCode {
-        match self {
-            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Accept => StatusCode::NOT_ACCEPTABLE,
-        }
-    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -390,13 +364,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_form(accept: &[&'static str], expected: Result<Form, Unfit>) {
+    fn check_form(accept: &[&'static str], expected: Result<Form, u16>) {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("Application/JSON; charset=utf-8"));
         for value in accept {
             headers.append(header::ACCEPT, HeaderValue::from_static(value));
         }
-        assert_eq!(form(&headers), expected, "{accept:?}");
+        assert_eq!(form(&headers).map_err(|rejection| rejection.status.as_u16()), expected, "{accept:?}");
     }
 
     #[test]
@@ -410,17 +384,17 @@ mod tests {
         check_form(&[""], Ok(Form::Json));
         check_form(&["text/event-stream"], Ok(Form::EventStream));
         check_form(&["text/event-stream, application/json;q=0"], Ok(Form::EventStream));
-        check_form(&["text/html"], Err(Unfit::Accept));
-        check_form(&["application/json; Q=0.000"], Err(Unfit::Accept));
+        check_form(&["text/html"], Err(406));
+        check_form(&["application/json; Q=0.000"], Err(406));
     }
 
     #[test]
     fn a_body_of_another_type_is_not_read() {
         for value in ["text/plain", "application/jsonp", "application/x-www-form-urlencoded", ""] {
             let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(value))]);
-            assert_eq!(form(&headers), Err(Unfit::ContentType), "{value}");
+            assert_eq!(form(&headers).unwrap_err().status, 415, "{value}");
         }
-        assert_eq!(form(&HeaderMap::new()), Err(Unfit::ContentType));
+        assert_eq!(form(&HeaderMap::new()).unwrap_err().status, 415);
     }
 }
 

@@ -1,7 +1,7 @@
-//! Plain HTTP: tools at endpoints, a manifest of them, and every other path to a legacy server unread.
+//! REST: tools at endpoints, a manifest of them, and every other path proxied unmodified.
 //!
-//! In reading order: [`Rest::handle`] finds what a path means, `decode` reads a call's arguments, `answer` writes
-//! results, errors and `GET /tools`, `openapi` is `GET /openapi.json`, `passthrough` hands a request through.
+//! In reading order: [`Rest::handle`] finds the target of a path and the arguments of a call, `response` writes
+//! results, errors and `GET /tools`, `openapi` is `GET /openapi.json`, `passthrough` proxies a request.
 //!
 //! | path | |
 //! |---|---|
@@ -9,31 +9,33 @@
 //! | `POST /tools/NAME` | calls any tool |
 //! | `GET /tools` | the tool definitions, each with `endpoint` and `method` |
 //! | `GET /openapi.json` | every operation, as OpenAPI 3.1 |
-//! | `GET /.well-known/oauth-protected-resource` | where tokens are given, where that is known |
-//! | `GET /health` | `{"status": "ok"}`, for whoever asks: probes know no host name, and ask by any |
+//! | `GET /.well-known/oauth-protected-resource` | the authorization servers, where they are configured |
+//! | `GET /health` | `{"status": "ok"}`, by any host name, as probes know none |
 //! | `GET /status` | name, version, uptime, number of tools; or the tool of a route with `rest: GET /status` |
 //! | below one of these, or of the MCP endpoint's | 404 |
 //! | anything else | the `passthrough` upstream, or 404 |
 //!
-//! Errors of the face itself (no such path, a body that is no JSON) are `{"error": "…"}` in both envelopes.
+//! Errors of the API itself (no such path, a body that is no JSON) are `{"error": "…"}` in both envelopes.
 
-mod answer;
-mod decode;
 mod openapi;
 mod passthrough;
+mod response;
 
-use std::{fmt, pin::pin, sync::Arc, time::Instant};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Instant};
 
 use axum::body::Body;
-use http::{Method, Request, Response, StatusCode, header, request::Parts};
-use serde_json::json;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
 
 use super::{
-    MCP_PATHS, SHUTTING_DOWN,
-    context::{Arrival, LoggedRequest, Reason, RequestContext},
-    door::{Door, Page, Refused},
+    MCP_PATHS,
+    context::{Arrival, LoggedRequest, Rejection, RequestContext},
+    filter::{Filter, Page, Port},
 };
 use crate::{
+    model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within},
     pipeline::{BoundRoute, Call, Face, Gateway, NoElicitor, Snapshot},
     policy,
     route::{EndpointMatch, Route, Scopes},
@@ -46,27 +48,27 @@ const HEALTH: &str = "/health";
 /// Ours where no route has it: many a legacy server has a tool of this name.
 const STATUS: &str = "/status";
 
-/// What `OPTIONS` says of every path to who has not said who it is, where callers are told apart.
+/// The methods of every path for clients that have not authenticated, where clients are configured.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Paths that are always ours, and what is below them: no route's own endpoint may be there.
 pub const RESERVED: &[&str] = &[TOOLS, OPENAPI, HEALTH, MCP_PATHS[0], MCP_PATHS[1]];
 
-/// The REST face. Cheap to clone.
+/// The REST API. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Rest {
     gateway: Gateway,
-    door: Door,
+    filter: Filter,
     begun: Instant,
 }
 
-/// What stands at a path.
-enum Place<'a> {
+/// The target of a path.
+enum Target<'a> {
     Manifest,
     OpenApi,
     Health,
-    /// What clients are told that look for where tokens are given.
-    Metadata(serde_json::Value),
+    /// Metadata for clients that look for the authorization server.
+    Metadata(Value),
     Status,
     Tool {
         route: &'a Arc<BoundRoute>,
@@ -79,149 +81,120 @@ enum Place<'a> {
 }
 
 impl Rest {
-    /// A face over a gateway.
-    pub fn new(gateway: Gateway, door: Door) -> Self {
-        Self { gateway, door, begun: Instant::now() }
+    /// The API over a gateway.
+    pub fn new(gateway: Gateway, filter: Filter) -> Self {
+        Self { gateway, filter, begun: Instant::now() }
     }
 
-    /// Answers one request. Dropping the future cancels what was asked of an upstream.
+    /// Responds to one request. Dropping the future cancels its upstream request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let mut arrival = Arrival::take(&mut head, Face::Rest);
         let snapshot = self.gateway.snapshot();
-        let place = self.find(&snapshot, &head);
-        if matches!(place, Place::Health) {
-            return match self.door.names_one_host(&head) {
-                Ok(()) => answer::value(StatusCode::OK, &json!({ "status": "ok" })),
-                Err(refused) => refuse(arrival.logged(&head), refused.status(), &refused),
+        let target = self.find(&snapshot, &head);
+        if matches!(target, Target::Health) {
+            return match self.filter.admit_probe(&head) {
+                Ok(()) => response::value(StatusCode::OK, &json!({ "status": "ok" })),
+                Err(rejection) => rejected(arrival.logged(&head), &rejection),
             };
         }
-        let page = match self.door.admit(&mut head, &mut arrival) {
+        let page = match self.filter.admit(&mut head, &mut arrival) {
             Ok(page) => page,
-            Err(refused) => return refuse(arrival.logged(&head), refused.status(), &refused),
+            Err(rejection) => return rejected(arrival.logged(&head), &rejection),
         };
-        if head.method == Method::OPTIONS && self.door.guard.is_shown_nothing(&head, &arrival) {
-            // A browser's question before a request, which never says who asks: every path is answered alike,
-            // or the answer would tell which tools there are.
-            let mut response = page.options(&head.headers, METHODS);
-            page.let_read(response.headers_mut());
-            return response;
-        }
-        if page.has_link() && matches!(place, Place::Tool { .. }) {
-            return refuse(arrival.logged(&head), Refused::Page.status(), &Refused::Page);
-        }
-        if let Place::Metadata(metadata) = &place {
-            // Who asks for it has no token yet.
-            let mut response = answer::value(StatusCode::OK, metadata);
-            page.let_read(response.headers_mut());
-            return response;
-        }
-        let ending = arrival.connection.ending.clone();
-        let overdue = || Told("shutting down", SHUTTING_DOWN.to_owned());
-        let identified = {
-            let identifying = pin!(self.door.guard.identify(&mut head, &arrival));
-            ending.unless_overdue(identifying).await
-        };
-        let identity = match identified {
-            Some(Ok(identity)) => identity,
-            Some(Err(turned_away)) => {
-                let mut response = refuse(arrival.logged(&head), turned_away.status(), &turned_away);
-                turned_away.challenge(response.headers_mut());
-                page.let_read(response.headers_mut());
-                return response;
-            }
-            None => return refuse(arrival.logged(&head), StatusCode::SERVICE_UNAVAILABLE, &overdue()),
-        };
-        let context = RequestContext { arrival, identity };
-        let responded = {
-            let responding = pin!(self.respond(&snapshot, place, page, &context, &mut head, body));
-            ending.unless_overdue(responding).await
-        };
-        match responded {
-            Some(response) => response,
-            None => refuse(context.logged(Some(&head)), StatusCode::SERVICE_UNAVAILABLE, &overdue()),
-        }
-    }
-
-    /// Answers a request whose sender is known.
-    async fn respond(
-        &self,
-        snapshot: &Snapshot,
-        place: Place<'_>,
-        page: Page,
-        context: &RequestContext,
-        head: &mut Parts,
-        body: Body,
-    ) -> Response<Body> {
-        let mut response = match as_seen(snapshot, place, context, head) {
-            Place::Passthrough(upstream) => {
-                return match allowed(snapshot, context, head, &snapshot.passthrough_scopes) {
-                    Ok(()) => {
-                        let guard = &self.door.guard;
-                        Box::pin(passthrough::hand_through(upstream, guard, context, take(head), body)).await
+        let guard = &self.filter.guard;
+        let mut response = if head.method == Method::OPTIONS && guard.is_shown_nothing(&head, &arrival) {
+            // Preflight requests have no credentials. Every path has the same response, or it would reveal
+            // which tools exist.
+            page.options(&head.headers, METHODS)
+        } else if page.has_link() && matches!(target, Target::Tool { .. }) {
+            rejected(arrival.logged(&head), &Port::Clients.foreign_page())
+        } else if let Target::Metadata(metadata) = &target {
+            // Its clients have no token yet.
+            response::value(StatusCode::OK, metadata)
+        } else {
+            let ending = arrival.connection.ending.clone();
+            let identified = ending.unless_overdue(pin!(guard.identify(&mut head, &arrival))).await;
+            match identified.unwrap_or_else(|| Err(Rejection::shutting_down())) {
+                Err(rejection) => rejected(arrival.logged(&head), &rejection),
+                Ok(identity) => {
+                    let context = RequestContext { arrival, identity };
+                    // An upstream decides itself which pages may read its responses.
+                    let target = as_seen(&snapshot, target, &context, &head);
+                    let is_passed = matches!(target, Target::Passthrough(_));
+                    let responded = {
+                        let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
+                        ending.unless_overdue(pin!(respond)).await
+                    };
+                    let responded = responded.unwrap_or_else(|| Err(Rejection::shutting_down()));
+                    let response = responded
+                        .unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
+                    if is_passed {
+                        return response;
                     }
-                    Err(forbidden) => *forbidden,
-                };
+                    response
+                }
             }
-            Place::WrongMethod(allowed) if head.method == Method::OPTIONS => {
-                page.options(&head.headers, &answer::listed(&allowed))
-            }
-            Place::Tool { route, in_path } => self.call(snapshot, route, in_path, context, head, body).await,
-            place => self.answer(snapshot, place, context, head),
         };
-        page.let_read(response.headers_mut());
+        page.allow_read(response.headers_mut());
         response
     }
 
-    /// What is there without asking an upstream.
-    fn answer(
+    /// Responds to a request whose client is known.
+    async fn respond(
         &self,
         snapshot: &Snapshot,
-        place: Place<'_>,
+        target: Target<'_>,
+        page: &Page,
         context: &RequestContext,
-        head: &Parts,
-    ) -> Response<Body> {
+        head: &mut Parts,
+        body: Body,
+    ) -> Result<Response<Body>, Rejection> {
         let (caller, mount) = (context.caller(), context.arrival.mount());
-        match place {
-            Place::Manifest => answer::manifest(&head.headers, snapshot, caller, mount),
-            Place::OpenApi => {
-                let write = || openapi::of(snapshot, caller, mount);
-                let kept = || snapshot.lists.document(caller, write);
-                answer::json(StatusCode::OK, if mount.is_empty() { kept() } else { write() })
+        Ok(match target {
+            Target::Tool { route, in_path } => {
+                self.call(snapshot, route, in_path, context, head, body).await?
             }
-            Place::Status => {
+            Target::Passthrough(upstream) => {
+                check_scopes(snapshot, context, &snapshot.passthrough_scopes)?;
+                passthrough::check(head)?;
+                let guard = &self.filter.guard;
+                Box::pin(passthrough::forward(upstream, guard, context, take(head), body)).await
+            }
+            Target::Manifest => response::manifest(&head.headers, snapshot, caller, mount),
+            Target::OpenApi => {
+                let write = || openapi::document(snapshot, caller, mount);
+                let cached = || snapshot.lists.document(caller, write);
+                response::json(StatusCode::OK, if mount.is_empty() { cached() } else { write() })
+            }
+            Target::Status => {
                 let status = json!({
                     "name": env!("CARGO_PKG_NAME"),
                     "version": env!("CARGO_PKG_VERSION"),
                     "uptime_seconds": self.begun.elapsed().as_secs(),
                     "tools": snapshot.lists.tools.seen_by(caller).count(),
                 });
-                answer::value(StatusCode::OK, &status)
+                response::value(StatusCode::OK, &status)
             }
-            Place::WrongMethod(allowed) => answer::wrong_method(&head.method, &allowed),
-            Place::UnknownTool(name) => match snapshot.not_ready(&name) {
-                Some(result) => {
-                    let why = Told("tool is not listed yet", "the tool is not listed yet".to_owned());
-                    context.logged(Some(head)).rejected(StatusCode::SERVICE_UNAVAILABLE, &why);
-                    answer::not_ready(&result)
-                }
-                None => {
-                    let message = format!("unknown tool `{name}`; `GET /tools` lists all tools");
-                    let why = Told("unknown tool", message);
-                    refuse(context.logged(Some(head)), StatusCode::NOT_FOUND, &why)
-                }
-            },
-            // All but the first were answered before.
-            Place::Nothing
-            | Place::Health
-            | Place::Metadata(_)
-            | Place::Passthrough(_)
-            | Place::Tool { .. } => {
-                let message = "nothing is at this path; `GET /tools` lists all tools with their endpoints";
-                let why = Told("unknown path", message.to_owned());
-                refuse(context.logged(Some(head)), StatusCode::NOT_FOUND, &why)
+            Target::WrongMethod(allowed) if head.method == Method::OPTIONS => {
+                page.options(&head.headers, &response::listed(&allowed))
             }
-        }
+            Target::WrongMethod(allowed) => response::wrong_method(&head.method, &allowed),
+            Target::UnknownTool(name) => {
+                return Err(match snapshot.not_ready(&name) {
+                    Some(result) => response::not_ready(&result),
+                    None => {
+                        let text = format!("unknown tool `{name}`; `GET /tools` lists all tools");
+                        Rejection::new(StatusCode::NOT_FOUND, "unknown tool", text)
+                    }
+                });
+            }
+            // `handle` has responded to the others.
+            Target::Nothing | Target::Health | Target::Metadata(_) => {
+                let text = "nothing is at this path; `GET /tools` lists all tools with their endpoints";
+                return Err(Rejection::new(StatusCode::NOT_FOUND, "unknown path", text));
+            }
+        })
     }
 
     async fn call(
@@ -232,19 +205,12 @@ impl Rest {
         context: &RequestContext,
         head: &Parts,
         body: Body,
-    ) -> Response<Body> {
-        if let Err(forbidden) = allowed(snapshot, context, head, &route.scopes) {
-            return *forbidden;
-        }
-        // What was made of the body is held until the call is answered, so the body counts until then.
-        let (arguments, _body) = match decode::arguments(&self.door, route, in_path, head, body).await {
-            Ok(read) => read,
-            Err(error) => {
-                context.logged(Some(head)).rejected(error.status(), &error);
-                return answer::unread(&error);
-            }
-        };
-        let manner = answer::Manner::of(route, &head.headers);
+    ) -> Result<Response<Body>, Rejection> {
+        check_scopes(snapshot, context, &route.scopes)?;
+        // The body counts as held until the response, as the arguments are parsed from it.
+        let body = self.filter.read(&head.headers, body).await?;
+        let arguments = arguments(route, in_path, head, &body)?;
+        let format = response::Format::of(route, &head.headers);
         let Arrival { request_id, span, address, api, .. } = &context.arrival;
         if span.is_recorded() {
             let path = endpoint_of(route, head);
@@ -253,22 +219,34 @@ impl Rest {
         }
         let call = Call::new(arguments, &head.headers, request_id.clone(), *api, context.caller().clone());
         let call = Call { address: *address, span: span.clone(), ..call };
-        answer::result(&snapshot.call(route, call, &mut NoElicitor).await, manner)
+        Ok(response::result(&snapshot.call(route, call, &mut NoElicitor).await, format))
     }
 
-    fn find<'a>(&self, snapshot: &'a Snapshot, parts: &Parts) -> Place<'a> {
+    fn find<'a>(&self, snapshot: &'a Snapshot, parts: &Parts) -> Target<'a> {
         let path = parts.uri.path();
-        match self.door.guard.metadata_at(path, || snapshot.needed_scopes()) {
+        match self.filter.guard.metadata_at(path, || snapshot.needed_scopes()) {
             None => find(snapshot, &parts.method, path),
             Some(metadata) => match parts.method {
-                Method::GET | Method::HEAD => Place::Metadata(metadata),
-                _ => Place::WrongMethod(vec![Method::GET, Method::HEAD]),
+                Method::GET | Method::HEAD => Target::Metadata(metadata),
+                _ => Target::WrongMethod(vec![Method::GET, Method::HEAD]),
             },
         }
     }
 }
 
-/// Takes a head away, and leaves what the log says of it.
+/// The response to a request that is rejected, which is logged.
+pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
+    request.rejected(rejection);
+    let mut body = json!({ "error": rejection.text });
+    if let Some(detail) = &rejection.detail {
+        body["details"] = json!({ "reason": detail });
+    }
+    let mut response = response::value(rejection.status, &body);
+    rejection.add_header(response.headers_mut());
+    response
+}
+
+/// Takes a head away, and leaves what the log needs of it.
 fn take(head: &mut Parts) -> Parts {
     let (mut left, ()) = Request::new(()).into_parts();
     left.method.clone_from(&head.method);
@@ -276,26 +254,19 @@ fn take(head: &mut Parts) -> Parts {
     std::mem::replace(head, left)
 }
 
-/// Whether the client of a request is allowed what needs these.
-fn allowed(
-    snapshot: &Snapshot,
-    context: &RequestContext,
-    head: &Parts,
-    needed: &Scopes,
-) -> Result<(), Box<Response<Body>>> {
+fn check_scopes(snapshot: &Snapshot, context: &RequestContext, needed: &Scopes) -> Result<(), Rejection> {
     if context.caller().may(needed) {
         return Ok(());
     }
-    let message = format!("the caller is not allowed this: it needs `{needed}`");
-    let why = Told("scope is missing", message);
-    let mut response = refuse(context.logged(Some(head)), StatusCode::FORBIDDEN, &why);
-    if let Some(challenge) = context.identity.challenge_for(needed, || snapshot.needed_scopes()) {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-    }
-    Err(Box::new(response))
+    let text = format!("the caller is not allowed this: it needs `{needed}`");
+    let rejection = Rejection::new(StatusCode::FORBIDDEN, "scope is missing", text);
+    Err(match context.identity.challenge_for(needed, || snapshot.needed_scopes()) {
+        Some(challenge) => rejection.with_header(header::WWW_AUTHENTICATE, challenge),
+        None => rejection,
+    })
 }
 
-/// The path that a request for a route has, with names in the place of arguments.
+/// The path of an endpoint, with names in the place of arguments.
 fn endpoint_of(route: &Route, parts: &Parts) -> String {
     let path = parts.uri.path();
     let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
@@ -304,49 +275,114 @@ fn endpoint_of(route: &Route, parts: &Parts) -> String {
     own.map_or_else(|| format!("/tools/{}", route.definition.name), |endpoint| endpoint.path.clone())
 }
 
-/// An error of the face itself, and its line in the log.
-fn refuse(request: LoggedRequest<'_>, status: StatusCode, why: &dyn Reason) -> Response<Body> {
-    request.rejected(status, why);
-    answer::error(status, &why.to_string())
+/// The arguments of a call: from the path, the query and the JSON body, each name once. Those in path and query are
+/// text, of which the input schema says the type.
+fn arguments(
+    route: &Route,
+    in_path: Vec<(String, String)>,
+    parts: &Parts,
+    body: &Bytes,
+) -> Result<Map<String, Value>, Rejection> {
+    let mut arguments = if body.is_empty() {
+        Map::new()
+    } else {
+        check_media_type(&parts.headers)?;
+        object(body)?
+    };
+    let twice = |name: &str, first: &str, second: &str| {
+        let text = format!("argument `{name}` is given more than once: in the {first} and in the {second}");
+        Rejection::new(StatusCode::BAD_REQUEST, "argument given more than once", text)
+    };
+    let mut of_path = Vec::new();
+    for (name, value) in in_path {
+        let value = route.input.of_texts(&name, vec![value]);
+        if arguments.insert(name.clone(), value).is_some() {
+            return Err(twice(&name, "path", "body"));
+        }
+        of_path.push(name);
+    }
+    for (name, values) in query(parts.uri.query().unwrap_or_default())? {
+        let value = route.input.of_texts(&name, values);
+        if arguments.insert(name.clone(), value).is_some() {
+            let first = if of_path.contains(&name) { "path" } else { "body" };
+            return Err(twice(&name, first, "query"));
+        }
+    }
+    Ok(arguments)
 }
 
-/// Why a request is rejected: a reason for the log, and a sentence for the client.
-struct Told(&'static str, String);
+/// A body without a type is taken for JSON; what browsers send across origins without a preflight request is not.
+fn check_media_type(headers: &HeaderMap) -> Result<(), Rejection> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
+        return Ok(());
+    }
+    let found: String = essence.chars().take(100).collect();
+    let text = format!(
+        "expected a body of type `application/json`, found `{found}`; send the header `Content-Type: application/json`"
+    );
+    Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", text))
+}
 
-impl Reason for Told {
-    fn reason(&self) -> &'static str {
-        self.0
+fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
+    let not_json = |detail: String| {
+        let rejection = Rejection::new(StatusCode::BAD_REQUEST, "invalid JSON", "Invalid JSON body");
+        rejection.with_detail(detail)
+    };
+    values_within(body, ARGUMENT_VALUE_LIMIT).map_err(|many| not_json(many.to_string()))?;
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(other) => {
+            let text = format!("expected a JSON object with the arguments, found {}", kind_of(&other));
+            Err(Rejection::new(StatusCode::BAD_REQUEST, "arguments are not a JSON object", text))
+        }
+        Err(error) => Err(not_json(error.to_string())),
     }
 }
 
-impl fmt::Display for Told {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.1)
+/// The names of a query in order of appearance, each with all its values.
+fn query(query: &str) -> Result<Vec<(String, Vec<String>)>, Rejection> {
+    // The parser would replace what is not UTF-8.
+    if percent_decode_str(query).decode_utf8().is_err() {
+        let text = "the query is not UTF-8";
+        return Err(Rejection::new(StatusCode::BAD_REQUEST, "query is not UTF-8", text));
     }
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut indexes = HashMap::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let index = *indexes.entry(name.clone()).or_insert(found.len());
+        if index == found.len() {
+            found.push((name.into_owned(), Vec::new()));
+        }
+        found[index].1.push(value.into_owned());
+    }
+    Ok(found)
 }
 
-fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {
+fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Target<'a> {
     let reading = method == Method::GET || method == Method::HEAD;
     let sought = if method == Method::HEAD { &Method::GET } else { method };
     let own = match path {
-        TOOLS => Some(Place::Manifest),
-        OPENAPI => Some(Place::OpenApi),
-        HEALTH => Some(Place::Health),
+        TOOLS => Some(Target::Manifest),
+        OPENAPI => Some(Target::OpenApi),
+        HEALTH => Some(Target::Health),
         // A route whose first segment is an argument does not mean this path.
-        STATUS if !snapshot.table.has_path(STATUS) => Some(Place::Status),
-        STATUS if reading && !snapshot.table.has_endpoint(&Method::GET, STATUS) => Some(Place::Status),
+        STATUS if !snapshot.table.has_path(STATUS) => Some(Target::Status),
+        STATUS if reading && !snapshot.table.has_endpoint(&Method::GET, STATUS) => Some(Target::Status),
         _ => None,
     };
     if let Some(own) = own {
-        return if reading { own } else { Place::WrongMethod(vec![Method::GET, Method::HEAD]) };
+        return if reading { own } else { Target::WrongMethod(vec![Method::GET, Method::HEAD]) };
     }
     // A route with an argument for its first segment would take these, and so would `passthrough`.
     let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
     if RESERVED.iter().any(|own| *own != TOOLS && below(own)) {
-        return Place::Nothing;
+        return Target::Nothing;
     }
     match snapshot.table.by_endpoint(sought, path) {
-        EndpointMatch::Found { route, arguments } => Place::Tool { route, in_path: arguments },
+        EndpointMatch::Found { route, arguments } => Target::Tool { route, in_path: arguments },
         EndpointMatch::WrongMethod { mut allowed } => {
             if path == STATUS && !allowed.contains(&Method::GET) {
                 allowed.push(Method::GET);
@@ -354,30 +390,30 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Place<'a> {
             if allowed.contains(&Method::GET) {
                 allowed.push(Method::HEAD);
             }
-            Place::WrongMethod(allowed)
+            Target::WrongMethod(allowed)
         }
         EndpointMatch::Nothing => without_tool(snapshot, path),
     }
 }
 
-/// What stands at a path that no tool has.
-fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Place<'a> {
+/// The target of a path that no tool has.
+fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
     match (path.strip_prefix("/tools/"), &snapshot.passthrough) {
-        (Some(name), _) => Place::UnknownTool(name.to_owned()),
-        (None, Some(upstream)) => Place::Passthrough(upstream),
-        (None, None) => Place::Nothing,
+        (Some(name), _) => Target::UnknownTool(name.to_owned()),
+        (None, Some(upstream)) => Target::Passthrough(upstream),
+        (None, None) => Target::Nothing,
     }
 }
 
-/// What stands there for the caller of a request: methods by which it may call something. Where there are
-/// none, the path is one that no tool has.
+/// The target as the client sees it: methods by which it may call a tool. Without any, the path is one that no tool
+/// has.
 fn as_seen<'a>(
     snapshot: &'a Snapshot,
-    place: Place<'a>,
+    target: Target<'a>,
     context: &RequestContext,
     head: &Parts,
-) -> Place<'a> {
-    let Place::WrongMethod(mut allowed) = place else { return place };
+) -> Target<'a> {
+    let Target::WrongMethod(mut allowed) = target else { return target };
     let (path, caller) = (head.uri.path(), context.caller());
     allowed.retain(|method| {
         let called_by = if method == Method::HEAD { &Method::GET } else { method };
@@ -386,5 +422,44 @@ fn as_seen<'a>(
             EndpointMatch::WrongMethod { .. } | EndpointMatch::Nothing => true,
         }
     });
-    if allowed.is_empty() { without_tool(snapshot, path) } else { Place::WrongMethod(allowed) }
+    if allowed.is_empty() { without_tool(snapshot, path) } else { Target::WrongMethod(allowed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read_as_forms_are_written() {
+        let found = query("a=1&b=x+y%26z&a=2&&c").unwrap();
+        let strings = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
+        let expected = [("a", strings(&["1", "2"])), ("b", strings(&["x y&z"])), ("c", strings(&[""]))];
+        assert_eq!(found, expected.map(|(name, values)| (name.to_owned(), values)));
+        assert_eq!(query("a=%ff").unwrap_err().reason, "query is not UTF-8");
+    }
+
+    #[test]
+    fn a_body_is_one_json_object() {
+        assert_eq!(object(br#"{"a": 1.0}"#).unwrap()["a"].to_string(), "1.0");
+        for (body, words) in [
+            (&b"[1]"[..], "found an array"),
+            (b"{\"a\": }", "Invalid JSON body: expected value at line 1 column 7"),
+            (b"{\"a\": \"\xff\"}", "Invalid JSON body"),
+        ] {
+            let error = object(body).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_form_is_not_json() {
+        let of = |value: &str| {
+            check_media_type(&[(header::CONTENT_TYPE, value.parse().unwrap())].into_iter().collect())
+        };
+        of("Application/JSON; charset=utf-8").unwrap();
+        of("application/vnd.x+json").unwrap();
+        for value in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""] {
+            assert_eq!(of(value).unwrap_err().status, 415, "{value}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::answer::SHAPES;
+use super::response::SHAPES;
 use crate::{
     pipeline::Snapshot,
     route::{Envelope, ErrorStatus, RestEndpoint, Route},
@@ -22,7 +22,7 @@ const JSON: &str = "application/json";
 /// The document. Paths by route, in the order of the tools' names; the rest of the face, which calls no tool, is
 /// not in it. `mount` is the path that all of them are below, if there is one. What
 /// the caller may not call is not in it either.
-pub(super) fn of(snapshot: &Snapshot, caller: &Caller, mount: &str) -> Bytes {
+pub(super) fn document(snapshot: &Snapshot, caller: &Caller, mount: &str) -> Bytes {
     let mut schemas = Map::new();
     schemas.insert("Error".into(), error_schema());
     schemas.insert("Content".into(), content_schema());

@@ -1,10 +1,10 @@
-//! Hands a request that is not for us to a legacy server, and its reply back, so that existing clients keep
-//! working through the same port.
+//! Passthrough: requests that are not for us are proxied to an upstream, so that existing clients keep working
+//! through the same port.
 //!
 //! Method, path, query, both bodies and all end-to-end headers cross unchanged, streamed; `Host` becomes the
-//! upstream's. Added are `X-Forwarded-For` (after what a trusted proxy said), `X-Forwarded-Host` and
-//! `X-Forwarded-Proto` (where a trusted proxy set none) and `Via`, which the reply gets too. What a client
-//! that is no trusted proxy says in such headers was taken out at the door.
+//! upstream's. Added are `X-Forwarded-For` (after that of a trusted proxy), `X-Forwarded-Host` and
+//! `X-Forwarded-Proto` (where a trusted proxy set none) and `Via`, which the response gets too. The filter has
+//! removed such headers of clients that are no trusted proxies.
 
 use std::{
     net::IpAddr,
@@ -20,13 +20,13 @@ use http::{
 use http_body::Body as _;
 use tracing::{info, warn};
 
-use super::{Told, answer, refuse};
+use super::response;
 use crate::{
     inbound::{
         HandedThrough,
         authenticate::{Guard, revocable},
-        context::{Arrival, RequestContext},
-        door::{BodyError, is_coded},
+        body::check_coding,
+        context::{Arrival, Rejection, RequestContext},
     },
     policy::Passthrough,
     route::{TraceContext, UpstreamName, leads_out},
@@ -40,16 +40,14 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const VIA: HeaderValue = HeaderValue::from_static("1.1 glossator");
 
-pub(super) async fn hand_through(
+/// Proxies a request that [`check`] has accepted.
+pub(super) async fn forward(
     upstream: &Passthrough,
     guard: &Guard,
     context: &RequestContext,
     mut parts: Parts,
     body: Body,
 ) -> Response<Body> {
-    if let Some((status, message)) = unfit(&parts) {
-        return refuse(context.logged(Some(&parts)), status, &Told("can't be handed through", message));
-    }
     let (caller, request_id) = (context.caller(), &context.arrival.request_id);
     let mut line = Line {
         begun: Instant::now(),
@@ -65,9 +63,9 @@ pub(super) async fn hand_through(
     };
     // First, or a client that names them in `Connection` would have ours removed too.
     remove_hop_by_hop(&mut parts.headers);
-    tell_who_asks(&mut parts, &context.arrival);
+    add_forwarded_headers(&mut parts, &context.arrival);
     let span = context.arrival.span.child(SpanKind::Client, "passthrough");
-    tell_of_trace(&span, &mut parts, upstream);
+    add_trace_context(&span, &mut parts, upstream);
     let (response, status) = match upstream.stream(Request::from_parts(parts, body), caller).await {
         Ok(reply) => {
             let mut response = reply.map(|body| match body.size_hint().exact() {
@@ -91,7 +89,7 @@ pub(super) async fn hand_through(
                 warn!(%request_id, upstream = %upstream.name(), error = %Chain(&error), "passthrough failed");
             }
             let (status, message) = failure(&error);
-            (answer::upstream_failed(status, message, error.facts().retry_after), status)
+            (response::upstream_failed(status, message, error.facts().retry_after), status)
         }
     };
     line.status = Some(status);
@@ -147,8 +145,8 @@ impl Drop for Line {
     }
 }
 
-/// The upstream is a part of our own place in the trace, where there is one.
-fn tell_of_trace(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
+/// Makes the upstream a part of our span, where there is one.
+fn add_trace_context(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
     let Some(context) = span.context() else { return };
     TraceContext::remove(&mut parts.headers);
     context.write(&mut parts.headers);
@@ -160,37 +158,36 @@ fn tell_of_trace(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
     }
 }
 
-/// What can't be handed through, and why.
-fn unfit(parts: &Parts) -> Option<(StatusCode, String)> {
+/// Checks whether a request can be proxied.
+pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
+    let reject = |status, text| Err(Rejection::new(status, "can't be handed through", text));
     if parts.method == Method::CONNECT {
-        return Some((StatusCode::NOT_IMPLEMENTED, "this is not a tunnel: `CONNECT` is not possible".into()));
+        return reject(StatusCode::NOT_IMPLEMENTED, "this is not a tunnel: `CONNECT` is not possible".into());
     }
     if !parts.uri.path().starts_with('/') {
-        return Some((StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".into()));
+        return reject(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".to_owned());
     }
     // It would lead out of the upstream's base path, and past the paths that are ours.
     if leads_out(parts.uri.path()) {
-        let message =
-            "the request's path has a segment `..` or a zero byte, as it stands or once it is decoded";
-        return Some((StatusCode::BAD_REQUEST, message.into()));
+        let text = "the request's path has a segment `..` or a zero byte, as it stands or once it is decoded";
+        return reject(StatusCode::BAD_REQUEST, text.to_owned());
     }
-    if is_coded(&parts.headers) {
-        return Some((StatusCode::NOT_IMPLEMENTED, BodyError::Coded.to_string()));
-    }
-    // `h2c` is an offer that may be passed over (RFC 9110, section 7.8); any other protocol is what the client
-    // needs, and without it the upstream's answer would puzzle it.
+    check_coding(&parts.headers)?;
+    // `h2c` may be ignored (RFC 9110, section 7.8); any other protocol is what the client needs, and without it
+    // the upstream's response would puzzle it.
     let upgrades = parts.headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
     let wanted = upgrades.flat_map(|value| value.split(',')).map(str::trim).find(|name| {
         !name.is_empty()
             && !name.eq_ignore_ascii_case("h2c")
             && !name.to_ascii_lowercase().starts_with("tls/")
-    })?;
+    });
+    let Some(wanted) = wanted else { return Ok(()) };
     let wanted: String = wanted.chars().take(100).collect();
-    let message = format!("a change of protocol (`{wanted}`) can't be handed through");
-    Some((StatusCode::NOT_IMPLEMENTED, message))
+    let text = format!("a change of protocol (`{wanted}`) can't be handed through");
+    reject(StatusCode::NOT_IMPLEMENTED, text)
 }
 
-fn tell_who_asks(parts: &mut Parts, arrival: &Arrival) {
+fn add_forwarded_headers(parts: &mut Parts, arrival: &Arrival) {
     let connection = &arrival.connection;
     let peer = connection.peer.map(|peer| peer.ip().to_canonical().to_string());
     let headers = &mut parts.headers;
@@ -218,7 +215,7 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
     values.join(", ")
 }
 
-/// Why the upstream gave no reply, as far as it is anyone's business.
+/// The status and text of a request to an upstream that failed.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
     match error {
         UpstreamError::Connect { .. } | UpstreamError::NotStarted { .. } => {

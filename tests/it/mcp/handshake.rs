@@ -1,6 +1,6 @@
 //! Clients that open with `initialize`: revisions 2024-11-05 to 2025-11-25.
 
-use glossator::inbound::{door::DoorSettings, mcp::McpSettings};
+use glossator::inbound::{filter::FilterSettings, mcp::McpSettings};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn every_older_revision_is_agreed_to_and_others_get_the_newest_of_them() {
         instructions: Some("Ask for a city.".into()),
         ..McpSettings::default()
     };
-    let endpoint = Endpoint::with(settings, DoorSettings::default());
+    let endpoint = Endpoint::with(settings, FilterSettings::default());
     for version in OLDER {
         let result = endpoint.send(initialize(version)).await.result();
         let expected = json!({
@@ -125,7 +125,7 @@ async fn protocol_errors_go_out_with_200_or_old_clients_would_lose_them() {
 #[tokio::test]
 async fn the_list_is_walked_page_by_page() {
     let settings = McpSettings { page_size: 4, ..McpSettings::default() };
-    let endpoint = Endpoint::with(settings, DoorSettings::default());
+    let endpoint = Endpoint::with(settings, FilterSettings::default());
     let (mut names, mut pages, mut cursor) = (Vec::new(), 0, None);
     loop {
         let params = cursor.map_or_else(|| json!({}), |cursor: String| json!({ "cursor": cursor }));

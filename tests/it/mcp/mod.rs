@@ -24,7 +24,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use glossator::{
     inbound::{
-        door::{Door, DoorSettings},
+        filter::{Filter, FilterSettings},
         mcp::{Mcp, McpSettings},
     },
     model::{ErrorFormat, ToolDefinition},
@@ -192,10 +192,10 @@ impl Post {
 
 impl Endpoint {
     pub(crate) fn new() -> Self {
-        Self::with(McpSettings::default(), DoorSettings::default())
+        Self::with(McpSettings::default(), FilterSettings::default())
     }
 
-    pub(crate) fn with(settings: McpSettings, door: DoorSettings) -> Self {
+    pub(crate) fn with(settings: McpSettings, door: FilterSettings) -> Self {
         let (events, silent) = mpsc::unbounded_channel();
         let settings_of = |address| HttpSettings::new("legacy".parse().unwrap(), address);
         let upstream = Upstream::new(UpstreamSettings::Http(Box::new(settings_of(legacy(events)))));
@@ -204,7 +204,7 @@ impl Endpoint {
         let table = RouteTable::new(routes.into_iter().map(Arc::new).collect()).unwrap();
         let gateway =
             Gateway::new(Snapshot::new(SnapshotParts { table, policies, ..SnapshotParts::default() }));
-        Self { mcp: Mcp::new(gateway.clone(), settings, Door::new(&door)), gateway, silent }
+        Self { mcp: Mcp::new(gateway.clone(), settings, Filter::new(&door)), gateway, silent }
     }
 
     pub(crate) async fn send(&self, post: Post) -> Response {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use glossator::inbound::{door::DoorSettings, mcp::McpSettings};
+use glossator::inbound::{filter::FilterSettings, mcp::McpSettings};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn discovery_tells_versions_capabilities_and_how_long_to_keep_them() {
         list_ttl: Duration::from_millis(1500),
         ..McpSettings::default()
     };
-    let endpoint = Endpoint::with(settings, DoorSettings::default());
+    let endpoint = Endpoint::with(settings, FilterSettings::default());
     let result = endpoint.send(Post::per_request("server/discover", json!({}))).await.result();
     let versions: Vec<&str> = [NEWEST].into_iter().chain(OLDER.into_iter().rev()).collect();
     let expected = json!({

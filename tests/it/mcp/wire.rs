@@ -6,7 +6,7 @@ use axum::body::Body;
 use glossator::{
     config::ListenerSettings,
     inbound::{
-        door::{Door, DoorSettings},
+        filter::{Filter, FilterSettings},
         mcp::McpSettings,
         rest::Rest,
     },
@@ -26,7 +26,7 @@ async fn listen(endpoint: &Endpoint) -> SocketAddr {
     let settings = ListenerSettings { listen: "127.0.0.1:0".parse().unwrap(), ..ListenerSettings::default() };
     let listener = server::bind(settings.listen).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let rest = Rest::new(endpoint.gateway.clone(), Door::new(&DoorSettings::default()));
+    let rest = Rest::new(endpoint.gateway.clone(), Filter::new(&FilterSettings::default()));
     let answerer = server::Answerer::of_faces(
         rest,
         endpoint.mcp.clone(),
@@ -188,7 +188,7 @@ async fn a_client_gets_json_or_a_stream_or_is_told_that_it_takes_neither() {
 
 #[tokio::test]
 async fn a_body_of_another_type_or_too_long_is_not_read() {
-    let door = DoorSettings { body_limit_bytes: 300, ..DoorSettings::default() };
+    let door = FilterSettings { body_limit_bytes: 300, ..FilterSettings::default() };
     let endpoint = Endpoint::with(McpSettings::default(), door);
     let post = || Post::handshake("ping", json!({}));
     assert_eq!(endpoint.send(post().header("content-type", "text/plain")).await.error(), (415, -32600));
@@ -220,8 +220,8 @@ async fn strangers_are_turned_away_before_anything_is_read() {
 #[tokio::test]
 async fn a_page_that_is_named_may_read_the_answer_and_no_other() {
     let origin = "http://localhost:6274";
-    let named = DoorSettings { allowed_origins: vec![origin.to_owned()], ..DoorSettings::default() };
-    for (door, reads) in [(named, true), (DoorSettings::default(), false)] {
+    let named = FilterSettings { allowed_origins: vec![origin.to_owned()], ..FilterSettings::default() };
+    for (door, reads) in [(named, true), (FilterSettings::default(), false)] {
         let endpoint = Endpoint::with(McpSettings::default(), door);
         let response = endpoint.send(Post::handshake("ping", json!({})).header("origin", origin)).await;
         assert_eq!(response.status, StatusCode::OK);

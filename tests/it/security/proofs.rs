@@ -21,7 +21,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/rest.rs::a_body_that_never_ends_is_not_waited_for",
             "tests/it/mcp/wire.rs::a_body_of_another_type_or_too_long_is_not_read",
             "tests/it/tls.rs::who_speaks_no_tls_or_says_nothing_is_left",
-            "src/inbound/door/tests.rs::a_body_that_takes_too_long_is_not_waited_for",
+            "src/inbound/filter.rs::a_body_that_takes_too_long_is_not_waited_for",
         ],
     ),
     ("C4", &["tests/it/attacks.rs::a_head_that_comes_drop_by_drop_has_an_end"]),
@@ -100,7 +100,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/attacks.rs::bodies_that_do_not_end_keep_nobody_out",
             "tests/it/attacks.rs::bodies_count_until_their_calls_are_answered",
             "tests/it/attacks.rs::arguments_of_many_tiny_values_are_refused",
-            "src/inbound/door/body.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
+            "src/inbound/body.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
         ],
     ),
     (
@@ -238,15 +238,15 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/rest.rs::strangers_are_refused_and_probes_are_not",
             "tests/it/mcp/wire.rs::strangers_are_turned_away_before_anything_is_read",
-            "src/inbound/door/tests.rs::a_host_given_twice_or_not_at_all_is_refused",
+            "src/inbound/filter.rs::a_host_given_twice_or_not_at_all_is_refused",
             "tests/it/attacks.rs::a_request_names_one_host",
-            "src/inbound/door/tests.rs::this_machine_comes_in_by_default_and_nobody_else",
+            "src/inbound/filter.rs::this_machine_comes_in_by_default_and_nobody_else",
         ],
     ),
     (
         "W2",
         &[
-            "src/inbound/door/tests.rs::hosts_and_origins_can_be_allowed_by_name_or_altogether",
+            "src/inbound/filter.rs::hosts_and_origins_can_be_allowed_by_name_or_altogether",
             "tests/it/attacks.rs::a_page_elsewhere_calls_nothing_by_what_it_shows",
             "tests/it/mcp/wire.rs::a_page_that_is_named_may_read_the_answer_and_no_other",
         ],

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use glossator::{
     config::ListenerSettings,
     inbound::{
-        door::{Door, DoorSettings},
+        filter::{Filter, FilterSettings},
         mcp::{Mcp, McpSettings},
         rest::Rest,
     },
@@ -40,7 +40,7 @@ pub(crate) struct Setup {
     pub(crate) policy: PolicySettings,
     pub(crate) passthrough: bool,
     pub(crate) patience: PassthroughSettings,
-    pub(crate) door: DoorSettings,
+    pub(crate) door: FilterSettings,
     pub(crate) server: ListenerSettings,
 }
 
@@ -60,7 +60,7 @@ impl Setup {
                 max_in_flight: None,
                 max_in_flight_per_client: None,
             },
-            door: DoorSettings::default(),
+            door: FilterSettings::default(),
             server: ListenerSettings::default(),
         }
     }
@@ -177,7 +177,7 @@ impl Proxy {
             passthrough,
             ..SnapshotParts::default()
         }));
-        let door = Door::new(&setup.door);
+        let door = Filter::new(&setup.door);
         let rest = Rest::new(gateway.clone(), door.clone());
         let mcp = Mcp::new(gateway, McpSettings::default(), door);
 

@@ -1,7 +1,7 @@
 //! CGI (RFC 3875): one request of a web server, which starts the program for it.
 //!
-//! [`request`] makes an HTTP request of the variables that the web server sets, `response` writes the
-//! response's head as the web server reads it. The request then goes the way of every other, so REST, MCP and
+//! [`request`] makes an HTTP request of the variables that the web server sets, [`head`] writes the head of the
+//! response as the web server reads it. The request then goes the way of every other, so REST, MCP and
 //! `passthrough` are the same as over a port of our own.
 //!
 //! Not spoken is NPH, where the program writes the whole of HTTP itself (section 5).
@@ -11,8 +11,6 @@
 //! `Origin` too, so those are held against what is allowed as they are on a port of our own. `SERVER_NAME` is
 //! often the client's word for the host; it is only looked at where there is no `Host`. `REMOTE_USER` is not
 //! looked at.
-
-mod response;
 
 use std::{
     borrow::Cow,
@@ -25,16 +23,15 @@ use std::{
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream::try_unfold};
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, response};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{
     inbound::{Arrival, Connection, Ending},
     upstream::http::remove_hop_by_hop,
 };
-
-pub use response::{broken, head};
 
 /// The path under which a web server has us (`SCRIPT_NAME`), without a slash at its end: what is told of
 /// endpoints begins with it.
@@ -213,7 +210,7 @@ impl Variables<'_> {
         }
     }
 
-    fn add_headers(&self, headers: &mut http::HeaderMap) -> Result<(), NotARequest> {
+    fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), NotARequest> {
         for (name, value) in self.0 {
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(HEADER)) else { continue };
             // Their own variables tell of these.
@@ -252,7 +249,7 @@ impl Variables<'_> {
 
     /// How long the body is; `None` for one that ends with the input. Without a length there is none, but for
     /// clients that sent it in chunks, which Apache hands on like that.
-    fn length(&self, headers: &http::HeaderMap) -> Result<Option<u64>, NotARequest> {
+    fn length(&self, headers: &HeaderMap) -> Result<Option<u64>, NotARequest> {
         let Some(length) = self.get("CONTENT_LENGTH") else {
             return Ok((!headers.contains_key(header::TRANSFER_ENCODING)).then_some(0));
         };
@@ -284,6 +281,63 @@ fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, NotARequest> {
     HeaderValue::from_bytes(bytes).map_err(|_| unreadable(format!("header `{name}`")))
 }
 
+/// The head of a response, with the empty line behind it.
+///
+/// What belongs to the connection is the web server's to say.
+pub fn head(mut response: response::Parts, has_body: bool) -> Vec<u8> {
+    remove_hop_by_hop(&mut response.headers);
+    // A body must say its type (section 6.3.1), and a server that is handed through may not have.
+    if has_body && !response.headers.contains_key(header::CONTENT_TYPE) {
+        response.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    }
+    let mut out = Vec::with_capacity(512);
+    // Always said, or a `Location` beside it would make the web server ask itself (section 6.2.2).
+    line(&mut out, "Status", status_line(response.status).as_bytes());
+    for (name, value) in &response.headers {
+        line(&mut out, &canonical(name.as_str()), value.as_bytes());
+    }
+    out.push(b'\n');
+    out
+}
+
+/// A whole response for what went wrong before there was a request to answer.
+pub fn broken(status: StatusCode, message: &str) -> Vec<u8> {
+    let body = json!({ "error": message }).to_string();
+    let mut out = Vec::new();
+    line(&mut out, "Status", status_line(status).as_bytes());
+    line(&mut out, "Content-Type", b"application/json");
+    line(&mut out, "Content-Length", body.len().to_string().as_bytes());
+    out.push(b'\n');
+    out.extend_from_slice(body.as_bytes());
+    out
+}
+
+fn status_line(status: StatusCode) -> String {
+    format!("{} {}", status.as_str(), status.canonical_reason().unwrap_or("Unnamed"))
+}
+
+/// A line feed ends a line on the systems that we know (section 7.2).
+fn line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.push(b'\n');
+}
+
+/// `content-type` as people, and scripts round us, write it: `Content-Type`.
+fn canonical(name: &str) -> String {
+    let words: Vec<String> = name
+        .split('-')
+        .map(|word| {
+            let mut letters = word.chars();
+            letters
+                .next()
+                .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+        })
+        .collect();
+    words.join("-")
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -291,6 +345,7 @@ mod tests {
         task::{Context, Poll},
     };
 
+    use http::Response;
     use http_body::Body as _;
     use http_body_util::BodyExt;
     use tokio::io::ReadBuf;
@@ -419,5 +474,26 @@ mod tests {
         };
         assert!(!of_length("7").body().is_end_stream());
         assert!(of_length("0").collect().await.unwrap().to_bytes().is_empty());
+    }
+
+    #[test]
+    fn a_head_has_its_status_first_and_nothing_of_the_connection() {
+        let response = Response::builder()
+            .status(404)
+            .header("content-type", "application/json")
+            .header("connection", "close")
+            .header("transfer-encoding", "chunked")
+            .header("x-request-id", "1")
+            .body(())
+            .unwrap();
+        let head = String::from_utf8(head(response.into_parts().0, true)).unwrap();
+        assert_eq!(head, "Status: 404 Not Found\nContent-Type: application/json\nX-Request-Id: 1\n\n");
+    }
+
+    #[test]
+    fn a_body_without_a_type_gets_one_and_nothing_gets_none() {
+        let parts = || Response::builder().status(299).body(()).unwrap().into_parts().0;
+        assert_eq!(head(parts(), false), b"Status: 299 Unnamed\n\n");
+        assert_eq!(head(parts(), true), b"Status: 299 Unnamed\nContent-Type: application/octet-stream\n\n");
     }
 }

@@ -7,9 +7,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::decode::DecodeError;
 use crate::{
-    inbound::accept::media_ranges,
+    inbound::{accept::media_ranges, context::Rejection},
     model::{Fault, Outcome, Shapes, Structured, ToolResult, write_escaped, write_result},
     pipeline::{AGE_META, Snapshot},
     route::{Envelope, ErrorStatus, Route},
@@ -28,16 +27,16 @@ pub(super) const SHAPES: Shapes = Shapes::Any;
 
 const JSON: &str = "application/json";
 
-/// In what form a client gets the result of a call.
+/// The format of the result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Manner {
+pub(super) struct Format {
     envelope: Envelope,
     error_status: ErrorStatus,
     media_type: &'static str,
 }
 
-impl Manner {
-    /// As the client asks, else as the route says.
+impl Format {
+    /// That of the `Accept` header, else that of the route.
     pub(super) fn of(route: &Route, headers: &HeaderMap) -> Self {
         let (envelope, media_type) = match asked_envelope(headers) {
             Some(Envelope::Mcp) => (Envelope::Mcp, MCP_ENVELOPE),
@@ -65,18 +64,18 @@ fn asked_envelope(headers: &HeaderMap) -> Option<Envelope> {
 }
 
 /// The response to a call.
-pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
+pub(super) fn result(result: &ToolResult, format: Format) -> Response<Body> {
     let mut out = Vec::new();
-    match manner.envelope {
+    match format.envelope {
         Envelope::Mcp => write_result(result, SHAPES, &mut out),
         Envelope::Plain => write_plain(result, &mut out),
     }
-    let status = status_of(result.outcome, manner.error_status);
-    let mut response = typed(status, Body::from(out), manner.media_type);
+    let status = status_of(result.outcome, format.error_status);
+    let mut response = typed(status, Body::from(out), format.media_type);
     let headers = response.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("accept"));
     // The bare value has no place to say that it is not all.
-    if manner.envelope == Envelope::Plain
+    if format.envelope == Envelope::Plain
         && let Some(limit) = result.meta.get(LIMIT_META_KEY)
         && let Ok(limit) = HeaderValue::from_str(&limit.to_string())
     {
@@ -100,24 +99,22 @@ pub(super) fn result(result: &ToolResult, manner: Manner) -> Response<Body> {
     response
 }
 
-/// Of a tool that no route has yet, whose manner is not known either.
-pub(super) fn not_ready(result: &ToolResult) -> Response<Body> {
-    let message = result.content.iter().find_map(|content| content.block.text(None)).unwrap_or_default();
-    let mut response = error(StatusCode::SERVICE_UNAVAILABLE, &message);
-    if let Some(again_after) = result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64) {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(again_after));
+/// Rejects a call of a tool that is not listed yet, so that its format is not known either.
+pub(super) fn not_ready(result: &ToolResult) -> Rejection {
+    let rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "tool is not listed yet", result.told());
+    match result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64) {
+        Some(again_after) => rejection.with_header(header::RETRY_AFTER, HeaderValue::from(again_after)),
+        None => rejection,
     }
-    response
 }
 
-/// Rounded up, as who comes back too early is turned away again; one at least.
+/// Rounded up, as a client that comes back too early is rejected again; at least 1.
 fn seconds(time: Duration) -> HeaderValue {
     let rounded = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     HeaderValue::from(rounded.max(1))
 }
 
-/// The answer to `GET /tools`: a list, which a client goes over without knowing more; or, to a client that asks for
-/// the envelope of MCP, the object that `tools/list` gives.
+/// The response to `GET /tools`: a list; or, for a client that accepts the envelope of MCP, the object of `tools/list`.
 pub(super) fn manifest(
     headers: &HeaderMap,
     snapshot: &Snapshot,
@@ -163,7 +160,7 @@ fn manifest_json(snapshot: &Snapshot, caller: &Caller, mount: &str) -> Vec<u8> {
     out
 }
 
-/// The truth about a result as an HTTP status.
+/// The HTTP status of a result.
 fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
     let fault = match (outcome, error_status) {
         (Outcome::Success, _) | (Outcome::Error(_), ErrorStatus::Ok) => return StatusCode::OK,
@@ -171,7 +168,7 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
     };
     match fault {
         Fault::Arguments => StatusCode::BAD_REQUEST,
-        // Nobody can be asked over REST: the tool is not for such clients.
+        // REST has no input requests: the tool is not for such clients.
         Fault::Forbidden | Fault::Unanswered => StatusCode::FORBIDDEN,
         // A 407 speaks of the proxy, which is us, and would have a client send its password here.
         Fault::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
@@ -249,31 +246,12 @@ fn text_of(result: &ToolResult) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// An error of the face itself, the same in both envelopes.
-pub(super) fn error(status: StatusCode, message: &str) -> Response<Body> {
+/// An error of the API itself, the same in both envelopes.
+fn error(status: StatusCode, message: &str) -> Response<Body> {
     value(status, &json!({ "error": message }))
 }
 
-/// An error of a request that could not be read. Of JSON that is none, clients know the words; the place is beside them.
-pub(super) fn unread(error: &DecodeError) -> Response<Body> {
-    match error {
-        DecodeError::NotJson { what } => value(
-            error.status(),
-            &json!({ "error": DecodeError::INVALID_JSON, "details": { "reason": what } }),
-        ),
-        DecodeError::Body(body) => {
-            let mut response = self::error(error.status(), &error.to_string());
-            body.tell(response.headers_mut());
-            response
-        }
-        DecodeError::MediaType { .. }
-        | DecodeError::NotAnObject { .. }
-        | DecodeError::Query
-        | DecodeError::Twice { .. } => self::error(error.status(), &error.to_string()),
-    }
-}
-
-/// An error of a request that is handed through, and when to come back where it is ours.
+/// An error of a request that was to be proxied, with `Retry-After` where a limit of ours rejected it.
 pub(super) fn upstream_failed(
     status: StatusCode,
     message: &str,

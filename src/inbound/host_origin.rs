@@ -1,25 +1,29 @@
-//! `Host` and `Origin` against what is allowed.
+//! Checks of `Host`, `Origin` and Fetch Metadata against the allowed hosts and origins.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts, uri::Authority};
 use ipnet::IpNet;
 
-use super::{DoorSettings, LOOPBACK, Page, PagesHere};
-use crate::inbound::context::Reason;
+use super::{
+    context::Rejection,
+    filter::{FilterSettings, LOOPBACK, Page, Port},
+};
 
-/// Whose page sends a request, seen from where it goes, as browsers say it beside or without an `Origin` (Fetch Metadata).
+/// The relation of a page to the target of its request, which browsers send with or without an `Origin` (Fetch
+/// Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// What is asked of every request.
+/// The rules that every request is checked by.
 #[derive(Debug)]
-pub(super) struct Checks {
+pub(super) struct Rules {
+    port: Port,
     hosts: Vec<HostRule>,
-    /// Pages that may read what we answer.
+    /// Pages that may read responses.
     origins: Vec<OriginRule>,
-    /// Pages that come in all the same: nobody pointed a name at us for them.
+    /// Pages that are admitted all the same: no DNS name was pointed at us for them.
     tolerated: Vec<OriginRule>,
     pub(super) body_limit_bytes: usize,
     pub(super) bodies_limit_bytes: usize,
@@ -27,79 +31,12 @@ pub(super) struct Checks {
     pub(super) trusted_proxies: Vec<IpNet>,
 }
 
-/// Why a request does not come in. The text may reach the client.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// A host that is not allowed, or none where HTTP/1.1 is not spoken: HTTP 403.
-    #[error("host {found} is not allowed here; allow it with `server.allowed_hosts`")]
-    Host {
-        /// What was found, quoted.
-        found: Quoted,
-    },
-    /// More than one host: HTTP 400 (RFC 9112, section 3.2). Whoever stands before us may have looked at another one.
-    #[error("the request names more than one host; it must name one")]
-    Hosts,
-    /// No host in a request of HTTP/1.1, or what can be none: HTTP 400 (the same section).
-    #[error("the request's `Host` is {found}; it must be a host, with its port where it has one")]
-    NoHost {
-        /// What was found, quoted.
-        found: Quoted,
-    },
-    /// An `Origin` that is not allowed: HTTP 403.
-    #[error("origin {found} is not allowed here; allow it with `server.allowed_origins`")]
-    Origin {
-        /// What was found, quoted.
-        found: Quoted,
-    },
-    /// From a page of another origin that sends no `Origin`, as for an image: HTTP 403.
-    #[error("web pages of other origins may not call this server; allow them with `server.allowed_origins`")]
-    Page,
-}
-
-impl Reason for Refused {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Host { .. } => "host is not allowed",
-            Self::Hosts => "more than one host",
-            Self::NoHost { .. } => "no valid host",
-            Self::Origin { .. } => "origin is not allowed",
-            Self::Page => "pages of other origins are not allowed",
-        }
-    }
-}
-
-impl Refused {
-    /// The HTTP status that says so.
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Hosts | Self::NoHost { .. } => StatusCode::BAD_REQUEST,
-            Self::Host { .. } | Self::Origin { .. } | Self::Page => StatusCode::FORBIDDEN,
-        }
-    }
-}
-
-/// A header's value as an error shows it: in backticks, at most 100 characters, nothing but visible ASCII.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Quoted(Option<String>);
-
-impl Quoted {
-    fn of(value: Option<&[u8]>) -> Self {
-        Self(value.map(|bytes| {
-            let visible = |byte: &u8| {
-                if (0x20..0x7f).contains(byte) && *byte != b'`' { char::from(*byte) } else { '?' }
-            };
-            bytes.iter().take(100).map(visible).collect()
-        }))
-    }
-}
-
-impl fmt::Display for Quoted {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Some(text) => write!(formatter, "`{text}`"),
-            None => formatter.write_str("(none)"),
-        }
-    }
+/// A header's value for an error: in backticks, at most 100 characters, visible ASCII only.
+fn quoted(value: Option<&[u8]>) -> String {
+    let Some(bytes) = value else { return "(none)".to_owned() };
+    let visible =
+        |byte: &u8| if (0x20..0x7f).contains(byte) && *byte != b'`' { char::from(*byte) } else { '?' };
+    format!("`{}`", bytes.iter().take(100).map(visible).collect::<String>())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,7 +60,7 @@ pub(super) struct HostAndPort {
 }
 
 impl HostAndPort {
-    /// Whether nobody can point it elsewhere: an address, or this machine.
+    /// Whether it needs no DNS: an address, or this machine.
     fn is_no_name(&self) -> bool {
         let address = self.host.trim_start_matches('[').trim_end_matches(']');
         self.host == "localhost" || address.parse::<std::net::IpAddr>().is_ok()
@@ -144,8 +81,8 @@ impl HostAndPort {
     }
 }
 
-impl Checks {
-    pub(super) fn new(settings: &DoorSettings) -> Self {
+impl Rules {
+    pub(super) fn new(settings: &FilterSettings) -> Self {
         let host = |text: &String| match text.trim() {
             "*" => Some(HostRule::Any),
             text => HostAndPort::parse(text).map(HostRule::Host),
@@ -156,11 +93,12 @@ impl Checks {
             text => parse_origin(text).map(|(scheme, host)| OriginRule::Origin { scheme, host }),
         };
         let origins: Vec<_> = settings.allowed_origins.iter().filter_map(origin).collect();
-        let tolerated = match settings.allowed_origins.is_empty() && settings.pages_here == PagesHere::LetIn {
+        let tolerated = match settings.allowed_origins.is_empty() && settings.port == Port::Clients {
             true => LOOPBACK.iter().filter_map(|host| origin(&format!("http://{host}"))).collect(),
             false => Vec::new(),
         };
         Self {
+            port: settings.port,
             hosts: settings.allowed_hosts.iter().filter_map(host).collect(),
             origins,
             tolerated,
@@ -173,7 +111,7 @@ impl Checks {
 
     /// The host that was addressed, if it is allowed by its name, or is an address; `None` when it is only one of any. A
     /// page of a name that is not ours may have been pointed at this address, and is then no page of ours.
-    pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Refused> {
+    pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Rejection> {
         let Named { host, written } = named_host(head)?;
         let by_name = self.hosts.iter().any(|rule| match rule {
             HostRule::Any => false,
@@ -184,16 +122,18 @@ impl Checks {
         } else if self.hosts.contains(&HostRule::Any) {
             Ok(host.filter(HostAndPort::is_no_name))
         } else {
-            Err(Refused::Host { found: Quoted::of(written) })
+            let (found, section) = (quoted(written), self.port.section());
+            let text = format!("host {found} is not allowed here; allow it with `{section}.allowed_hosts`");
+            Err(Rejection::new(StatusCode::FORBIDDEN, "host is not allowed", text))
         }
     }
 
-    /// The page that sends the request, where one does.
+    /// The web page that sends the request, where one does.
     pub(super) fn check_origin(
         &self,
         headers: &HeaderMap,
         host: Option<&HostAndPort>,
-    ) -> Result<Page, Refused> {
+    ) -> Result<Page, Rejection> {
         let mut page = Page::default();
         // Several `Origin` headers are no browser's work: each must be allowed.
         for value in headers.get_all(header::ORIGIN) {
@@ -207,7 +147,15 @@ impl Checks {
             if are_of(&self.origins, text, origin.as_ref()) {
                 page = Page::of(value.clone());
             } else if !ours() && !are_of(&self.tolerated, text, origin.as_ref()) {
-                return Err(Refused::Origin { found: Quoted::of(Some(value.as_bytes())) });
+                let text = match self.port {
+                    Port::Clients => {
+                        let found = quoted(Some(value.as_bytes()));
+                        format!("origin {found} is not allowed here; allow it with `server.allowed_origins`")
+                            .into()
+                    }
+                    Port::Admin => Cow::Borrowed(Port::FOREIGN_PAGE),
+                };
+                return Err(Rejection::new(StatusCode::FORBIDDEN, "origin is not allowed", text));
             }
         }
         match headers.get(SEC_FETCH_SITE) {
@@ -217,7 +165,7 @@ impl Checks {
     }
 
     /// Browsers send no `Origin` with what a page only shows or leads to, an image or a link, but say that it is another's.
-    fn check_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<Page, Refused> {
+    fn check_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<Page, Rejection> {
         if !matches!(site, b"cross-site" | b"same-site") {
             return Ok(Page::default());
         }
@@ -232,7 +180,7 @@ impl Checks {
             // Somebody follows a link, as to a page that is handed through.
             Ok(Page::with_link())
         } else {
-            Err(Refused::Page)
+            Err(self.port.foreign_page())
         }
     }
 }
@@ -245,18 +193,23 @@ pub(super) struct Named<'h> {
 }
 
 /// The one host that a request names, whichever it is.
-pub(super) fn named_host(head: &Parts) -> Result<Named<'_>, Refused> {
+pub(super) fn named_host(head: &Parts) -> Result<Named<'_>, Rejection> {
     let mut values = head.headers.get_all(header::HOST).iter();
     let (first, more) = (values.next(), values.next());
     if more.is_some() {
-        return Err(Refused::Hosts);
+        // A proxy before us may have read another one (RFC 9112, section 3.2).
+        let text = "the request names more than one host; it must name one";
+        return Err(Rejection::new(StatusCode::BAD_REQUEST, "more than one host", text));
     }
     // HTTP/2 has the host in the URI.
     let of_uri = || head.uri.authority().map(|authority| authority.as_str().as_bytes());
     let written = first.map(HeaderValue::as_bytes).or_else(of_uri);
     let host = written.and_then(|bytes| HostAndPort::parse(std::str::from_utf8(bytes).ok()?));
     if host.is_none() && head.version == Version::HTTP_11 {
-        return Err(Refused::NoHost { found: Quoted::of(written) });
+        let found = quoted(written);
+        let text =
+            format!("the request's `Host` is {found}; it must be a host, with its port where it has one");
+        return Err(Rejection::new(StatusCode::BAD_REQUEST, "no valid host", text));
     }
     Ok(Named { host, written })
 }

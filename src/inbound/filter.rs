@@ -1,0 +1,512 @@
+//! The request filter that all HTTP APIs share: Host, Origin, trusted proxies, CORS; and with `body` its size.
+//!
+//! A browser on the operator's machine can be made to talk to a server on loopback (DNS rebinding). It then
+//! names its own page in `Origin` and its own domain in `Host`, so both must be allowed (MCP 2026-07-28,
+//! Streamable HTTP, "Security & Endpoint").
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use axum::body::Body;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
+use ipnet::IpNet;
+
+use super::{
+    authenticate::Guard,
+    body::{BODY_REASONS, Held},
+    context::{Arrival, Rejection},
+    host_origin::{self, Rules},
+};
+use crate::telemetry::{MeterSource, Reading, Words};
+
+const REJECTED_HOST: &str = "host";
+const REJECTED_ORIGIN: &str = "origin";
+
+/// Settings of the filter. By default it admits this machine only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterSettings {
+    /// Hosts that clients may address us by: `name` (any port), `name:port`, or `*` for any.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may call us and read responses: `scheme://host` (any port),
+    /// `scheme://host:port`, `null`, or `*` for any. Our own pages need not be named. Where there are none, pages
+    /// of this machine are admitted too, but no browser lets them read the response.
+    pub allowed_origins: Vec<String>,
+    /// Limit of the body of a request, in bytes.
+    pub body_limit_bytes: usize,
+    /// Limit of all bodies that are held at once, in bytes; there is always room for one of the allowed length.
+    pub bodies_limit_bytes: usize,
+    /// How long a client may take to send a body.
+    pub body_timeout: Duration,
+    /// Proxies before us, whose `X-Forwarded-For` is trusted.
+    pub trusted_proxies: Vec<IpNet>,
+    /// The port that it guards.
+    pub port: Port,
+}
+
+/// A port with a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// That of clients. Without allowed origins, pages of this machine at other ports are admitted, as a page under
+    /// development calls what it is made for.
+    Clients,
+    /// That of the admin API, which is for its own pages only.
+    Admin,
+}
+
+impl Port {
+    pub(super) const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own page, name the host in \
+                                           `admin.allowed_hosts`";
+
+    /// The section of its settings.
+    pub(super) fn section(self) -> &'static str {
+        match self {
+            Self::Clients => "server",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Rejects a page of another origin that sends no `Origin`, as for an image.
+    pub fn foreign_page(self) -> Rejection {
+        let text = match self {
+            Self::Clients => {
+                "web pages of other origins may not call this server; allow them with `server.allowed_origins`"
+            }
+            Self::Admin => Self::FOREIGN_PAGE,
+        };
+        Rejection::new(StatusCode::FORBIDDEN, "pages of other origins are not allowed", text)
+    }
+}
+
+/// This machine, as those on it call it.
+pub(super) const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// Whether a header is one of proxies (the client's address, the original URL): from anybody but a trusted proxy it
+/// would deceive the upstream.
+fn is_of_a_proxy(name: &str) -> bool {
+    const NAMES: [&str; 7] = [
+        "forwarded",
+        "true-client-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-original-url",
+        "x-real-ip",
+        "x-rewrite-url",
+    ];
+    name.starts_with("x-forwarded-") || NAMES.contains(&name)
+}
+
+/// Whether a header is removed whoever sends it. CGI programs take `Proxy` for the variable `HTTP_PROXY`
+/// (CVE-2016-5385) and `X_Forwarded_For` for `X-Forwarded-For`, and proxies pass both on unseen.
+fn is_always_removed(name: &str) -> bool {
+    name == "proxy" || (name.contains('_') && is_of_a_proxy(&name.replace('_', "-")))
+}
+
+impl FilterSettings {
+    /// For [`body_limit_bytes`](Self::body_limit_bytes).
+    pub const BODY_LIMIT_BYTES_DEFAULT: usize = 4 << 20;
+    /// For [`bodies_limit_bytes`](Self::bodies_limit_bytes).
+    pub const BODIES_LIMIT_BYTES_DEFAULT: usize = 64 << 20;
+    /// For [`body_timeout`](Self::body_timeout).
+    pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+}
+
+impl Default for FilterSettings {
+    fn default() -> Self {
+        Self {
+            allowed_hosts: LOOPBACK.map(str::to_owned).to_vec(),
+            allowed_origins: Vec::new(),
+            body_limit_bytes: Self::BODY_LIMIT_BYTES_DEFAULT,
+            bodies_limit_bytes: Self::BODIES_LIMIT_BYTES_DEFAULT,
+            body_timeout: Self::BODY_TIMEOUT_DEFAULT,
+            trusted_proxies: Vec::new(),
+            port: Port::Clients,
+        }
+    }
+}
+
+/// The request filter. Clones share its settings and counts.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    pub(super) rules: Arc<ArcSwap<Rules>>,
+    /// Counts rejections by reason.
+    pub(super) rejected: Words,
+    /// The bodies of requests that are being read, or answered.
+    pub(super) held: Held,
+    /// Identifies the clients of admitted requests.
+    pub guard: Guard,
+}
+
+impl Filter {
+    /// A filter with these settings. An allowed host or origin that can't be parsed admits nobody.
+    pub fn new(settings: &FilterSettings) -> Self {
+        let rejected = Words::default();
+        rejected.expect([REJECTED_HOST, REJECTED_ORIGIN]);
+        rejected.expect(BODY_REASONS);
+        Self {
+            rules: Arc::new(ArcSwap::from_pointee(Rules::new(settings))),
+            rejected,
+            held: Held::default(),
+            guard: Guard::default(),
+        }
+    }
+
+    /// Applies other settings from now on.
+    pub fn replace(&self, settings: &FilterSettings) {
+        self.rules.store(Arc::new(Rules::new(settings)));
+    }
+
+    /// Admits a request, removes what only trusted proxies may say, and notes the address of the client.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejection`].
+    pub fn admit(&self, head: &mut Parts, arrival: &mut Arrival) -> Result<Page, Rejection> {
+        let rules = self.rules.load();
+        let host = rules.check_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST))?;
+        let page = rules.check_origin(&head.headers, host.as_ref());
+        let page = page.inspect_err(|_| self.rejected.add(REJECTED_ORIGIN))?;
+        let peer = arrival.connection.peer;
+        let is_trusted = peer.is_some_and(|peer| is_trusted(peer.ip(), &rules.trusted_proxies));
+        let is_removed = |name: &&HeaderName| {
+            let name = name.as_str();
+            is_always_removed(name) || (!is_trusted && is_of_a_proxy(name))
+        };
+        let removed: Vec<HeaderName> = head.headers.keys().filter(is_removed).cloned().collect();
+        removed.iter().for_each(|name| drop(head.headers.remove(name)));
+        if let Some(peer) = peer {
+            arrival.address = Some(client_address(peer.ip(), &head.headers, &rules.trusted_proxies));
+        }
+        Ok(page)
+    }
+
+    /// Whether a request was sent to an allowed host name or to an address, and not to one of any names.
+    pub fn knows_host(&self, head: &Parts) -> bool {
+        self.rules.load().check_host(head).is_ok_and(|host| host.is_some())
+    }
+
+    /// Admits a request by any host name, as probes use the address of a machine; but HTTP/1.1 requires one.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejection`].
+    pub fn admit_probe(&self, head: &Parts) -> Result<(), Rejection> {
+        let named = host_origin::named_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST));
+        named.map(|_| ())
+    }
+}
+
+impl MeterSource for Filter {
+    fn tell(&self, reading: &mut Reading) {
+        let help = "Requests that were not let in, by why";
+        let family = reading.counter("glossator_refused_requests", help);
+        for (reason, count) in self.rejected.read() {
+            family.add(vec![("reason", reason.into())], count);
+        }
+    }
+}
+
+/// A web page of another origin that sends the request, if one does: whether it may read the response (Fetch, "CORS
+/// protocol"), or only links to us.
+#[derive(Debug, Default)]
+pub struct Page {
+    reader: Option<HeaderValue>,
+    has_link: bool,
+}
+
+impl Page {
+    pub(super) fn of(origin: HeaderValue) -> Self {
+        Self { reader: Some(origin), has_link: false }
+    }
+
+    pub(super) fn with_link() -> Self {
+        Self { reader: None, has_link: true }
+    }
+
+    /// Whether somebody follows a link of a page that may not call us: it may be shown something, but not call a tool.
+    pub fn has_link(&self) -> bool {
+        self.has_link
+    }
+
+    /// Lets the page read the response.
+    pub fn allow_read(self, response: &mut HeaderMap) {
+        let Some(origin) = self.reader else { return };
+        response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        response.insert(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("mcp-session-id, www-authenticate, x-request-id"),
+        );
+        response.append(header::VARY, HeaderValue::from_static("origin"));
+    }
+
+    /// The response to `OPTIONS`, a preflight request or a plain one. `methods` as in `POST, OPTIONS`.
+    pub fn options(&self, request: &HeaderMap, methods: &str) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let headers = response.headers_mut();
+        let methods = HeaderValue::from_str(methods).expect("methods have visible ASCII characters only");
+        headers.insert(header::ALLOW, methods.clone());
+        if self.reader.is_some() && request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+            // `Mcp-Param-…` headers are not known beforehand, so all that are requested are allowed.
+            if let Some(wanted) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+                headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+            }
+            headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        }
+        response
+    }
+}
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Reads a network such as `10.0.0.0/8`, or a single address.
+pub fn parse_network(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+/// Whether the peer of a connection is a trusted proxy.
+fn is_trusted(peer: IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|network| network.contains(&peer.to_canonical()))
+}
+
+/// The address of the client: the peer of the connection, or the one that trusted proxies forward for. Each proxy adds
+/// its own peer at the end of `X-Forwarded-For`, so the list is read from there, as far as its writers are trusted; what
+/// comes before may be forged.
+fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let is_trusted = |address: IpAddr| is_trusted(address, trusted);
+    let mut client = peer.to_canonical();
+    if !is_trusted(client) {
+        return client;
+    }
+    let lines: Vec<&str> =
+        headers.get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default()).collect();
+    for written in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+        let Some(address) = address(written.trim()) else { break };
+        client = address;
+        if !is_trusted(client) {
+            break;
+        }
+    }
+    client
+}
+
+/// An address, with a port or without.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse::<IpAddr>().ok();
+    let address = address.or_else(|| text.parse::<SocketAddr>().ok().map(|socket| socket.ip()));
+    address.map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use bytes::Bytes;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::upstream::Caller;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    fn head(headers: HeaderMap) -> Parts {
+        let (mut head, ()) = http::Request::post("/mcp").body(()).unwrap().into_parts();
+        head.headers = headers;
+        head
+    }
+
+    fn admit(filter: &Filter, headers: HeaderMap) -> Result<Page, Rejection> {
+        let arrival = &mut Arrival::new(Arc::default(), &headers);
+        filter.admit(&mut head(headers), arrival)
+    }
+
+    #[track_caller]
+    fn check(settings: &FilterSettings, host: &str, origin: Option<&str>, expected: bool) {
+        let mut pairs = vec![("host", host)];
+        pairs.extend(origin.map(|origin| ("origin", origin)));
+        let found = admit(&Filter::new(settings), headers(&pairs));
+        assert_eq!(found.is_ok(), expected, "{found:?}");
+    }
+
+    #[test]
+    fn this_machine_comes_in_by_default_and_nobody_else() {
+        let settings = FilterSettings::default();
+        check(&settings, "127.0.0.1:8080", None, true);
+        check(&settings, "LocalHost", Some("http://localhost:6274"), true);
+        check(&settings, "[::1]:8080", Some("http://[::1]:8080"), true);
+        check(&settings, "evil.example.com", None, false);
+        check(&settings, "127.0.0.1.evil.example.com", None, false);
+        check(&settings, "localhost@evil.example.com", None, false);
+        check(&settings, "127.0.0.1:8080", Some("http://evil.example.com"), false);
+        check(&settings, "127.0.0.1:8080", Some("null"), false);
+        check(&settings, "127.0.0.1:8080", Some("http://127.0.0.1:8080/path"), false);
+    }
+
+    #[test]
+    fn a_page_of_any_host_is_not_our_own() {
+        let settings = FilterSettings { allowed_hosts: vec!["*".into()], ..FilterSettings::default() };
+        check(&settings, "evil.example.com", None, true);
+        check(&settings, "evil.example.com:8080", Some("http://evil.example.com:8080"), false);
+        check(&settings, "127.0.0.1.evil.example.com", Some("http://127.0.0.1.evil.example.com"), false);
+        // An address is no name that somebody could have pointed here.
+        for ours in ["10.1.2.3:8080", "[fd00::1]:8080", "localhost:8080"] {
+            check(&settings, ours, Some(&format!("http://{ours}")), true);
+            check(&settings, ours, Some("http://evil.example.com:8080"), false);
+        }
+        check(&FilterSettings::default(), "localhost:8080", Some("ftp://localhost:8080"), false);
+    }
+
+    #[test]
+    fn hosts_and_origins_can_be_allowed_by_name_or_altogether() {
+        let settings = FilterSettings {
+            allowed_hosts: vec!["tools.example.com:443".into()],
+            allowed_origins: vec!["https://app.example.com".into()],
+            ..FilterSettings::default()
+        };
+        check(&settings, "tools.example.com:443", Some("https://app.example.com"), true);
+        check(&settings, "tools.example.com:443", Some("http://app.example.com"), false);
+        check(&settings, "tools.example.com:443", Some("https://app.example.com:443"), true);
+        check(&settings, "tools.example.com:443", Some("https://app.example.com:8443"), false);
+        check(&settings, "tools.example.com:443", Some("https://tools.example.com:443"), true);
+        check(&settings, "tools.example.com:80", None, false);
+        let by_port = FilterSettings {
+            allowed_origins: vec!["https://app.example.com:443".into(), "http://localhost".into()],
+            ..FilterSettings::default()
+        };
+        check(&by_port, "localhost", Some("https://app.example.com"), true);
+        check(&by_port, "localhost", Some("http://localhost:3000"), true);
+        let open = FilterSettings {
+            allowed_hosts: vec!["*".into()],
+            allowed_origins: vec!["*".into()],
+            ..FilterSettings::default()
+        };
+        check(&open, "anything", Some("null"), true);
+    }
+
+    #[test]
+    fn a_host_given_twice_or_not_at_all_is_refused() {
+        let filter = Filter::new(&FilterSettings::default());
+        assert!(admit(&filter, HeaderMap::new()).is_err());
+        let mut twice = headers(&[("host", "localhost")]);
+        twice.append(header::HOST, "evil.example.com".parse().unwrap());
+        assert!(admit(&filter, twice).is_err());
+        let refused = admit(&filter, headers(&[("host", "evil.example.com")])).unwrap_err();
+        assert!(refused.to_string().contains("`evil.example.com`"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_to_its_limit() {
+        let filter = Filter::new(&FilterSettings { body_limit_bytes: 4, ..FilterSettings::default() });
+        assert_eq!(filter.read(&HeaderMap::new(), Body::from("1234")).await.unwrap(), "1234");
+        let error = filter.read(&HeaderMap::new(), Body::from("12345")).await.unwrap_err();
+        assert_eq!(error.reason, "body_too_long");
+        let announced = headers(&[("content-length", "5")]);
+        assert!(filter.read(&announced, Body::empty()).await.is_err());
+    }
+
+    /// A body whose pieces are sent; it ends when nobody sends any more.
+    struct Sent(mpsc::UnboundedReceiver<&'static str>);
+
+    impl http_body::Body for Sent {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            context: &mut std::task::Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+            self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(http_body::Frame::data(piece.into()))))
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.0.is_closed() && self.0.is_empty()
+        }
+    }
+
+    fn sent() -> (mpsc::UnboundedSender<&'static str>, Body) {
+        let (sender, pieces) = mpsc::unbounded_channel();
+        (sender, Body::new(Sent(pieces)))
+    }
+
+    /// With a length it is one of the short ones.
+    fn lengths() -> [HeaderMap; 2] {
+        [headers(&[("content-length", "7")]), HeaderMap::new()]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_takes_too_long_is_not_waited_for() {
+        for length in lengths() {
+            let after = async |delay: Duration| {
+                let (sender, body) = sent();
+                tokio::spawn(async move {
+                    tokio::time::sleep(delay).await;
+                    let _ = sender.send("a whole");
+                });
+                Filter::new(&FilterSettings::default()).read(&length, body).await
+            };
+            assert_eq!(after(Duration::from_secs(1)).await.unwrap(), "a whole");
+            let late =
+                after(FilterSettings::BODY_TIMEOUT_DEFAULT + Duration::from_secs(1)).await.unwrap_err();
+            assert_eq!(late.status, StatusCode::REQUEST_TIMEOUT);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_comes_in_pieces_is_put_together() {
+        for length in lengths() {
+            for pieces in [&["a whole"][..], &["a ", "", "whole"], &["a ", "whole", ""], &[]] {
+                let (sender, body) = sent();
+                pieces.iter().for_each(|piece| sender.send(piece).unwrap());
+                drop(sender);
+                let whole = Filter::new(&FilterSettings::default()).read(&length, body).await;
+                assert_eq!(whole.unwrap(), pieces.concat());
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check_address(peer: &str, forwarded: &[&str], expected: &str) {
+        let trusted = ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"].map(|text| parse_network(text).unwrap());
+        let headers = forwarded.iter().map(|value| (FORWARDED_FOR, value.parse().unwrap())).collect();
+        let found = Caller::at(client_address(peer.parse().unwrap(), &headers, &trusted));
+        assert_eq!(found, Caller::at(expected.parse().unwrap()), "{peer} {forwarded:?}");
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed() {
+        check_address("198.51.100.1", &[], "198.51.100.1");
+        check_address("198.51.100.1", &["203.0.113.9"], "198.51.100.1");
+        check_address("10.1.2.3", &["203.0.113.9"], "203.0.113.9");
+        check_address("::ffff:10.1.2.3", &["203.0.113.9"], "203.0.113.9");
+        check_address("2001:db8::1", &["203.0.113.9:4711"], "203.0.113.9");
+        check_address("10.1.2.3", &[], "10.1.2.3");
+    }
+
+    #[test]
+    fn what_a_client_wrote_itself_is_not_trusted() {
+        check_address("10.1.2.3", &["1.1.1.1, 203.0.113.9"], "203.0.113.9");
+        check_address("10.1.2.3", &["1.1.1.1, 203.0.113.9, 192.0.2.7"], "203.0.113.9");
+        check_address("10.1.2.3", &["1.1.1.1", "203.0.113.9"], "203.0.113.9");
+        check_address("10.1.2.3", &["203.0.113.9, unknown"], "10.1.2.3");
+        check_address("10.1.2.3", &["10.9.9.9, 10.8.8.8"], "10.9.9.9");
+        check_address("10.1.2.3", &["[2001:db9::1]:80"], "2001:db9::1");
+    }
+
+    #[test]
+    fn networks_are_read_or_refused() {
+        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/-1", "host", "::/129", "10.0.0.0/"] {
+            assert_eq!(parse_network(wrong), None, "{wrong}");
+        }
+        let trusts =
+            |network, peer: &str| is_trusted(peer.parse().unwrap(), &[parse_network(network).unwrap()]);
+        assert!(trusts("0.0.0.0/0", "203.0.113.9") && !trusts("0.0.0.0/0", "::1"));
+        assert!(trusts("::/0", "::1") && trusts("10.1.2.3/8", "::ffff:10.9.9.9"));
+    }
+}
