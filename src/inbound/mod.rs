@@ -1,13 +1,12 @@
 //! APIs for clients: each decodes its requests into calls and encodes tool results.
 //!
 //! - [`context`]: a request's connection and client, and its rejection.
-//! - [`filter`]: the request filter, with `host_origin` (Host, Origin) and [`body`] (framing and size).
+//! - [`filter`]: the request filter (proxies, CORS, bodies), with the rules of `host_origin`.
 //! - [`authenticate`]: identification of the client; [`accept`]: content negotiation.
 //! - [`mcp`], [`rest`], and [`cgi`] for both behind a web server.
 
 pub mod accept;
 pub mod authenticate;
-pub mod body;
 pub mod cgi;
 pub mod context;
 pub mod filter;

@@ -44,7 +44,7 @@ use crate::{
     config::ListenerSettings,
     inbound::{
         self, Arrival, Ending,
-        body::{ends_ambiguously, reject_ambiguous_end},
+        filter::{ends_ambiguously, reject_ambiguous_end},
     },
     telemetry::{Chain, RequestId},
     tls::{ClientCertificate, ServerTls},

@@ -1,18 +1,17 @@
 //! What the server says of itself, and of its tools: `initialize`, `server/discover`, `tools/list`.
 
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use rmcp::model::{
     Implementation, InitializeResult, JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities,
     ToolsCapability,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     McpSettings,
-    client::{CacheHints, Client},
-    message::Member,
+    context::{CacheHints, Client},
     refusal::Refusal,
     response::Answer,
     revision::{Era, Revision},
@@ -85,7 +84,7 @@ impl About {
             #[serde(skip_serializing_if = "Option::is_none")]
             next_cursor: Option<String>,
         }
-        let cursor = cursor_of(client)?;
+        let cursor = client.request.param("cursor").unless_null().optional_text("params.cursor")?;
         let page = list.page(cursor.as_deref(), self.page_size, client.carrier.caller());
         let page = page.map_err(|_| Refusal::UnknownCursor)?;
         let entries = page.entries.iter().map(|entry| entry.json(client.revision.shapes())).collect();
@@ -104,18 +103,6 @@ pub(super) struct WithHints<T: Serialize> {
     pub(super) members: T,
     #[serde(flatten)]
     pub(super) hints: Option<CacheHints>,
-}
-
-/// Where a list is to go on.
-fn cursor_of<'a>(client: &Client<'a>) -> Result<Option<Cow<'a, str>>, Refusal> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Params<'a> {
-        #[serde(borrow)]
-        cursor: Member<'a>,
-    }
-    let Params { cursor } = client.request.params()?;
-    cursor.unless_null().optional_text("params.cursor")
 }
 
 /// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever

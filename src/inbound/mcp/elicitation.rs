@@ -1,8 +1,7 @@
-//! Questions on the way of a request, in both eras.
+//! Input requests (elicitation, sampling, roots) of a request, in the form of each revision.
 //!
-//! In the newer era a request ends with what there is to ask (`input_required`), and the client sends it again with the
-//! answers; what it has answered so far travels with it, sealed. In the older era the client is asked while its request
-//! waits.
+//! Since 2026-07-28 a request ends with its input requests (`input_required`), and the client sends it again with the
+//! answers; those of earlier rounds travel with it, encrypted. Before, the client gets requests while its own waits.
 
 use std::time::SystemTime;
 
@@ -10,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    client::{Client, Unanswered},
-    elicitation_wire,
-    message::Member,
+    client_channel::Unanswered,
+    context::Client,
     refusal::Refusal,
     response::Answer,
     revision::{Era, Revision},
 };
 use crate::{
-    crypto::{Purpose, Unsealed, fingerprint},
+    crypto::{Purpose, Unsealed, fingerprint, random_id},
     pipeline::{Answering, Elicitor},
-    route::{Abilities, Asking, Missing, Question, Unfit},
+    route::{Abilities, Answer as InputAnswer, Asking, FormAbility, Inquiry, Missing, Question, Unfit},
+    translate::Sample,
 };
 
 /// Asks the client of a request, and knows afterwards whether the request ends with questions.
@@ -32,16 +31,6 @@ pub(super) struct Questioner<'a> {
     subject: String,
     /// What came with it (the newer era).
     round: Round,
-}
-
-/// What a request brings that was answered with questions before.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct InputParams<'a> {
-    #[serde(borrow)]
-    input_responses: Member<'a>,
-    #[serde(borrow)]
-    request_state: Member<'a>,
 }
 
 /// What the client of a request has answered so far, for the request that follows.
@@ -66,11 +55,12 @@ impl<'a> Questioner<'a> {
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<Self, Refusal> {
-        let capabilities = || client.revision.abilities(&client.capabilities());
+        let capabilities = || abilities(client.revision, &client.capabilities());
         let (abilities, subject, answered, responses) = match client.revision.era() {
             Era::PerRequest => {
                 // Most tools ask nothing, and nothing is brought back to them.
-                let InputParams { input_responses, request_state } = client.request.params()?;
+                let [request_state, input_responses] =
+                    ["requestState", "inputResponses"].map(|name| client.request.param(name));
                 let request_state = request_state.optional_text("params.requestState")?;
                 let is_of_account = !asking.is_empty() || request_state.is_some();
                 let subject = if is_of_account {
@@ -126,11 +116,11 @@ impl<'a> Questioner<'a> {
     async fn ask_now(&self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
         let mut answers = Map::new();
         for question in questions {
-            let (method, params) = elicitation_wire::request(&question, self.client.revision);
+            let (method, params) = request(&question, self.client.revision);
             let value = match self.client.outbox.ask(method, &params, self.asking.patience).await {
                 Ok(result) => serde_json::from_str(result.get())
                     .map_err(|_| Unfit::Wrong("the client's answer can't be read".to_owned()))
-                    .and_then(|result| elicitation_wire::answer(&question, result))
+                    .and_then(|result| answer(&question, result))
                     .and_then(|answer| question.take(answer))
                     .map_err(|unfit| match unfit {
                         Unfit::Refused(sentence) => sentence,
@@ -175,7 +165,7 @@ impl Elicitor for Questioner<'_> {
 /// Questions by name, as the newer era asks them.
 pub(super) fn requests(questions: &[Question], revision: Revision) -> Map<String, Value> {
     let requests = questions.iter().map(|question| {
-        let (method, params) = elicitation_wire::request(question, revision);
+        let (method, params) = request(question, revision);
         (question.name.clone(), json!({ "method": method, "params": params }))
     });
     requests.collect()
@@ -231,13 +221,6 @@ fn opened(client: &Client<'_>, token: &str, subject: &str) -> Result<State, Refu
     }
 }
 
-impl Revision {
-    /// What a client of this revision is able to do that declares these capabilities.
-    pub(super) fn abilities(self, capabilities: &Map<String, Value>) -> Abilities {
-        elicitation_wire::abilities(self, capabilities)
-    }
-}
-
 /// Gives to each question the answer that came, and knows afterwards what is left to ask.
 #[derive(Debug)]
 pub(super) struct Round {
@@ -282,7 +265,7 @@ impl Round {
                 open.push(question);
                 continue;
             };
-            match elicitation_wire::answer(&question, response).and_then(|answer| question.take(answer)) {
+            match answer(&question, response).and_then(|answer| question.take(answer)) {
                 Ok(value) => {
                     taken.insert(question.name, value);
                 }
@@ -321,9 +304,159 @@ impl Elicitor for Round {
     }
 }
 
+/// What a client is able to do that declares these capabilities.
+///
+/// `elicitation` came with 2025-06-18; its modes, lists to choose several from and titles with 2025-11-25, where one
+/// without modes means forms (Elicitation, "Capabilities").
+pub(super) fn abilities(revision: Revision, capabilities: &Map<String, Value>) -> Abilities {
+    let declared = |name: &str| capabilities.get(name).and_then(Value::as_object);
+    let elicitation = declared("elicitation");
+    let (form, link) = match (revision, elicitation) {
+        (_, None) | (Revision::R2024_11_05 | Revision::R2025_03_26, _) => (FormAbility::None, false),
+        (Revision::R2025_06_18, Some(_)) => (FormAbility::WithoutLists, false),
+        (Revision::R2025_11_25 | Revision::R2026_07_28, Some(modes)) => {
+            let link = modes.contains_key("url");
+            let form = if modes.contains_key("form") || !link { FormAbility::All } else { FormAbility::None };
+            (form, link)
+        }
+    };
+    Abilities { form, link, sample: declared("sampling").is_some(), roots: declared("roots").is_some() }
+}
+
+/// The method and the parameters that ask.
+fn request(question: &Question, revision: Revision) -> (&'static str, Value) {
+    match &question.inquiry {
+        Inquiry::Form { message, form } => {
+            let schema = form_of(revision, form.document());
+            ("elicitation/create", json!({ "message": message, "requestedSchema": schema }))
+        }
+        Inquiry::Link { message, url } => {
+            let mut params = json!({ "mode": "url", "message": message, "url": url });
+            match revision {
+                // Only this revision names them.
+                Revision::R2025_11_25 => params["elicitationId"] = random_id().into(),
+                Revision::R2024_11_05
+                | Revision::R2025_03_26
+                | Revision::R2025_06_18
+                | Revision::R2026_07_28 => {}
+            }
+            ("elicitation/create", params)
+        }
+        Inquiry::Sample(sample) => ("sampling/createMessage", sample_params(sample)),
+        Inquiry::Roots => ("roots/list", json!({})),
+    }
+}
+
+fn sample_params(sample: &Sample) -> Value {
+    let message = |text: &str| json!({ "type": "text", "text": text });
+    let messages: Vec<Value> = sample
+        .messages
+        .iter()
+        .map(|(speaker, text)| json!({ "role": speaker.as_str(), "content": message(text) }))
+        .collect();
+    let mut params = json!({ "messages": messages, "maxTokens": sample.max_tokens });
+    if let Some(system) = &sample.system {
+        params["systemPrompt"] = system.as_str().into();
+    }
+    if let Some(temperature) = sample.temperature {
+        params["temperature"] = temperature.into();
+    }
+    if !sample.stop_sequences.is_empty() {
+        params["stopSequences"] = sample.stop_sequences.clone().into();
+    }
+    if !sample.models.is_empty() {
+        let hints: Vec<Value> = sample.models.iter().map(|name| json!({ "name": name })).collect();
+        params["modelPreferences"] = json!({ "hints": hints });
+    }
+    params
+}
+
+/// A form as a revision has it. Before 2025-11-25 a choice with titles has them beside it, and only a flag has a
+/// default.
+fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, Value> {
+    match revision {
+        Revision::R2025_11_25 | Revision::R2026_07_28 => return document,
+        Revision::R2024_11_05 | Revision::R2025_03_26 | Revision::R2025_06_18 => {}
+    }
+    let properties = document.get_mut("properties").and_then(Value::as_object_mut);
+    for field in
+        properties.into_iter().flat_map(|fields| fields.values_mut()).filter_map(Value::as_object_mut)
+    {
+        if field.get("type").is_some_and(|kind| kind != "boolean") {
+            field.remove("default");
+        }
+        if let Some(Value::Array(choices)) = field.remove("oneOf") {
+            let (values, titles): (Vec<Value>, Vec<Value>) =
+                choices.into_iter().map(|choice| (choice["const"].clone(), choice["title"].clone())).unzip();
+            field.insert("enum".into(), values.into());
+            field.insert("enumNames".into(), titles.into());
+        }
+    }
+    document
+}
+
+/// What a client answered.
+///
+/// # Errors
+///
+/// [`Unfit::Wrong`] when it is nothing that the specification has for such a question.
+fn answer(question: &Question, result: Value) -> Result<InputAnswer, Unfit> {
+    let wrong = |what: &str| Unfit::Wrong(format!("the answer to `{}` {what}", question.name));
+    let Value::Object(mut result) = result else { return Err(wrong("must be an object")) };
+    match &question.inquiry {
+        Inquiry::Form { .. } | Inquiry::Link { .. } => {
+            let action = result.get("action").and_then(Value::as_str);
+            match (action, result.get("content")) {
+                (Some("decline"), _) => Ok(InputAnswer::Declined),
+                (Some("cancel"), _) => Ok(InputAnswer::Cancelled),
+                (Some("accept"), None | Some(Value::Null)) => Ok(InputAnswer::Accepted(Map::new())),
+                (Some("accept"), Some(Value::Object(_))) => match result.remove("content") {
+                    Some(Value::Object(content)) => Ok(InputAnswer::Accepted(content)),
+                    _ => Ok(InputAnswer::Accepted(Map::new())),
+                },
+                (Some("accept"), Some(_)) => Err(wrong("has a `content` that is not an object")),
+                (Some(_) | None, _) => {
+                    Err(wrong("has no `action`, which is `accept`, `decline` or `cancel`"))
+                }
+            }
+        }
+        Inquiry::Sample(_) => {
+            let text_of = |block: &Value| match block["type"].as_str() {
+                Some("text") => block["text"].as_str().map(str::to_owned),
+                _ => None,
+            };
+            let text = match result.get("content") {
+                Some(Value::Array(blocks)) => {
+                    let texts: Vec<String> = blocks.iter().filter_map(text_of).collect();
+                    (!texts.is_empty()).then(|| texts.join("\n"))
+                }
+                Some(block) => text_of(block),
+                None => None,
+            };
+            let member = |name: &str| result.get(name).and_then(Value::as_str).map(str::to_owned);
+            Ok(InputAnswer::Said {
+                text: text.ok_or_else(|| wrong("has no text"))?,
+                model: member("model").unwrap_or_default(),
+                stop_reason: member("stopReason"),
+            })
+        }
+        Inquiry::Roots => {
+            let Some(Value::Array(roots)) = result.get("roots") else {
+                return Err(wrong("has no list of `roots`"));
+            };
+            let root = |root: &Value| {
+                let uri = root["uri"].as_str().ok_or_else(|| wrong("has a root without `uri`"))?;
+                Ok(json!({ "uri": uri, "name": root["name"].as_str() }))
+            };
+            roots.iter().map(root).collect::<Result<_, Unfit>>().map(InputAnswer::Roots)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::Form;
 
     #[test]
     fn a_subject_is_the_same_whatever_the_order_of_its_arguments() {
@@ -341,5 +474,101 @@ mod tests {
         ] {
             assert_ne!(one, other);
         }
+    }
+
+    fn question(inquiry: Inquiry) -> Question {
+        Question { name: "it".into(), optional: false, inquiry }
+    }
+
+    fn form(properties: Value) -> Question {
+        let form = Form::compile(json!({ "properties": properties }).as_object().unwrap()).unwrap();
+        question(Inquiry::Form { message: "Which?".into(), form })
+    }
+
+    #[test]
+    fn capabilities_mean_what_each_revision_says() {
+        let able = |revision, declared: Value| abilities(revision, declared.as_object().unwrap());
+        let all =
+            json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": true}});
+        let newest = able(Revision::R2026_07_28, all.clone());
+        assert_eq!(newest, Abilities { form: FormAbility::All, link: true, sample: true, roots: true });
+        assert_eq!(able(Revision::R2025_11_25, json!({"elicitation": {}})).form, FormAbility::All);
+        let link_only = able(Revision::R2025_11_25, json!({"elicitation": {"url": {}}}));
+        assert_eq!((link_only.form, link_only.link), (FormAbility::None, true));
+        let before_modes = able(Revision::R2025_06_18, all.clone());
+        assert_eq!((before_modes.form, before_modes.link), (FormAbility::WithoutLists, false));
+        let oldest = able(Revision::R2024_11_05, all);
+        assert_eq!((oldest.form, oldest.sample, oldest.roots), (FormAbility::None, true, true));
+        assert_eq!(
+            able(Revision::R2026_07_28, json!({"elicitation": true, "sampling": 1})),
+            Abilities::default()
+        );
+    }
+
+    #[test]
+    fn older_clients_get_the_forms_that_they_know() {
+        let question = form(json!({
+            "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}], "default": "s"},
+            "sure": {"type": "boolean", "default": true},
+        }));
+        let (method, params) = request(&question, Revision::R2025_06_18);
+        assert_eq!(method, "elicitation/create");
+        assert_eq!(
+            params["requestedSchema"]["properties"],
+            json!({
+                "size": {"type": "string", "enum": ["s"], "enumNames": ["Small"]},
+                "sure": {"type": "boolean", "default": true},
+            })
+        );
+        let (_, newer) = request(&question, Revision::R2025_11_25);
+        assert_eq!(newer["requestedSchema"]["properties"]["size"]["default"], "s");
+    }
+
+    #[test]
+    fn an_address_has_an_id_where_the_revision_wants_one() {
+        let link = question(Inquiry::Link { message: "Sign in".into(), url: "https://example.com/".into() });
+        assert!(request(&link, Revision::R2025_11_25).1["elicitationId"].is_string());
+        assert_eq!(
+            request(&link, Revision::R2026_07_28).1,
+            json!({"mode": "url", "message": "Sign in", "url": "https://example.com/"})
+        );
+    }
+
+    #[test]
+    fn answers_are_read_or_refused() {
+        let form = form(json!({"a": {"type": "string"}}));
+        let read = |value: Value| answer(&form, value);
+        assert_eq!(read(json!({"action": "decline"})), Ok(InputAnswer::Declined));
+        assert_eq!(read(json!({"action": "cancel", "content": 5})), Ok(InputAnswer::Cancelled));
+        assert_eq!(read(json!({"action": "accept", "content": null})), Ok(InputAnswer::Accepted(Map::new())));
+        for wrong in
+            [json!(5), json!({}), json!({"action": "yes"}), json!({"action": "accept", "content": [1]})]
+        {
+            assert!(matches!(read(wrong), Err(Unfit::Wrong(_))));
+        }
+        let roots = question(Inquiry::Roots);
+        let found = answer(&roots, json!({"roots": [{"uri": "file:///a", "name": "A", "_meta": {}}]}));
+        assert_eq!(found, Ok(InputAnswer::Roots(vec![json!({"uri": "file:///a", "name": "A"})])));
+        assert!(answer(&roots, json!({"roots": [{}]})).is_err() && answer(&roots, json!({})).is_err());
+    }
+
+    #[test]
+    fn a_models_words_are_those_of_its_text_blocks() {
+        let sample = Sample {
+            messages: Vec::new(),
+            system: None,
+            max_tokens: 5,
+            temperature: None,
+            stop_sequences: Vec::new(),
+            models: Vec::new(),
+            optional: false,
+        };
+        let question = question(Inquiry::Sample(sample));
+        let said = |content: Value| answer(&question, json!({"model": "m", "content": content}));
+        let text = |text: &str| InputAnswer::Said { text: text.into(), model: "m".into(), stop_reason: None };
+        assert_eq!(said(json!({"type": "text", "text": "hi"})), Ok(text("hi")));
+        let blocks = json!([{"type": "image", "data": ""}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        assert_eq!(said(blocks), Ok(text("a\nb")));
+        assert!(said(json!({"type": "image", "data": ""})).is_err());
     }
 }

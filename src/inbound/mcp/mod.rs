@@ -1,22 +1,19 @@
 //! The Model Context Protocol over Streamable HTTP and stdio: all revisions on one endpoint.
 //!
 //! Transport and messages:
-//! - [`Mcp`]: the HTTP endpoint; `stdio`: the same over pipes; `carrier`: what both have in common.
-//! - `message`: JSON-RPC messages and parameters; `header`: validation of the headers of 2026-07-28.
+//! - [`Mcp`]: the HTTP endpoint; `stdio`: the same over pipes.
+//! - `message`: JSON-RPC messages and parameters; `context`: transport, headers, client and revision of a message.
 //! - `revision`: protocol revisions and all their differences; `refusal`: the table of errors.
 //! - `protocol`: dispatch of a message to its method.
-//! - `client`: the client that waits for a result; `response`: results, errors and event streams.
+//! - `response`: results, errors and event streams; `client_channel`: what a client gets before its result.
 //! - `resumable`: streams that a client can resume.
 //!
 //! Methods:
-//! - `about` (initialize, discover, lists), `call`, `prompts`, `resources`, `tasks`, and `proxied` for the
-//!   prompts and resources of MCP upstreams.
-//! - `elicitation`: input requests of a route, in the form of each revision (`elicitation_wire`);
-//!   `task_elicitation`: those of a task.
+//! - `about` (initialize, discover, lists), `tools`, `prompts`, `resources`, `tasks`.
+//! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: those of a task.
 //!
 //! State and notifications:
-//! - `sessions`, `subscriptions` on open `streams`, and `subscribed`, the resources that sessions subscribe
-//!   to.
+//! - `sessions`, `subscriptions` on open streams, and `subscribed`, the resources that sessions subscribe to.
 //! - `replicas`: forwarding of messages that another replica must handle.
 //!
 //! Messages are not parsed into trees: an id is echoed byte for byte, and an upstream's JSON is copied into
@@ -24,25 +21,21 @@
 //! it serves as the reference client in `tests/it/mcp/sdk.rs`.
 
 mod about;
-mod call;
-mod carrier;
-mod client;
+mod tools;
+mod client_channel;
+mod context;
 mod elicitation;
-mod elicitation_wire;
-mod header;
 mod message;
 mod prompts;
 mod replicas;
 mod response;
 mod protocol;
-mod proxied;
 mod refusal;
 mod resources;
 mod resumable;
 mod revision;
 mod sessions;
 mod stdio;
-mod streams;
 mod subscribed;
 mod subscriptions;
 mod task_elicitation;
@@ -52,13 +45,12 @@ use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, request::Parts};
+use http::{Method, Request, Response, StatusCode, request::Parts};
 use tokio::time::sleep;
 
 use self::{
-    carrier::Carrier,
-    client::Outbox,
-    header::LAST_EVENT_ID,
+    client_channel::Outbox,
+    context::{Carrier, LAST_EVENT_ID},
     protocol::Protocol,
     refusal::Refusal,
     response::{Answering, Form},
@@ -125,17 +117,15 @@ impl Mcp {
             Err(rejection) => return response::rejected(arrival.logged(&head), &rejection),
         };
         // Preflight requests have no credentials.
-        let mut response = if head.method == http::Method::OPTIONS {
+        let mut response = if head.method == Method::OPTIONS {
             page.options(&head.headers, METHODS)
         } else {
             match self.identify(&mut head, &arrival, body).await {
                 Ok((identity, body)) => {
                     let context = RequestContext { arrival, identity };
                     match head.method {
-                        http::Method::POST => self.post(context, head, body).await,
-                        http::Method::GET => Box::pin(self.get(Carrier::http(&context, &head))).await,
-                        http::Method::DELETE => self.delete(Carrier::http(&context, &head)),
-                        _ => response::wrong_method(METHODS),
+                        Method::POST => self.post(context, head, body).await,
+                        _ => self.respond_without_message(Carrier::http(&context, &head)).await,
                     }
                 }
                 Err(response) => *response,
@@ -183,51 +173,50 @@ impl Mcp {
         read.map_err(|rejection| Box::new(response::rejected(request, &rejection)))
     }
 
-    /// Opens a stream of what changes, for a session of the older era. Who asks for no stream is a person
-    /// with a browser; who names no session has none to tell.
-    async fn get(&self, carrier: Carrier<'_>) -> Response<Body> {
-        let headers = carrier.headers();
-        let refuse = |refusal: Refusal| {
-            response::rejected(carrier.logged(), &refusal.rejection(Revision::R2025_11_25))
+    /// Responds to a request without a message: those of a session up to 2025-11-25.
+    async fn respond_without_message(&self, carrier: Carrier<'_>) -> Response<Body> {
+        let responded = match carrier.method() {
+            Some(&Method::GET) => Box::pin(self.get(carrier)).await,
+            Some(&Method::DELETE) => self.delete(carrier),
+            Some(_) | None => return response::wrong_method(METHODS),
         };
-        let session = match (carrier.revision().map(Revision::era), carrier.session_to_check()) {
-            (Ok(Era::Handshake), Ok(Some(session))) if response::takes_stream(headers) => session,
-            (Ok(_), Ok(_)) => return response::wrong_method(METHODS_WITHOUT_STREAM),
-            (Err(refusal), _) | (_, Err(refusal)) => return refuse(refusal),
+        responded.unwrap_or_else(|refusal| {
+            response::rejected(carrier.logged(), &refusal.rejection(Revision::R2025_11_25))
+        })
+    }
+
+    /// Opens a stream of notifications, for a session up to 2025-11-25. A request that accepts no stream is a person
+    /// with a browser; one without a session can't be notified.
+    async fn get(&self, carrier: Carrier<'_>) -> Result<Response<Body>, Refusal> {
+        let headers = carrier.headers();
+        let session = match (carrier.revision()?.era(), carrier.session_to_check()?) {
+            (Era::Handshake, Some(session)) if response::takes_stream(headers) => session,
+            (Era::Handshake | Era::PerRequest, _) => {
+                return Ok(response::wrong_method(METHODS_WITHOUT_STREAM));
+            }
         };
         let ending = carrier.context.arrival.connection.ending.clone();
         match ending.now() {
             Shutdown::Serving => {}
-            Shutdown::OneRequest => return response::wrong_method(METHODS_WITHOUT_STREAM),
+            Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
             // Not "there are no streams": a client would never try again.
             Shutdown::Begun | Shutdown::Overdue => {
-                return response::rejected(carrier.logged(), &Rejection::shutting_down());
+                return Ok(response::rejected(carrier.logged(), &Rejection::shutting_down()));
             }
         }
         let protocol = Arc::clone(&self.protocol);
-        if let Err(refusal) = protocol.sessions.check(Some(session), carrier.owner()) {
-            return refuse(refusal);
+        protocol.sessions.check(Some(session), carrier.owner())?;
+        if let Some(id) = context::sole(headers, &LAST_EVENT_ID)? {
+            let rest = protocol.resumed(carrier, session, id).await;
+            return rest.ok_or_else(|| Refusal::NotAMessage(GONE.into()));
         }
-        match header::sole(headers, &LAST_EVENT_ID) {
-            Ok(None) => {}
-            Ok(Some(id)) => {
-                return protocol
-                    .resumed(carrier, session, id)
-                    .await
-                    .unwrap_or_else(|| refuse(Refusal::NotAMessage(GONE.into())));
-            }
-            Err(refusal) => return refuse(refusal),
-        }
-        let (place, closed) = match protocol.streams.place_of(session, carrier.caller()) {
-            Ok(found) => found,
-            Err(refusal) => return refuse(refusal),
-        };
+        let (place, closed) = protocol.streams.place_of(session, carrier.caller())?;
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         protocol.read_subscriptions(session).await;
         let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
         let (revoked, caller) = (self.filter.guard.revoked(carrier.context), carrier.caller().clone());
-        let telling = async move {
+        let notifying = async move {
             let audience = subscriptions::Audience { gateway: &protocol.gateway, caller };
             tokio::select! {
                 () = subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed) => {}
@@ -236,28 +225,20 @@ impl Mcp {
             }
             None
         };
-        response::event_stream(None, mailbox, Box::pin(telling))
+        Ok(response::event_stream(None, mailbox, Box::pin(notifying)))
     }
 
-    /// Ends a session of the older era.
-    fn delete(&self, carrier: Carrier<'_>) -> Response<Body> {
-        let protocol = &self.protocol;
-        let ended = carrier.session_to_check().and_then(|id| match id {
-            Some(id) => protocol.sessions.end(id, carrier.owner()).map(|()| id),
-            None => {
-                Err(Refusal::NotAMessage("header `Mcp-Session-Id` is missing: which session ends?".into()))
-            }
-        });
-        match ended {
-            Ok(id) => {
-                protocol.forget(id);
-                protocol.tell_ended(id);
-                let mut response = Response::new(Body::empty());
-                *response.status_mut() = StatusCode::NO_CONTENT;
-                response
-            }
-            Err(refusal) => response::rejected(carrier.logged(), &refusal.rejection(Revision::R2025_11_25)),
-        }
+    /// Ends a session of a client up to 2025-11-25.
+    fn delete(&self, carrier: Carrier<'_>) -> Result<Response<Body>, Refusal> {
+        let missing =
+            || Refusal::NotAMessage("header `Mcp-Session-Id` is missing: which session ends?".into());
+        let id = carrier.session_to_check()?.ok_or_else(missing)?;
+        self.protocol.sessions.end(id, carrier.owner())?;
+        self.protocol.forget(id);
+        self.protocol.tell_ended(id);
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        Ok(response)
     }
 
     async fn post(&self, context: RequestContext, head: Parts, body: RequestBody) -> Response<Body> {

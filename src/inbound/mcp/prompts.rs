@@ -1,5 +1,5 @@
-//! `prompts/list`, `prompts/get`, and `completion/complete`: what an argument of a prompt or of a resource
-//! template may be.
+//! `prompts/list`, `prompts/get`, and `completion/complete`: values for an argument of a prompt or of a resource
+//! template. Prompts of MCP upstreams are forwarded.
 
 use std::borrow::Cow;
 
@@ -7,21 +7,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    call::CallParams,
-    client::Client,
+    context::Client,
     elicitation::Questioner,
-    message::Member,
+    message::Request,
     protocol::Protocol,
-    proxied,
     refusal::{Refusal, Short},
     response::{Answer, raw_json},
     revision::Era,
 };
 use crate::{
-    model::{Arguments, write_block},
-    pipeline::{PromptError, Proxied, Snapshot, Typed, elicit_first},
+    model::{Arguments, kind_of, write_block},
+    pipeline::{ForwardError, PromptError, Proxied, Snapshot, Typed, elicit_first},
     prompt::Prompt,
-    route::Suggestions,
+    route::{McpMethod, Suggestions},
 };
 
 /// One page of the list.
@@ -32,9 +30,8 @@ pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, R
 
 /// The messages of one prompt.
 pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
-    let params: CallParams<'_> = client.request.params()?;
-    let name = params.name()?;
-    let arguments = params.arguments()?;
+    let name = client.request.name()?;
+    let arguments = client.request.arguments()?;
     match client.revision.era() {
         Era::Handshake => {}
         Era::PerRequest => client.carrier.check_name(&name)?,
@@ -43,7 +40,7 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
     let prompt = snapshot.prompts.by_name(&name);
     let Some(prompt) = prompt else {
         return match (snapshot.proxied.prompt(&name), snapshot.prompt_not_ready(&name)) {
-            (Some(prompt), _) => Box::pin(proxied::get(client, &snapshot, prompt, arguments)).await,
+            (Some(prompt), _) => Box::pin(forward(client, &snapshot, prompt, arguments)).await,
             (None, Some(sentence)) => Err(Refusal::Failed(sentence.to_owned())),
             (None, None) => Err(Refusal::UnknownPrompt { prompt: name.into_owned() }),
         };
@@ -57,6 +54,27 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
     }
     let arguments = answered.map_err(|unanswered| PromptError::Failed(unanswered.told()))?;
     messages(client, &snapshot, prompt, &arguments).await
+}
+
+/// `prompts/get`, forwarded. The upstream checks which arguments are required.
+async fn forward(
+    client: &Client<'_>,
+    snapshot: &Snapshot,
+    prompt: &Proxied,
+    arguments: Map<String, Value>,
+) -> Result<Answer, Refusal> {
+    client.may(&prompt.route.scopes)?;
+    if let Some((name, value)) = arguments.iter().find(|(_, value)| !value.is_string()) {
+        let name: String = name.chars().take(100).collect();
+        let sentence = format!("argument `{name}` must be a string, found {}", kind_of(value));
+        return Err(Refusal::Prompt(sentence.into()));
+    }
+    let to = (McpMethod::GetPrompt, prompt.upstream_key.as_str());
+    match snapshot.forward(prompt, to, client.call(arguments)).await {
+        Ok(members) => Ok(client.forwarded(&members, None)),
+        Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => Err(Refusal::Prompt(text.into())),
+        Err(ForwardError::Failed(text)) => Err(PromptError::Failed(text).into()),
+    }
 }
 
 /// The messages for arguments that were checked: whatever is to be asked first has been asked.
@@ -87,17 +105,6 @@ async fn messages(
     });
     let description = prompt.description.as_deref();
     Ok(client.result(&PromptResult { description, messages: messages.collect() }))
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct CompleteParams<'a> {
-    #[serde(borrow, rename = "ref")]
-    reference: Member<'a>,
-    #[serde(borrow)]
-    argument: Member<'a>,
-    #[serde(borrow)]
-    context: Member<'a>,
 }
 
 /// What an argument is completed of.
@@ -133,54 +140,46 @@ struct WrittenContext {
     arguments: Option<Map<String, Value>>,
 }
 
-impl<'a> CompleteParams<'a> {
-    /// Of what an argument is completed.
-    fn reference(&self) -> Result<Reference<'a>, Refusal> {
-        const HELP: &str = "`params.ref` must be `{\"type\": \"ref/prompt\", \"name\": …}` or \
-                            `{\"type\": \"ref/resource\", \"uri\": …}`";
-        let written = self.reference.object("").ok().flatten();
-        match written {
-            Some(WrittenReference { kind, name: Some(name), .. }) if kind == "ref/prompt" => {
-                Ok(Reference::Prompt(name))
-            }
-            Some(WrittenReference { kind, uri: Some(uri), .. }) if kind == "ref/resource" => {
-                Ok(Reference::Resource(uri))
-            }
-            Some(_) | None => Err(Refusal::Params(HELP.into())),
+/// `params.ref`.
+fn reference<'a>(request: &Request<'a>) -> Result<Reference<'a>, Refusal> {
+    const HELP: &str = "`params.ref` must be `{\"type\": \"ref/prompt\", \"name\": …}` or \
+                        `{\"type\": \"ref/resource\", \"uri\": …}`";
+    match request.param("ref").object("").ok().flatten() {
+        Some(WrittenReference { kind, name: Some(name), .. }) if kind == "ref/prompt" => {
+            Ok(Reference::Prompt(name))
         }
-    }
-
-    /// The argument's name, and what of it has been typed.
-    fn typed_argument(&self) -> Result<(Cow<'a, str>, Cow<'a, str>), Refusal> {
-        let written = self.argument.object("").ok().flatten();
-        let WrittenArgument { name, value } = written.ok_or_else(|| {
-            Refusal::Params("`params.argument` must be `{\"name\": …, \"value\": …}`, both strings".into())
-        })?;
-        Ok((name, value))
-    }
-
-    /// The arguments that are there already (since 2025-06-18).
-    fn context_arguments(&self) -> Result<Map<String, Value>, Refusal> {
-        let written = self.context.unless_null().object::<WrittenContext>("");
-        match written.ok().map(|context| context.unwrap_or_default().arguments.unwrap_or_default()) {
-            Some(arguments) if arguments.values().all(Value::is_string) => Ok(arguments),
-            _ => Err(Refusal::Params("`params.context.arguments` must be an object of strings".into())),
+        Some(WrittenReference { kind, uri: Some(uri), .. }) if kind == "ref/resource" => {
+            Ok(Reference::Resource(uri))
         }
+        Some(_) | None => Err(Refusal::Params(HELP.into())),
     }
 }
 
-/// Values for what has been typed.
+/// `params.context.arguments`: the arguments that are there already (since 2025-06-18).
+fn context_arguments(request: &Request<'_>) -> Result<Map<String, Value>, Refusal> {
+    match request.param("context").optional_object::<WrittenContext>("") {
+        Ok(WrittenContext { arguments })
+            if arguments.iter().flatten().all(|(_, value)| value.is_string()) =>
+        {
+            Ok(arguments.unwrap_or_default())
+        }
+        _ => Err(Refusal::Params("`params.context.arguments` must be an object of strings".into())),
+    }
+}
+
+/// `completion/complete`.
 pub(super) async fn complete(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
-    let params: CompleteParams<'_> = client.request.params()?;
-    let reference = params.reference()?;
-    let (argument, value) = params.typed_argument()?;
-    let others = params.context_arguments()?;
+    let request = client.request;
+    let reference = reference(request)?;
+    let argument = request.param("argument").object("").ok().flatten();
+    let WrittenArgument { name, value } = argument.ok_or_else(|| {
+        Refusal::Params("`params.argument` must be `{\"name\": …, \"value\": …}`, both strings".into())
+    })?;
+    let typed = Typed { argument: &name, value: &value, others: context_arguments(request)? };
     let snapshot = protocol.gateway.snapshot();
     if let Some((entry, reference)) = proxied_entry(&snapshot, &reference) {
-        let asked = proxied::Completion { reference, argument: &argument, value: &value, others };
-        return Box::pin(proxied::complete(client, &snapshot, entry, asked)).await;
+        return Box::pin(forward_completion(client, &snapshot, entry, reference, typed)).await;
     }
-    let typed = Typed { argument: &argument, value: &value, others };
     let suggestions = suggestions(&snapshot, client, &reference, typed).await?;
     Ok(client.result(&completion(&suggestions)))
 }
@@ -199,6 +198,32 @@ fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference<'_>) -> Optio
             let entry = snapshot.proxied.template(uri).filter(|_| !is_own)?;
             Some((entry, json!({ "type": "ref/resource", "uri": uri })))
         }
+    }
+}
+
+/// `completion/complete`, forwarded; empty if the upstream does not declare `completions`.
+async fn forward_completion(
+    client: &Client<'_>,
+    snapshot: &Snapshot,
+    entry: &Proxied,
+    reference: Value,
+    Typed { argument, value, others }: Typed<'_>,
+) -> Result<Answer, Refusal> {
+    client.may(&entry.route.scopes)?;
+    if !entry.completes {
+        return Ok(client.result(&completion(&Suggestions::default())));
+    }
+    let mut params = Map::new();
+    params.insert("ref".to_owned(), reference);
+    params.insert("argument".to_owned(), json!({ "name": argument, "value": value }));
+    if !others.is_empty() {
+        params.insert("context".to_owned(), json!({ "arguments": others }));
+    }
+    let to = (McpMethod::Complete, entry.upstream_key.as_str());
+    match snapshot.forward(entry, to, client.call(params)).await {
+        Ok(members) => Ok(client.forwarded(&members, None)),
+        Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => Err(Refusal::Prompt(text.into())),
+        Err(ForwardError::Failed(text)) => Err(Refusal::Failed(text)),
     }
 }
 
@@ -232,7 +257,7 @@ async fn suggestions(
     }
 }
 
-pub(super) fn completion(suggestions: &Suggestions) -> Value {
+fn completion(suggestions: &Suggestions) -> Value {
     let (total, has_more) = (suggestions.total, suggestions.has_more());
     json!({ "completion": { "values": suggestions.values, "total": total, "hasMore": has_more } })
 }

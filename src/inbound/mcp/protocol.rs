@@ -6,16 +6,14 @@ use axum::body::Body;
 use futures_util::future::join_all;
 use http::Response;
 use rmcp::model::{ErrorCode, ErrorData};
-use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
 use super::{
     McpSettings,
     about::About,
-    call,
-    carrier::Carrier,
-    client::{Client, Outbox, Questions},
-    message::{self, Id, Member, Message, Rejected, Request},
+    client_channel::{Outbox, Questions},
+    context::{Carrier, Client},
+    message::{self, Id, Message, Rejected, Request},
     prompts,
     refusal::{ErrorCounts, Refusal},
     replicas::Peers,
@@ -24,11 +22,10 @@ use super::{
     resumable::Resumables,
     revision::{Era, Method, MethodRow, Needs, Revision},
     sessions::{InFlight, Levels, Session, Sessions, Strangers},
-    streams::Streams,
     subscribed::Subscribed,
-    subscriptions,
+    subscriptions::{self, Streams},
     task_elicitation::AskingTasks,
-    tasks,
+    tasks, tools,
 };
 use crate::{
     crypto::Seal,
@@ -53,22 +50,6 @@ pub(super) struct Protocol {
     pub(super) in_flight: InFlight,
     pub(super) subscribed: Arc<Subscribed>,
     pub(super) errors: ErrorCounts,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct InitializeParams<'a> {
-    #[serde(borrow)]
-    protocol_version: Member<'a>,
-    #[serde(borrow)]
-    capabilities: Member<'a>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LevelParams<'a> {
-    #[serde(borrow)]
-    level: Member<'a>,
 }
 
 impl Protocol {
@@ -332,18 +313,16 @@ impl Protocol {
         // call moves.
         match method {
             Method::Initialize => {
-                let params: InitializeParams<'_> = request.params()?;
-                let requested = params.protocol_version.required_text("params.protocolVersion")?;
+                let requested = request.param("protocolVersion").required_text("params.protocolVersion")?;
                 let negotiated = Revision::negotiated(&requested);
                 let answer = about.initialize(&self.gateway.snapshot(), client, negotiated);
                 // What is no object is taken for nothing: no client depends on it.
-                let capabilities = params.capabilities.object_or_empty();
+                let capabilities = request.param("capabilities").object_or_empty();
                 let session = Session::new(negotiated, capabilities).of(client.carrier.caller());
                 Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
             }
             Method::SetLevel => {
-                let LevelParams { level } = request.params()?;
-                let level = level.level("params.level")?;
+                let level = request.param("level").level("params.level")?;
                 if let Some(session) = client.carrier.session() {
                     self.set_level(session, level);
                 }
@@ -351,11 +330,8 @@ impl Protocol {
             }
             Method::Ping => Ok(client.result(&json!({}))),
             Method::Discover => Ok(about.discover(&self.gateway.snapshot(), client)),
-            Method::ListTools => {
-                let snapshot = self.gateway.snapshot();
-                about.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), client)
-            }
-            Method::CallTool => call::call_tool(self, client).await,
+            Method::ListTools => tools::list(self, client),
+            Method::CallTool => tools::call(self, client).await,
             Method::ListPrompts => prompts::list(self, client),
             Method::GetPrompt => Box::pin(prompts::get(self, client)).await,
             Method::Complete => Box::pin(prompts::complete(self, client)).await,

@@ -25,10 +25,7 @@ use http_body_util::Empty;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::{
-    carrier::Carrier,
-    header::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID},
-};
+use super::context::{Carrier, LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::{
     crypto::{Purpose, Seal, fingerprint, random_id},
     model::Reply,
@@ -36,7 +33,7 @@ use crate::{
     telemetry::Chain,
     tls::ClientTls,
     upstream::{
-        Ask, Caller, Client, Due,
+        Ask, Caller, Client, Due, UpstreamError,
         http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
     },
 };
@@ -138,18 +135,8 @@ impl Peers {
         *request.headers_mut() = self.handed_on(carrier, request.method(), headers, b"")?;
         let written = giver.written.clone();
         let due = Due::after(PATIENCE).at;
-        match timeout(PATIENCE, self.upstream(giver).stream(request, due)).await {
-            Ok(Ok(response)) if response.status() == StatusCode::OK => Some(response.map(Body::new)),
-            Ok(Ok(_)) => None,
-            Ok(Err(error)) => {
-                warn!(peer = %written, error = %Chain(&error), "a stream could not be resumed there");
-                None
-            }
-            Err(_) => {
-                warn!(peer = %written, after = ?PATIENCE, "a stream was not resumed there in time");
-                None
-            }
-        }
+        let response = within_timeout(&written, self.upstream(giver).stream(request, due)).await?;
+        (response.status() == StatusCode::OK).then(|| response.map(Body::new))
     }
 
     /// Hands a request on to the replica of this address, and gives its answer. `None` where that is this
@@ -183,17 +170,7 @@ impl Peers {
         let (due, request) = (Due::after(PATIENCE), request.into());
         let ask = Ask::new(request, reply_limit_bytes, due, false);
         let written = peer.written.clone();
-        match timeout(PATIENCE, self.upstream(peer).answer(&ask)).await {
-            Ok(Ok(reply)) => Some(reply),
-            Ok(Err(error)) => {
-                warn!(peer = %written, error = %Chain(&error), "a message could not be handed on");
-                None
-            }
-            Err(_) => {
-                warn!(peer = %written, after = ?PATIENCE, "a message that was handed on had no answer in time");
-                None
-            }
-        }
+        within_timeout(&written, self.upstream(peer).answer(&ask)).await
     }
 
     /// The headers of what is handed on; `None` where it was before.
@@ -233,6 +210,21 @@ impl Peers {
             idle_connections: 0,
             ..HttpSettings::new(name, peer.address)
         })
+    }
+}
+
+/// The response of another replica; the log has the reason where there is none.
+async fn within_timeout<T>(peer: &str, request: impl Future<Output = Result<T, UpstreamError>>) -> Option<T> {
+    match timeout(PATIENCE, request).await {
+        Ok(Ok(response)) => Some(response),
+        Ok(Err(error)) => {
+            warn!(peer, error = %Chain(&error), "forwarding to another replica failed");
+            None
+        }
+        Err(_) => {
+            warn!(peer, after = ?PATIENCE, "another replica did not respond in time");
+            None
+        }
     }
 }
 
@@ -313,7 +305,7 @@ mod tests {
         crypto::Secret,
         inbound::{
             filter::{Filter, FilterSettings},
-            mcp::{Mcp, McpSettings, client::Outbox},
+            mcp::{Mcp, McpSettings, client_channel::Outbox},
             rest::Rest,
         },
         pipeline::{Gateway, Snapshot, SnapshotParts},

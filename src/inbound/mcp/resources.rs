@@ -1,24 +1,18 @@
-//! `resources/…`: what can be read, and reading it.
+//! `resources/…`: lists, reading and subscriptions. Resources of MCP upstreams are forwarded.
 
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, json};
 
 use super::{
-    about::WithHints,
-    client::{Client, Listening},
-    message::{Member, Request},
-    protocol::Protocol,
-    proxied,
-    refusal::Refusal,
-    response::Answer,
-    revision::Era,
-    sessions::Session,
+    about::WithHints, client_channel::Listening, context::Client, message::Request, protocol::Protocol,
+    refusal::Refusal, response::Answer, revision::Era, sessions::Session,
 };
 use crate::{
     model::ResourceContents,
-    pipeline::{CacheScope, Call, ReadError, WatchError},
+    pipeline::{CacheScope, Call, ForwardError, Proxied, ReadError, Snapshot, WatchError},
+    route::McpMethod,
 };
 
 /// `resources/list`.
@@ -33,16 +27,8 @@ pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result
     protocol.about.list(&snapshot.lists.resource_templates, !snapshot.awaited.resources, client)
 }
 
-/// Which resource a request is about.
 fn uri_of(request: &Request<'_>) -> Result<String, Refusal> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Params<'a> {
-        #[serde(borrow)]
-        uri: Member<'a>,
-    }
-    let Params { uri } = request.params()?;
-    Ok(uri.required_text("params.uri")?.into_owned())
+    Ok(request.param("uri").required_text("params.uri")?.into_owned())
 }
 
 /// `resources/read`.
@@ -58,7 +44,7 @@ pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Ans
         client.may(needed)?;
     }
     if let (None, Some(resource)) = (snapshot.table.by_uri(&uri), snapshot.proxied.resource(&uri)) {
-        let read = Box::pin(proxied::read(client, &snapshot, resource, &uri)).await;
+        let read = Box::pin(forward(client, &snapshot, resource, &uri)).await;
         return read.map_err(|error| refusal(uri, &error, client));
     }
     let listening = Listening::of(protocol, client)?;
@@ -72,6 +58,21 @@ pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Ans
     };
     let hints = client.cache_hints(read.freshness.lasts, scope);
     Ok(client.result(&WithHints { members: ReadResult { contents: &read.contents }, hints }))
+}
+
+/// `resources/read`, forwarded. The caller has checked the client's scopes.
+async fn forward(
+    client: &Client<'_>,
+    snapshot: &Snapshot,
+    resource: &Proxied,
+    uri: &str,
+) -> Result<Answer, ReadError> {
+    let to = (McpMethod::ReadResource, uri);
+    match snapshot.forward(resource, to, client.call(Map::new())).await {
+        Ok(members) => Ok(client.forwarded(&members, Some(resource))),
+        Err(ForwardError::Unknown(text)) => Err(ReadError::Missing(text)),
+        Err(ForwardError::Arguments(text) | ForwardError::Failed(text)) => Err(ReadError::Failed(text)),
+    }
 }
 
 #[derive(Serialize)]

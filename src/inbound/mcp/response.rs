@@ -16,8 +16,8 @@ use serde_json::{Map, Value, value::RawValue};
 use tokio::time::sleep;
 
 use super::{
-    client::Mailbox,
-    header::SESSION_ID,
+    client_channel::Mailbox,
+    context::SESSION_ID,
     message::Id,
     refusal::Refusal,
     revision::{Revision, UnknownId},
@@ -405,7 +405,7 @@ mod stream_tests {
     use http_body_util::BodyExt;
     use serde_json::json;
 
-    use super::{super::client::Outbox, *};
+    use super::{super::client_channel::Outbox, *};
     use crate::inbound::mcp::message::{Message, message};
 
     async fn text_of(response: Response<Body>) -> String {

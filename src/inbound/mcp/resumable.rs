@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use super::{
-    client::{Mailbox, Questions},
+    client_channel::{Mailbox, Questions},
     response::{self, Answering, KEEP_ALIVE},
     revision::Revision,
 };
@@ -339,7 +339,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::inbound::mcp::client::Outbox;
+    use crate::inbound::mcp::client_channel::Outbox;
 
     fn resumables(connection_life: Option<Duration>) -> Arc<Resumables> {
         let settings = ResumeSettings { connection_life, ..ResumeSettings::default() };

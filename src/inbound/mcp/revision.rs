@@ -10,7 +10,7 @@ use http::HeaderMap;
 use rmcp::model::ProtocolVersion;
 
 use super::{
-    header::{self, PROTOCOL_VERSION},
+    context::{self, PROTOCOL_VERSION},
     message::Request,
     refusal::{Refusal, Short},
 };
@@ -182,7 +182,7 @@ impl Revision {
     /// When the two disagree, when either names a revision that is not spoken here, or when one of them is
     /// missing that the revision requires.
     pub(super) fn of_request(headers: &HeaderMap, request: &Request<'_>) -> Result<Self, Refusal> {
-        let in_header = header::sole(headers, &PROTOCOL_VERSION)?;
+        let in_header = context::sole(headers, &PROTOCOL_VERSION)?;
         let Some(in_body) = request.meta.protocol_version()? else {
             return match request.method.as_ref() {
                 // Its revision stands in its parameters; what a header says beside it is of no account.

@@ -22,8 +22,8 @@ use tokio::{
 
 use super::{
     Mcp,
-    carrier::{Carrier, Handshake},
-    client::Outbox,
+    client_channel::{Mailbox, Outbox},
+    context::{Carrier, Handshake},
     message::{self, Message},
     protocol::Protocol,
     refusal::Refusal,
@@ -188,20 +188,11 @@ impl Conversation {
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         self.telling.spawn(async move {
-            let (outbox, mut mailbox) = Outbox::new(Arc::clone(&protocol.questions));
+            let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
             let audience = subscriptions::Audience { gateway: &protocol.gateway, caller: Caller::Only };
             let telling =
                 subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed);
-            let mut telling = pin!(telling);
-            loop {
-                let told = tokio::select! {
-                    () = &mut telling => return,
-                    Some(told) = mailbox.recv() => told,
-                };
-                if out.send(in_one_line(told.into())).await.is_err() {
-                    return;
-                }
-            }
+            send_during(telling, mailbox, &out).await;
         });
     }
 
@@ -228,28 +219,11 @@ async fn answer(
     out: mpsc::Sender<Bytes>,
     handshake: Arc<ArcSwapOption<Handshake>>,
 ) {
-    let (outbox, mut mailbox) = Outbox::new(Arc::clone(&protocol.questions));
+    let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
     let said = handshake.load_full();
-    let mut answering = pin!(protocol.take(Carrier::stdio(&context, said.as_deref()), &message, &outbox));
-    let answer = loop {
-        tokio::select! {
-            biased;
-            answer = &mut answering => break answer,
-            Some(told) = mailbox.recv() => {
-                if out.send(in_one_line(told.into())).await.is_err() {
-                    return;
-                }
-            }
-        }
-    };
-    // There is nothing to say, or the client waits no more.
-    let Some(answer) = answer else { return };
-    // What was told before the result goes before it.
-    while let Ok(told) = mailbox.try_recv() {
-        if out.send(in_one_line(told.into())).await.is_err() {
-            return;
-        }
-    }
+    let answering = protocol.take(Carrier::stdio(&context, said.as_deref()), &message, &outbox);
+    // There may be nothing to respond, or nobody who reads any more.
+    let Some(answer) = send_during(answering, mailbox, &out).await.flatten() else { return };
     if let Some(session) = answer.session()
         && let Ok(opened) = Session::open(&protocol.seal, session, SystemTime::now())
         && let Ok(revision) = opened.revision.parse()
@@ -258,6 +232,27 @@ async fn answer(
     }
     // Nobody reads any more: the conversation is about to end.
     let _ = out.send(in_one_line(answer.into_body())).await;
+}
+
+/// Does some work, and sends what it puts into the mailbox, all of it before its result. `None` when nobody reads any
+/// more.
+async fn send_during<T>(
+    work: impl Future<Output = T>,
+    mut mailbox: Mailbox,
+    out: &mpsc::Sender<Bytes>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    let done = loop {
+        tokio::select! {
+            biased;
+            done = &mut work => break done,
+            Some(message) = mailbox.recv() => out.send(in_one_line(message.into())).await.ok()?,
+        }
+    };
+    while let Ok(message) = mailbox.try_recv() {
+        out.send(in_one_line(message.into())).await.ok()?;
+    }
+    Some(done)
 }
 
 /// JSON with its line breaks as spaces: an upstream's own may stand in a result, and inside of a string JSON

@@ -16,9 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    client::Client,
+    context::Client,
     elicitation,
-    message::Member,
     protocol::Protocol,
     refusal::Refusal,
     replicas::Peers,
@@ -88,7 +87,7 @@ pub(super) async fn asking(
     arguments: &Map<String, Value>,
 ) -> Option<Answer> {
     let job = route.job.as_ref().filter(|job| job.task.asks)?;
-    let abilities = client.revision.abilities(&client.capabilities());
+    let abilities = elicitation::abilities(client.revision, &client.capabilities());
     let questions = task_elicitation::first_questions((snapshot, route), arguments, abilities).await?;
     let name = protocol.asking_tasks.begin(abilities, job.task.life)?;
     let address = protocol.questions.peers().and_then(Peers::own).map(str::to_owned);
@@ -103,7 +102,7 @@ pub(super) async fn asking(
 /// `tasks/get`: how a task stands, and its result once there is one.
 pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let asked = Asked::by(protocol, client)?;
-    let standing = match &asked.task.at {
+    let state = match &asked.task.at {
         At::Job { place, answers } => asked.at_upstream(client, place, answers).await?,
         At::Replica { name, address } => match protocol.asking_tasks.find(name) {
             Some(task) => asked.here(client, &task).await?,
@@ -118,15 +117,16 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
         result: Option<Box<RawValue>>,
     }
     let revision = client.revision;
-    let mut members = asked.told(&standing, revision);
-    let written = match standing {
-        Standing::Done(result) => Some(written_result(result, revision)),
-        Standing::Written(bytes) => Some(bytes.to_vec()),
-        Standing::Failed { why } => {
+    let mut members = asked.members(&state, revision);
+    let written = match state {
+        TaskState::Operation(OperationState::Done(result)) => Some(written_result(result, revision)),
+        TaskState::Written(bytes) => Some(bytes.to_vec()),
+        TaskState::Operation(OperationState::Lost { why }) => {
             members.insert("error".into(), json!({ "code": -32603, "message": why }));
             None
         }
-        Standing::Working { .. } | Standing::Asking(_) | Standing::Cancelled => None,
+        TaskState::Operation(OperationState::Running { .. } | OperationState::Cancelled)
+        | TaskState::Asking(_) => None,
     };
     Ok(client.result(&TaskResult { members, result: written.map(raw_json) }))
 }
@@ -139,8 +139,8 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<A
     let Some(task) = protocol.asking_tasks.find(name) else {
         return hand_on(protocol, client, address.as_deref()).await;
     };
-    let TaskParams { input_responses, .. } = client.request.params()?;
-    let responses = input_responses.object("params.inputResponses")?.unwrap_or_default();
+    let responses = client.request.param("inputResponses").object("params.inputResponses")?;
+    let responses = responses.unwrap_or_default();
     let mut stand = task.stand().await;
     let Stand::Asking(answered) = &mut *stand else { return Ok(acknowledged(client)) };
     let (left, answers) =
@@ -297,17 +297,6 @@ pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The parameters of `tasks/…`.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct TaskParams<'a> {
-    #[serde(borrow)]
-    task_id: Member<'a>,
-    /// Answers to what the task has asked, for `tasks/update`.
-    #[serde(borrow)]
-    pub(super) input_responses: Member<'a>,
-}
-
 /// A task that a request is about.
 pub(super) struct Asked {
     id: String,
@@ -316,20 +305,13 @@ pub(super) struct Asked {
     pub(super) snapshot: Arc<Snapshot>,
 }
 
-/// How a task stands.
-pub(super) enum Standing {
-    Working {
-        message: Option<String>,
-        wait: Duration,
-    },
+/// The state of a task.
+enum TaskState {
+    Operation(OperationState),
+    /// It needs input.
     Asking(Vec<Question>),
-    Done(ToolResult),
-    /// The same, as it is written to clients.
+    /// Its result, as it is written to clients.
     Written(Bytes),
-    Cancelled,
-    Failed {
-        why: String,
-    },
 }
 
 impl Asked {
@@ -337,8 +319,7 @@ impl Asked {
         if !knows(client) {
             return Err(Refusal::NeedsTasks);
         }
-        let TaskParams { task_id, .. } = client.request.params()?;
-        let id = task_id.required_text("params.taskId")?.into_owned();
+        let id = client.request.param("taskId").required_text("params.taskId")?.into_owned();
         client.carrier.check_name(&id)?;
         let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
         let content = content.map_err(|_| Refusal::Params(GONE.into()))?;
@@ -363,13 +344,13 @@ impl Asked {
         client: &Client<'_>,
         place: &str,
         answers: &Map<String, Value>,
-    ) -> Result<Standing, Refusal> {
+    ) -> Result<TaskState, Refusal> {
         let place = JobPlace::of_text(place).ok_or_else(|| Refusal::Params(GONE.into()))?;
         Ok(self.of_job(client, &place, self.task.arguments.clone(), answers.clone()).await)
     }
 
     /// How a task stands that is kept here.
-    pub(super) async fn here(&self, client: &Client<'_>, task: &AskingTask) -> Result<Standing, Refusal> {
+    pub(super) async fn here(&self, client: &Client<'_>, task: &AskingTask) -> Result<TaskState, Refusal> {
         let poll = self.route.job.as_ref().map_or(JobRule::POLL_DEFAULT, |job| job.poll);
         let stand = task.stand().await;
         let (place, arguments, answers) = match &*stand {
@@ -377,18 +358,23 @@ impl Asked {
                 let (left, _) = task
                     .left((&self.snapshot, &self.route), &self.task.arguments, answered, Map::new())
                     .await;
-                return Ok(match left {
-                    Left::Questions(questions) => Standing::Asking(questions),
-                    Left::Result(result) => Standing::Done(*result),
-                    Left::Wrong(why) => Standing::Failed { why },
+                let state = match left {
+                    Left::Questions(questions) => return Ok(TaskState::Asking(questions)),
+                    Left::Result(result) => OperationState::Done(*result),
+                    Left::Wrong(why) => OperationState::Lost { why },
                     // The route asks less than it did: the next answer, whatever it is, begins the work.
-                    Left::Nothing => Standing::Working { message: None, wait: poll },
-                });
+                    Left::Nothing => OperationState::Running { message: None, wait: poll },
+                };
+                return Ok(TaskState::Operation(state));
             }
-            Stand::Beginning { .. } => return Ok(Standing::Working { message: None, wait: poll }),
-            Stand::Ended(kept) => return Ok(Standing::Written(kept.written.clone())),
-            Stand::Lost => return Ok(Standing::Failed { why: TOO_LONG.to_owned() }),
-            Stand::Cancelled => return Ok(Standing::Cancelled),
+            Stand::Beginning { .. } => {
+                return Ok(TaskState::Operation(OperationState::Running { message: None, wait: poll }));
+            }
+            Stand::Ended(kept) => return Ok(TaskState::Written(kept.written.clone())),
+            Stand::Lost => {
+                return Ok(TaskState::Operation(OperationState::Lost { why: TOO_LONG.to_owned() }));
+            }
+            Stand::Cancelled => return Ok(TaskState::Operation(OperationState::Cancelled)),
             Stand::Job(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
         };
         // Others may ask about it while the upstream answers.
@@ -402,13 +388,9 @@ impl Asked {
         place: &JobPlace,
         arguments: Map<String, Value>,
         answers: Map<String, Value>,
-    ) -> Standing {
-        match self.snapshot.poll_operation(&self.route, client.call(arguments), answers, place).await {
-            OperationState::Running { message, wait } => Standing::Working { message, wait },
-            OperationState::Done(result) => Standing::Done(result),
-            OperationState::Cancelled => Standing::Cancelled,
-            OperationState::Lost { why } => Standing::Failed { why },
-        }
+    ) -> TaskState {
+        let call = client.call(arguments);
+        TaskState::Operation(self.snapshot.poll_operation(&self.route, call, answers, place).await)
     }
 
     pub(super) async fn end(&self, client: &Client<'_>, answers: Map<String, Value>, place: &JobPlace) {
@@ -416,24 +398,21 @@ impl Asked {
         self.snapshot.cancel_operation(&self.route, call, answers, place).await;
     }
 
-    /// What a client is told of it, its result aside.
-    pub(super) fn told(&self, standing: &Standing, revision: Revision) -> Map<String, Value> {
-        let (status, message) = match standing {
-            Standing::Working { message, .. } => ("working", message.as_deref()),
-            Standing::Asking(_) => ("input_required", None),
-            Standing::Done(_) | Standing::Written(_) => ("completed", None),
-            Standing::Cancelled => ("cancelled", None),
-            Standing::Failed { why } => ("failed", Some(why.as_str())),
+    /// The members of every response about it, without its result.
+    fn members(&self, state: &TaskState, revision: Revision) -> Map<String, Value> {
+        let (status, message) = match state {
+            TaskState::Operation(OperationState::Running { message, .. }) => ("working", message.as_deref()),
+            TaskState::Asking(_) => ("input_required", None),
+            TaskState::Operation(OperationState::Done(_)) | TaskState::Written(_) => ("completed", None),
+            TaskState::Operation(OperationState::Cancelled) => ("cancelled", None),
+            TaskState::Operation(OperationState::Lost { why }) => ("failed", Some(why.as_str())),
         };
         let mut members = self.task.told(&self.id, status, message);
-        match standing {
-            Standing::Working { wait, .. } => {
-                members.insert("pollIntervalMs".into(), milliseconds(*wait).into());
-            }
-            Standing::Asking(questions) => {
-                members.insert("inputRequests".into(), elicitation::requests(questions, revision).into());
-            }
-            Standing::Done(_) | Standing::Written(_) | Standing::Cancelled | Standing::Failed { .. } => {}
+        if let TaskState::Operation(OperationState::Running { wait, .. }) = state {
+            members.insert("pollIntervalMs".into(), milliseconds(*wait).into());
+        }
+        if let TaskState::Asking(questions) = state {
+            members.insert("inputRequests".into(), elicitation::requests(questions, revision).into());
         }
         members
     }

@@ -25,8 +25,8 @@ use crate::{
     inbound::{
         HandedThrough,
         authenticate::{Guard, revocable},
-        body::check_coding,
         context::{Arrival, Rejection, RequestContext},
+        filter::check_coding,
     },
     policy::Passthrough,
     route::{TraceContext, UpstreamName, leads_out},

@@ -100,7 +100,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/attacks.rs::bodies_that_do_not_end_keep_nobody_out",
             "tests/it/attacks.rs::bodies_count_until_their_calls_are_answered",
             "tests/it/attacks.rs::arguments_of_many_tiny_values_are_refused",
-            "src/inbound/body.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
+            "src/inbound/filter.rs::what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room",
         ],
     ),
     (
@@ -118,7 +118,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/policies.rs::one_caller_does_not_take_every_place",
             "src/policy/concurrency.rs::one_caller_has_its_part_and_leaves_the_rest_to_others",
-            "src/inbound/mcp/streams.rs::one_caller_has_its_part_of_them",
+            "src/inbound/mcp/subscriptions.rs::one_caller_has_its_part_of_them",
         ],
     ),
     (

@@ -1,50 +1,22 @@
-//! `tools/call`, from raw parameters to the result's bytes.
-
-use std::borrow::Cow;
-
-use serde::Deserialize;
-use serde_json::{Map, Value};
+//! `tools/list` and `tools/call`.
 
 use super::{
-    client::{Client, Listening},
-    elicitation::Questioner,
-    message::Member,
-    protocol::Protocol,
-    refusal::Refusal,
-    response::Answer,
-    revision::Era,
-    tasks,
+    client_channel::Listening, context::Client, elicitation::Questioner, protocol::Protocol,
+    refusal::Refusal, response::Answer, revision::Era, tasks,
 };
 use crate::pipeline::{Call, CallOutcome};
 
-/// The parameters of `tools/call` and of `prompts/get`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct CallParams<'a> {
-    #[serde(borrow)]
-    name: Member<'a>,
-    #[serde(borrow)]
-    arguments: Member<'a>,
+/// `tools/list`.
+pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+    let snapshot = protocol.gateway.snapshot();
+    protocol.about.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), client)
 }
 
-impl<'a> CallParams<'a> {
-    /// Which tool or prompt.
-    pub(super) fn name(&self) -> Result<Cow<'a, str>, Refusal> {
-        self.name.required_text("params.name")
-    }
-
-    /// With what. None at all is the same as none in an object.
-    pub(super) fn arguments(&self) -> Result<Map<String, Value>, Refusal> {
-        Ok(self.arguments.unless_null().object("params.arguments")?.unwrap_or_default())
-    }
-}
-
-/// Calls the tool and writes what it gave: raw JSON in the result is spliced into the answer, not rebuilt.
-pub(super) async fn call_tool(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+/// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
+pub(super) async fn call(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
     let (request, revision) = (client.request, client.revision);
-    let params: CallParams<'_> = request.params()?;
-    let tool = params.name()?.into_owned();
-    let arguments = params.arguments()?;
+    let tool = request.name()?.into_owned();
+    let arguments = request.arguments()?;
     // One for the whole call: its headers are checked against the schema that its arguments will be.
     let snapshot = protocol.gateway.snapshot();
     let route = snapshot.table.by_tool(&tool);

@@ -1,6 +1,5 @@
-//! The client of a request: its revision, its capabilities, and messages to it before the result.
+//! The way to the client of a request before its result.
 //!
-//! - [`Client`]: the client that waits for a result.
 //! - [`Outbox`]: queue of messages that are sent before the result.
 //! - [`Questions`]: our open requests to clients up to 2025-11-25, which respond with a message of their own.
 //! - [`Listening`]: progress notifications and log messages of a call.
@@ -13,133 +12,34 @@ use std::{
 
 use bytes::Bytes;
 use rmcp::model::{ErrorCode, ErrorData};
-use serde::Serialize;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
 };
 
-use super::{
-    carrier::Carrier,
-    message::Request,
-    protocol::Protocol,
-    refusal::Refusal,
-    replicas::Peers,
-    response::Answer,
-    revision::{Era, Revision},
-};
+use super::{context::Client, protocol::Protocol, refusal::Refusal, replicas::Peers, revision::Era};
 use crate::{
-    crypto::{Seal, random_id},
-    inbound::context::Arrival,
-    model::ToolResult,
-    pipeline::{Call, Message, Progress, Subscriber},
-    route::{LogLevel, Scopes, TraceContext},
-    telemetry::RequestId,
+    crypto::random_id,
+    pipeline::{Progress, Subscriber},
+    route::LogLevel,
     upstream::Caller,
 };
 
-/// Who waits for the result of a request.
-#[derive(Debug)]
-pub(super) struct Client<'a> {
-    pub(super) revision: Revision,
-    pub(super) request: &'a Request<'a>,
-    pub(super) carrier: Carrier<'a>,
-    /// What the request is named in the log and in errors.
-    pub(super) request_id: RequestId,
-    /// What is sent before the result.
-    pub(super) outbox: &'a Outbox,
-    pub(super) seal: &'a Seal,
-    /// What `_meta` of a result holds beside what the result itself brings.
-    pub(super) meta: &'a Map<String, Value>,
-}
-
-/// Cache hints of a result (since 2026-07-28).
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct CacheHints {
-    ttl_ms: u64,
-    cache_scope: &'static str,
-}
-
-impl Client<'_> {
-    /// What the client can be asked, as it says itself: with each request, or at `initialize`.
-    pub(super) fn capabilities(&self) -> Map<String, Value> {
-        self.carrier.capabilities(self.request, self.revision, self.seal)
-    }
-
-    /// Whether it may ask for something.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal::Forbidden`] when it may not.
-    pub(super) fn may(&self, needed: &Scopes) -> Result<(), Refusal> {
-        match needed.is_empty() || self.carrier.caller().may(needed) {
-            true => Ok(()),
-            false => Err(Refusal::Forbidden { needed: needed.clone() }),
-        }
-    }
-
-    /// Who may keep what it is told of lists: where callers are told apart, they are told different things.
-    pub(super) fn cache_scope(&self) -> &'static str {
-        if self.carrier.owner().is_some() { "private" } else { "public" }
-    }
-
-    /// Cache hints of the result; `None` before 2026-07-28.
-    pub(super) fn cache_hints(&self, lasts: Duration, cache_scope: &'static str) -> Option<CacheHints> {
-        let ttl_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
-        match self.revision.era() {
-            Era::Handshake => None,
-            Era::PerRequest => Some(CacheHints { ttl_ms, cache_scope }),
-        }
-    }
-
-    /// The result of the request.
-    pub(super) fn result(&self, members: &impl Serialize) -> Answer {
-        Answer::result(self.request.id, self.revision.result_type(), members, self.meta)
-    }
-
-    /// The same with members of `_meta` beside ours.
-    pub(super) fn result_with(&self, members: &impl Serialize, mut meta: Map<String, Value>) -> Answer {
-        meta.extend(self.meta.clone());
-        Answer::result(self.request.id, self.revision.result_type(), members, &meta)
-    }
-
-    /// The result of a call, in blocks that the client knows.
-    pub(super) fn tool_result(&self, mut result: ToolResult) -> Answer {
-        self.revision.adapt(&mut result);
-        Answer::tool_result(self.request.id, self.revision, &result, self.meta)
-    }
-
-    /// A call with these arguments, made for the request.
-    pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let Arrival { request_id, span, address, api, .. } = &self.carrier.context.arrival;
-        let caller = self.carrier.caller().clone();
-        let call = Call::new(arguments, self.carrier.headers(), request_id.clone(), *api, caller);
-        let message = Message {
-            method: &self.request.method,
-            id: self.request.id.as_json(),
-            session: self.carrier.session(),
-        };
-        let (address, span, trace) = (*address, span.clone(), trace(self));
-        Call { address, trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }
-    }
-}
-
-/// How many messages may wait for a client to read them.
+/// Limit of the messages that wait for a client to read them.
 const OUTBOX_LIMIT: usize = 64;
 
-/// What is sent to a client before the result of its request. Clones are the same one.
+/// Queue of messages to a client before the result of its request. Clones are the same queue.
 #[derive(Debug, Clone)]
 pub(super) struct Outbox {
-    /// `None` where the client takes nothing but the result.
+    /// `None` where the client accepts nothing but the result.
     sender: Option<mpsc::Sender<Bytes>>,
     questions: Arc<Questions>,
     /// Whose answers are taken, where clients are told apart.
     caller: Caller,
 }
 
-/// The other end: what a transport sends on, in order.
+/// The other end, from which a transport sends messages in order.
 pub(super) type Mailbox = mpsc::Receiver<Bytes>;
 
 /// Why a client gave no answer.
@@ -186,8 +86,8 @@ impl Outbox {
         self.sender.is_some()
     }
 
-    /// Tells the client something. It is lost when there is no way, or the client reads too slowly: a
-    /// notification is nothing that a result depends on.
+    /// Sends a notification. It is lost when there is no stream, or the client reads too slowly: no result depends on
+    /// it.
     pub(super) fn notify(&self, method: &str, params: &Value) {
         if let Some(sender) = &self.sender {
             let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
@@ -196,7 +96,7 @@ impl Outbox {
         }
     }
 
-    /// Tells the client something, as soon as it has read enough of what it was told before.
+    /// Sends a notification as soon as there is room in the queue.
     ///
     /// # Errors
     ///
@@ -207,7 +107,7 @@ impl Outbox {
         sender.send(message.to_string().into()).await.map_err(|_| Unanswered::NoWay)
     }
 
-    /// Asks the client something, and waits for its result (revisions up to 2025-11-25).
+    /// Sends a request to the client, and waits for its result (revisions up to 2025-11-25).
     ///
     /// # Errors
     ///
@@ -385,12 +285,6 @@ fn number(number: f64) -> Value {
         true => (number as i64).into(),
         false => number.into(),
     }
-}
-
-/// The trace that a request belongs to, as it says itself: that goes before what its HTTP headers say.
-pub(super) fn trace(client: &Client<'_>) -> Option<TraceContext> {
-    let (parent, state) = client.request.meta.trace();
-    TraceContext::of(&parent?, state.as_deref())
 }
 
 #[cfg(test)]

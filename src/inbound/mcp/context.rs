@@ -1,0 +1,620 @@
+//! The context of a message: its transport and headers, its client and revision.
+//!
+//! Revision 2026-07-28 repeats parts of the body in headers. Balancers and gateways decide by them without reading
+//! the body, so a request in which the two differ is rejected (MCP 2026-07-28, Streamable HTTP, "Server
+//! Validation").
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    future::Future,
+    sync::LazyLock,
+    time::{Duration, SystemTime},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{HeaderMap, HeaderName, Method, header::AsHeaderName, request::Parts};
+use serde::Serialize;
+use serde_json::{Map, Number, Value, value::RawValue};
+
+use super::{
+    about::WithHints,
+    client_channel::Outbox,
+    message::{Notification, Request},
+    refusal::{Refusal, Short},
+    response::Answer,
+    revision::{Era, Revision},
+    sessions::Session,
+};
+use crate::{
+    crypto::Seal,
+    inbound::context::{Arrival, LoggedRequest, RequestContext},
+    model::ToolResult,
+    pipeline::{Call, Members, Message, Proxied},
+    route::{Scopes, TraceContext},
+    telemetry::RequestId,
+    upstream::Caller,
+};
+
+pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// The last event of a stream that a client has read (WHATWG HTML, "Server-sent events").
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// The transport of a message, and the context of its request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Carrier<'a> {
+    pub(super) context: &'a RequestContext,
+    transport: Transport<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Transport<'a> {
+    /// An HTTP request of its own, with its head.
+    Http(&'a Parts),
+    /// A line of a pipe, after the handshake, if there was one.
+    Stdio(Option<&'a Handshake>),
+}
+
+/// The handshake of a client at a pipe: over HTTP, each request would have this in its headers.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    pub(super) revision: Revision,
+    /// The id of its session.
+    pub(super) session: String,
+}
+
+/// The session of a pipe, by which requests in flight are found; no session over HTTP has such an id.
+const STDIO_SESSION: &str = "stdio";
+
+impl<'a> Carrier<'a> {
+    pub(super) fn http(context: &'a RequestContext, head: &'a Parts) -> Self {
+        Self { context, transport: Transport::Http(head) }
+    }
+
+    pub(super) fn stdio(context: &'a RequestContext, handshake: Option<&'a Handshake>) -> Self {
+        Self { context, transport: Transport::Stdio(handshake) }
+    }
+
+    /// Who sent the message.
+    pub(super) fn caller(self) -> &'a Caller {
+        self.context.caller()
+    }
+
+    /// Whose sessions, tasks and questions those of the sender are.
+    pub(super) fn owner(self) -> Option<&'a str> {
+        self.caller().owner()
+    }
+
+    pub(super) fn is_stdio(self) -> bool {
+        self.head().is_none()
+    }
+
+    /// The headers of the HTTP request, which a route may forward; a pipe has none.
+    pub(super) fn headers(self) -> &'a HeaderMap {
+        static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
+        self.head().map_or(&NONE, |head| &head.headers)
+    }
+
+    /// The request, for the log.
+    pub(super) fn logged(self) -> LoggedRequest<'a> {
+        self.context.logged(self.head())
+    }
+
+    /// The method of the HTTP request; a pipe has none.
+    pub(super) fn method(self) -> Option<&'a Method> {
+        self.head().map(|head| &head.method)
+    }
+
+    fn head(self) -> Option<&'a Parts> {
+        match self.transport {
+            Transport::Http(head) => Some(head),
+            Transport::Stdio(_) => None,
+        }
+    }
+
+    /// What is said of the revision beside the message.
+    ///
+    /// # Errors
+    ///
+    /// When it names one that is not spoken here.
+    pub(super) fn revision(self) -> Result<Revision, Refusal> {
+        match self.transport {
+            Transport::Http(head) => sole(&head.headers, &PROTOCOL_VERSION).and_then(Revision::of_header),
+            Transport::Stdio(handshake) => {
+                Ok(handshake.map_or(Revision::R2026_07_28, |handshake| handshake.revision))
+            }
+        }
+    }
+
+    /// The revision that a request speaks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Revision::of_request`].
+    pub(super) fn revision_of(self, request: &Request<'_>) -> Result<Revision, Refusal> {
+        match self.transport {
+            Transport::Http(head) => Revision::of_request(&head.headers, request),
+            Transport::Stdio(handshake) => {
+                Revision::of_line(handshake.map(|handshake| handshake.revision), request)
+            }
+        }
+    }
+
+    /// Checks `Mcp-Method`, which repeats the method.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Headers`] when the two differ.
+    pub(super) fn check_method(self, method: &str) -> Result<(), Refusal> {
+        let Some(head) = self.head() else { return Ok(()) };
+        match sole(&head.headers, "mcp-method")? {
+            Some(found) if found == method => Ok(()),
+            Some(found) => Err(differs("Mcp-Method", found, method)),
+            None => Err(missing("Mcp-Method", method)),
+        }
+    }
+
+    /// Checks `Mcp-Method` of a notification, which may be missing: but a gateway that decides by it must not read
+    /// another method than we do.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Headers`] when the two differ.
+    pub(super) fn check_notification(self, notification: &Notification<'_>) -> Result<(), Refusal> {
+        match &notification.method {
+            Some(method) if self.headers().contains_key("mcp-method") => self.check_method(method),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Checks `Mcp-Name`, which repeats the name of a tool or prompt, the URI of a resource or the id of a task.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Headers`] when the two differ.
+    pub(super) fn check_name(self, name: &str) -> Result<(), Refusal> {
+        let Some(head) = self.head() else { return Ok(()) };
+        match sole(&head.headers, "mcp-name")? {
+            Some(found) if decoded("Mcp-Name", found)? == name => Ok(()),
+            Some(found) => Err(differs("Mcp-Name", found, name)),
+            None => Err(missing("Mcp-Name", name)),
+        }
+    }
+
+    /// Checks `Mcp-Param-…`, which repeat the arguments that the input schema marks with `x-mcp-header`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Headers`] when the two differ.
+    pub(super) fn check_arguments(
+        self,
+        schema: &Map<String, Value>,
+        arguments: &Map<String, Value>,
+    ) -> Result<(), Refusal> {
+        self.head().map_or(Ok(()), |head| check_arguments(&head.headers, schema, arguments))
+    }
+
+    /// What the client of a request is capable of, as far as it has said so.
+    pub(super) fn capabilities(
+        self,
+        request: &Request<'_>,
+        revision: Revision,
+        seal: &Seal,
+    ) -> Map<String, Value> {
+        match revision.era() {
+            Era::PerRequest => request.meta.capabilities(),
+            Era::Handshake => {
+                let session = self.session().and_then(|id| Session::open(seal, id, SystemTime::now()).ok());
+                session.map(|session| session.capabilities).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The id of the session that a message of the older era is of.
+    pub(super) fn session(self) -> Option<&'a str> {
+        match self.transport {
+            Transport::Http(head) => sole(&head.headers, &SESSION_ID).ok().flatten(),
+            Transport::Stdio(handshake) => handshake.map(|handshake| handshake.session.as_str()),
+        }
+    }
+
+    /// The same where it may be over: a pipe is a session of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Headers`] when there are two.
+    pub(super) fn session_to_check(self) -> Result<Option<&'a str>, Refusal> {
+        self.head().map_or(Ok(None), |head| sole(&head.headers, &SESSION_ID))
+    }
+
+    /// Ready when what the message came by is about to end.
+    pub(super) fn ending(self) -> impl Future<Output = ()> + 'a {
+        self.context.arrival.connection.ending.come()
+    }
+
+    /// The session whose later messages can end this one: that of a request of the older era over HTTP, and a
+    /// pipe. In the newer era a client over HTTP ends its request when it leaves.
+    pub(super) fn cancelling_session(self) -> Option<&'a str> {
+        match self.transport {
+            // A request of the newer era has no session, whatever its headers name: it would take the place
+            // of another's.
+            Transport::Http(_) => self.session().filter(|_| {
+                self.revision().is_ok_and(|revision| match revision.era() {
+                    Era::Handshake => true,
+                    Era::PerRequest => false,
+                })
+            }),
+            Transport::Stdio(_) => Some(STDIO_SESSION),
+        }
+    }
+}
+
+/// Members of a result that concern the connection to the upstream.
+const CONNECTION_MEMBERS: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_meta"];
+
+/// The client that waits for the result of a request.
+#[derive(Debug)]
+pub(super) struct Client<'a> {
+    pub(super) revision: Revision,
+    pub(super) request: &'a Request<'a>,
+    pub(super) carrier: Carrier<'a>,
+    /// Its name in the log and in errors.
+    pub(super) request_id: RequestId,
+    /// The queue of messages before the result.
+    pub(super) outbox: &'a Outbox,
+    pub(super) seal: &'a Seal,
+    /// `_meta` of every result.
+    pub(super) meta: &'a Map<String, Value>,
+}
+
+/// Cache hints of a result (since 2026-07-28).
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CacheHints {
+    ttl_ms: u64,
+    cache_scope: &'static str,
+}
+
+impl Client<'_> {
+    /// What the client can be asked, as it says itself: with each request, or at `initialize`.
+    pub(super) fn capabilities(&self) -> Map<String, Value> {
+        self.carrier.capabilities(self.request, self.revision, self.seal)
+    }
+
+    /// Whether it may ask for something.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Forbidden`] when it may not.
+    pub(super) fn may(&self, needed: &Scopes) -> Result<(), Refusal> {
+        match needed.is_empty() || self.carrier.caller().may(needed) {
+            true => Ok(()),
+            false => Err(Refusal::Forbidden { needed: needed.clone() }),
+        }
+    }
+
+    /// Who may keep what it is told of lists: where callers are told apart, they are told different things.
+    pub(super) fn cache_scope(&self) -> &'static str {
+        if self.carrier.owner().is_some() { "private" } else { "public" }
+    }
+
+    /// Cache hints of the result; `None` before 2026-07-28.
+    pub(super) fn cache_hints(&self, lasts: Duration, cache_scope: &'static str) -> Option<CacheHints> {
+        let ttl_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+        match self.revision.era() {
+            Era::Handshake => None,
+            Era::PerRequest => Some(CacheHints { ttl_ms, cache_scope }),
+        }
+    }
+
+    /// The result of the request.
+    pub(super) fn result(&self, members: &impl Serialize) -> Answer {
+        Answer::result(self.request.id, self.revision.result_type(), members, self.meta)
+    }
+
+    /// The same with members of `_meta` beside ours.
+    pub(super) fn result_with(&self, members: &impl Serialize, mut meta: Map<String, Value>) -> Answer {
+        meta.extend(self.meta.clone());
+        Answer::result(self.request.id, self.revision.result_type(), members, &meta)
+    }
+
+    /// The result of a call, in blocks that the client knows.
+    pub(super) fn tool_result(&self, mut result: ToolResult) -> Answer {
+        self.revision.adapt(&mut result);
+        Answer::tool_result(self.request.id, self.revision, &result, self.meta)
+    }
+
+    /// A result with the members of an upstream's, byte for byte. The cache hints of a resource are the upstream's, or
+    /// `ttlMs: 0`.
+    pub(super) fn forwarded(&self, members: &Members, resource: Option<&Proxied>) -> Answer {
+        let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
+        let shown: BTreeMap<&str, &RawValue> = members
+            .iter()
+            .filter(|(name, _)| !CONNECTION_MEMBERS.contains(&name.as_str()))
+            .map(|(name, value)| (name.as_str(), &**value))
+            .collect();
+        let hints = resource.and_then(|resource| {
+            let lasts: u64 = of("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
+            // Forwarded headers may decide the content.
+            let is_private = resource.route.request.forwards_headers();
+            let is_public = of("cacheScope") == Some("\"public\"") && !is_private;
+            let scope = if is_public { self.cache_scope() } else { "private" };
+            self.cache_hints(Duration::from_millis(lasts), scope)
+        });
+        let meta = of("_meta").and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+        let mut meta = meta.unwrap_or_default();
+        meta.retain(|name, _| !name.starts_with("io.modelcontextprotocol/"));
+        self.result_with(&WithHints { members: shown, hints }, meta)
+    }
+
+    /// A call with these arguments, made for the request.
+    pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
+        let Arrival { request_id, span, address, api, .. } = &self.carrier.context.arrival;
+        let caller = self.carrier.caller().clone();
+        let call = Call::new(arguments, self.carrier.headers(), request_id.clone(), *api, caller);
+        let message = Message {
+            method: &self.request.method,
+            id: self.request.id.as_json(),
+            session: self.carrier.session(),
+        };
+        let (address, span, trace) = (*address, span.clone(), self.trace());
+        Call { address, trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }
+    }
+
+    /// The trace of the request in its `_meta`, which precedes that of its HTTP headers.
+    pub(super) fn trace(&self) -> Option<TraceContext> {
+        let (parent, state) = self.request.meta.trace();
+        TraceContext::of(&parent?, state.as_deref())
+    }
+}
+
+/// The value of a header that there must not be two of. One that some proxy repeated word for word counts
+/// once.
+pub(super) fn sole(headers: &HeaderMap, name: impl AsHeaderName + Copy) -> Result<Option<&str>, Refusal> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.any(|other| other != value) {
+        return Err(Refusal::Headers(format!(
+            "header `{}` is there twice, with different values",
+            name.as_str()
+        )));
+    }
+    match value.to_str() {
+        Ok(text) => Ok(Some(text.trim_matches([' ', '\t']))),
+        Err(_) => {
+            Err(Refusal::Headers(format!("header `{}` has characters that must be encoded", name.as_str())))
+        }
+    }
+}
+
+/// `Mcp-Param-…` repeat the arguments that the tool's input schema marks with `x-mcp-header`.
+fn check_arguments(
+    headers: &HeaderMap,
+    schema: &Map<String, Value>,
+    arguments: &Map<String, Value>,
+) -> Result<(), Refusal> {
+    let Some(Value::Object(properties)) = schema.get("properties") else { return Ok(()) };
+    for (name, property) in properties {
+        let Value::Object(property) = property else { continue };
+        let argument = arguments.get(name);
+        if let Some(suffix) = property.get("x-mcp-header").and_then(Value::as_str) {
+            check_argument(headers, suffix, argument)?;
+        }
+        // A marked property may lie deeper, as long as only `properties` lead to it.
+        let none = Map::new();
+        check_arguments(headers, property, argument.and_then(Value::as_object).unwrap_or(&none))?;
+    }
+    Ok(())
+}
+
+fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -> Result<(), Refusal> {
+    let name = format!("Mcp-Param-{suffix}");
+    if let Some(Value::Number(number)) = argument
+        && !is_safe(number)
+    {
+        return Err(Refusal::Headers(format!(
+            "the argument of header `{name}` is {}; what is repeated in a header is from -{MOST_SAFE} to {MOST_SAFE}",
+            Short(&number.to_string())
+        )));
+    }
+    let expected: Option<Cow<'_, str>> = match argument {
+        Some(Value::String(text)) => Some(text.as_str().into()),
+        Some(Value::Bool(flag)) => Some(flag.to_string().into()),
+        Some(Value::Number(number)) => Some(number.to_string().into()),
+        // Arrays and objects have no header; the input schema is about to refuse them.
+        Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => None,
+    };
+    match (sole(headers, name.as_str())?, expected) {
+        (None, None) => Ok(()),
+        (None, Some(expected)) => Err(missing(&name, &expected)),
+        (Some(found), None) => Err(Refusal::Headers(format!(
+            "header `{name}` is `{}`, but the argument is not there",
+            Short(found)
+        ))),
+        (Some(found), Some(expected)) => {
+            let value = decoded(&name, found)?;
+            let equal = value == expected
+                || matches!(argument, Some(Value::Number(_))) && equal_as_numbers(&value, &expected);
+            if equal { Ok(()) } else { Err(differs(&name, found, &expected)) }
+        }
+    }
+}
+
+/// The largest whole number that every reader of a header has exactly: 2^53 - 1 (MCP 2026-07-28, Streamable HTTP,
+/// "Schema Extension").
+const MOST_SAFE: u64 = 9_007_199_254_740_991;
+
+/// Whether no reader takes the number for another one.
+fn is_safe(number: &Number) -> bool {
+    number.as_f64().is_some_and(|value| value.abs() <= MOST_SAFE as f64)
+}
+
+/// `42.0` and `42` are the same number. Neither is beyond what a double has exactly.
+fn equal_as_numbers(one: &str, other: &str) -> bool {
+    match (one.parse::<f64>(), other.parse::<f64>()) {
+        (Ok(one), Ok(other)) => one == other && one.abs() <= MOST_SAFE as f64,
+        _ => false,
+    }
+}
+
+/// Undoes the sentinel `=?base64?…?=` round a value that is not plain ASCII.
+fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, Refusal> {
+    let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Ok(value.into());
+    };
+    let bytes = BASE64_STANDARD.decode(encoded).ok();
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    text.map(Cow::Owned).ok_or_else(|| Refusal::Headers(format!("header `{name}` is not UTF-8 in Base64")))
+}
+
+fn differs(name: &str, found: &str, expected: &str) -> Refusal {
+    Refusal::Headers(format!(
+        "header `{name}` is `{}`, but the body says `{}`",
+        Short(found),
+        Short(expected)
+    ))
+}
+
+fn missing(name: &str, expected: &str) -> Refusal {
+    Refusal::Headers(format!("header `{name}` is missing; the body says `{}`", Short(expected)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::inbound::{authenticate::Identity, context::Arrival};
+
+    #[test]
+    fn a_request_of_the_newer_era_takes_no_place_in_a_session() {
+        let session_of = |revision: Option<&str>| {
+            let mut request = http::Request::post("/mcp").header(&SESSION_ID, "a-session");
+            if let Some(revision) = revision {
+                request = request.header(&PROTOCOL_VERSION, revision);
+            }
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            let arrival = Arrival::new(Arc::default(), &head.headers);
+            let context = RequestContext { arrival, identity: Identity::local() };
+            Carrier::http(&context, &head).cancelling_session().map(str::to_owned)
+        };
+        assert_eq!(session_of(Some("2025-11-25")).as_deref(), Some("a-session"));
+        assert_eq!(session_of(None).as_deref(), Some("a-session"), "who does not say it speaks 2025-03-26");
+        assert_eq!(session_of(Some("2026-07-28")), None);
+        assert_eq!(session_of(Some("2099-01-01")), None);
+    }
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            let value = http::HeaderValue::from_bytes(value.as_bytes()).unwrap();
+            headers.append(name.parse::<HeaderName>().unwrap(), value);
+        }
+        headers
+    }
+
+    #[track_caller]
+    fn check(pairs: &[(&str, &str)], arguments: Value, expected: Result<(), &str>) {
+        let schema = json!({ "properties": {
+            "region": { "type": "string", "x-mcp-header": "Region" },
+            "count": { "type": "integer", "x-mcp-header": "Count" },
+            "deep": { "type": "object", "properties": { "flag": { "type": "boolean", "x-mcp-header": "Flag" } } },
+        } });
+        let found =
+            check_arguments(&headers(pairs), schema.as_object().unwrap(), arguments.as_object().unwrap());
+        match (found, expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(Refusal::Headers(found)), Err(expected)) => assert!(found.contains(expected), "{found}"),
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_marked_must_be_repeated_as_they_are() {
+        check(&[("mcp-param-region", "eu")], json!({ "region": "eu" }), Ok(()));
+        check(&[("MCP-PARAM-REGION", " eu ")], json!({ "region": "eu" }), Ok(()));
+        check(&[("mcp-param-region", "EU")], json!({ "region": "eu" }), Err("is `EU`"));
+        check(&[], json!({ "region": "eu" }), Err("is missing"));
+        check(&[], json!({ "region": null }), Ok(()));
+        check(&[], json!({}), Ok(()));
+        check(&[("mcp-param-region", "eu")], json!({}), Err("not there"));
+        check(&[("mcp-param-flag", "true")], json!({ "deep": { "flag": true } }), Ok(()));
+        check(&[("mcp-param-flag", "false")], json!({ "deep": { "flag": true } }), Err("is `false`"));
+    }
+
+    #[test]
+    fn numbers_are_compared_as_numbers() {
+        check(&[("mcp-param-count", "42.0")], json!({ "count": 42 }), Ok(()));
+        check(&[("mcp-param-count", "43")], json!({ "count": 42 }), Err("is `43`"));
+        check(&[("mcp-param-count", "-7")], json!({ "count": -7.0 }), Ok(()));
+        for odd in ["", "x", "inf", "NaN", "4 2", "42,42"] {
+            check(&[("mcp-param-count", odd)], json!({ "count": 42 }), Err("but the body says `42`"));
+        }
+        check(&[("mcp-param-count", "9007199254740991")], json!({ "count": 9007199254740991_u64 }), Ok(()));
+        // Equal to the letter, and not the same number to every reader.
+        for beyond in [json!(9007199254740993_u64), json!(-9007199254740992_i64)] {
+            let text = beyond.to_string();
+            check(&[("mcp-param-count", &text)], json!({ "count": beyond }), Err("-9007199254740991 to"));
+        }
+        // A text of digits is a text.
+        check(&[("mcp-param-region", "042")], json!({ "region": "42" }), Err("is `042`"));
+    }
+
+    #[test]
+    fn the_sentinel_is_undone_and_what_only_looks_like_it_is_not() {
+        check(&[("mcp-param-region", "=?base64?SGVsbG8=?=")], json!({ "region": "Hello" }), Ok(()));
+        check(&[("mcp-param-region", "=?base64?SGVsbG8?=")], json!({ "region": "Hello" }), Err("Base64"));
+        check(&[("mcp-param-region", "=?base64?SGVs!!!bG8=?=")], json!({ "region": "Hello" }), Err("Base64"));
+        check(&[("mcp-param-region", "=?base64?/w==?=")], json!({ "region": "x" }), Err("UTF-8"));
+        check(&[("mcp-param-region", "=?base64??=")], json!({ "region": "" }), Ok(()));
+        check(&[("mcp-param-region", "")], json!({ "region": "" }), Ok(()));
+        check(&[("mcp-param-region", "=?base64?IHBhZGRlZCA=?=")], json!({ "region": " padded " }), Ok(()));
+        check(
+            &[("mcp-param-region", "=?base64?bGluZTEKbGluZTI=?=")],
+            json!({ "region": "line1\nline2" }),
+            Ok(()),
+        );
+        let looks_like_it = json!({ "region": "=?base64?literal?=" });
+        check(&[("mcp-param-region", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=")], looks_like_it.clone(), Ok(()));
+        check(&[("mcp-param-region", "=?base64?literal?=")], looks_like_it, Err("Base64"));
+        check(&[("mcp-param-count", "=?base64?NDI=?=")], json!({ "count": 42 }), Ok(()));
+        check(&[("mcp-param-flag", "=?base64?dHJ1ZQ==?=")], json!({ "deep": { "flag": true } }), Ok(()));
+        check(&[("mcp-param-region", "SGVsbG8=")], json!({ "region": "SGVsbG8=" }), Ok(()));
+        check(&[("mcp-param-region", "=?base64?SGVsbG8=")], json!({ "region": "=?base64?SGVsbG8=" }), Ok(()));
+        check(
+            &[("mcp-param-region", "=?BASE64?SGVsbG8=?=")],
+            json!({ "region": "Hello" }),
+            Err("is `=?BASE64"),
+        );
+    }
+
+    #[test]
+    fn a_header_that_is_there_twice_must_agree_with_itself() {
+        let twice = [("mcp-param-region", "eu"), ("mcp-param-region", "eu")];
+        check(&twice, json!({ "region": "eu" }), Ok(()));
+        let torn = [("mcp-param-region", "eu"), ("mcp-param-region", "us")];
+        check(&torn, json!({ "region": "eu" }), Err("twice"));
+        check(&[("mcp-param-region", "caf\u{e9}")], json!({ "region": "caf\u{e9}" }), Err("encoded"));
+    }
+
+    #[test]
+    fn method_and_name_must_be_repeated_to_the_letter() {
+        let none = http::Request::post("/mcp");
+        let name = http::Request::post("/mcp").header("mcp-name", "=?base64?YmVyZ2VuIMOl?=");
+        let both = name.header("mcp-method", "tools/call");
+        let [(good, ()), (none, ())] = [both, none].map(|head| head.body(()).unwrap().into_parts());
+        let context =
+            RequestContext { arrival: Arrival::of_pipe(&Arc::default()), identity: Identity::local() };
+        let [good, none] = [&good, &none].map(|head| Carrier::http(&context, head));
+        good.check_method("tools/call").unwrap();
+        good.check_name("bergen å").unwrap();
+        good.check_method("TOOLS/CALL").unwrap_err();
+        none.check_method("tools/call").unwrap_err();
+        none.check_name("x").unwrap_err();
+        Carrier::stdio(&context, None).check_name("a pipe has no headers").unwrap();
+    }
+}
