@@ -483,7 +483,7 @@ mod tests {
     }
 
     fn head(headers: HeaderMap) -> Parts {
-        let (mut head, ()) = http::Request::post("/mcp").body(()).unwrap().into_parts();
+        let (mut head, ()) = Request::post("/mcp").body(()).unwrap().into_parts();
         head.headers = headers;
         head
     }

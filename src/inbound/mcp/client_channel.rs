@@ -2,7 +2,7 @@
 //!
 //! - [`Outbox`]: queue of messages that are sent before the result.
 //! - [`Questions`]: our open requests to clients up to 2025-11-25, which respond with a message of their own.
-//! - [`Listening`]: progress notifications and log messages of a call.
+//! - [`CallSubscriber`]: progress notifications and log messages of a call.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{context::Client, protocol::Protocol, refusal::Refusal, replicas::Peers, revision::Era};
+use super::{context::Client, protocol::Protocol, replicas::Peers, revision::Era, rpc_error::RpcError};
 use crate::{
     crypto::random_id,
     pipeline::{Progress, Subscriber},
@@ -227,20 +227,20 @@ impl Drop for Question {
 
 /// A client that may want to know how its call goes on.
 #[derive(Debug)]
-pub(super) struct Listening<'a> {
+pub(super) struct CallSubscriber<'a> {
     outbox: &'a Outbox,
     /// By which it knows what the progress is of; without it none is told.
     token: Option<Value>,
     level: Option<LogLevel>,
 }
 
-impl<'a> Listening<'a> {
+impl<'a> CallSubscriber<'a> {
     /// What the client of a request wants to be told.
     ///
     /// # Errors
     ///
     /// When it asks for lines of a level that there is not.
-    pub(super) fn of(protocol: &Protocol, client: &'a Client<'_>) -> Result<Self, Refusal> {
+    pub(super) fn of(protocol: &Protocol, client: &'a Client<'_>) -> Result<Self, RpcError> {
         let meta = &client.request.meta;
         let level = match client.revision.era() {
             Era::PerRequest => meta.log_level()?,
@@ -250,7 +250,7 @@ impl<'a> Listening<'a> {
     }
 }
 
-impl Subscriber for Listening<'_> {
+impl Subscriber for CallSubscriber<'_> {
     fn wants_progress(&self) -> bool {
         self.token.is_some() && self.outbox.is_open()
     }

@@ -18,12 +18,12 @@ use serde::Serialize;
 use serde_json::{Map, Number, Value, value::RawValue};
 
 use super::{
-    about::WithHints,
     client_channel::Outbox,
     message::{Notification, Request},
-    refusal::{Refusal, Short},
-    response::Answer,
+    response::RpcResponse,
     revision::{Era, Revision},
+    rpc_error::{RpcError, Short},
+    server_info::WithHints,
     sessions::Session,
 };
 use crate::{
@@ -119,7 +119,7 @@ impl<'a> Carrier<'a> {
     /// # Errors
     ///
     /// When it names one that is not spoken here.
-    pub(super) fn revision(self) -> Result<Revision, Refusal> {
+    pub(super) fn revision(self) -> Result<Revision, RpcError> {
         match self.transport {
             Transport::Http(head) => sole(&head.headers, &PROTOCOL_VERSION).and_then(Revision::of_header),
             Transport::Stdio(handshake) => {
@@ -133,7 +133,7 @@ impl<'a> Carrier<'a> {
     /// # Errors
     ///
     /// As [`Revision::of_request`].
-    pub(super) fn revision_of(self, request: &Request<'_>) -> Result<Revision, Refusal> {
+    pub(super) fn revision_of(self, request: &Request<'_>) -> Result<Revision, RpcError> {
         match self.transport {
             Transport::Http(head) => Revision::of_request(&head.headers, request),
             Transport::Stdio(handshake) => {
@@ -146,8 +146,8 @@ impl<'a> Carrier<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Headers`] when the two differ.
-    pub(super) fn check_method(self, method: &str) -> Result<(), Refusal> {
+    /// [`RpcError::Headers`] when the two differ.
+    pub(super) fn check_method(self, method: &str) -> Result<(), RpcError> {
         let Some(head) = self.head() else { return Ok(()) };
         match sole(&head.headers, "mcp-method")? {
             Some(found) if found == method => Ok(()),
@@ -161,8 +161,8 @@ impl<'a> Carrier<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Headers`] when the two differ.
-    pub(super) fn check_notification(self, notification: &Notification<'_>) -> Result<(), Refusal> {
+    /// [`RpcError::Headers`] when the two differ.
+    pub(super) fn check_notification(self, notification: &Notification<'_>) -> Result<(), RpcError> {
         match &notification.method {
             Some(method) if self.headers().contains_key("mcp-method") => self.check_method(method),
             Some(_) | None => Ok(()),
@@ -173,8 +173,8 @@ impl<'a> Carrier<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Headers`] when the two differ.
-    pub(super) fn check_name(self, name: &str) -> Result<(), Refusal> {
+    /// [`RpcError::Headers`] when the two differ.
+    pub(super) fn check_name(self, name: &str) -> Result<(), RpcError> {
         let Some(head) = self.head() else { return Ok(()) };
         match sole(&head.headers, "mcp-name")? {
             Some(found) if decoded("Mcp-Name", found)? == name => Ok(()),
@@ -187,12 +187,12 @@ impl<'a> Carrier<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Headers`] when the two differ.
+    /// [`RpcError::Headers`] when the two differ.
     pub(super) fn check_arguments(
         self,
         schema: &Map<String, Value>,
         arguments: &Map<String, Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RpcError> {
         self.head().map_or(Ok(()), |head| check_arguments(&head.headers, schema, arguments))
     }
 
@@ -224,8 +224,8 @@ impl<'a> Carrier<'a> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Headers`] when there are two.
-    pub(super) fn session_to_check(self) -> Result<Option<&'a str>, Refusal> {
+    /// [`RpcError::Headers`] when there are two.
+    pub(super) fn session_to_check(self) -> Result<Option<&'a str>, RpcError> {
         self.head().map_or(Ok(None), |head| sole(&head.headers, &SESSION_ID))
     }
 
@@ -287,11 +287,11 @@ impl Client<'_> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Forbidden`] when it may not.
-    pub(super) fn may(&self, needed: &Scopes) -> Result<(), Refusal> {
+    /// [`RpcError::Forbidden`] when it may not.
+    pub(super) fn may(&self, needed: &Scopes) -> Result<(), RpcError> {
         match needed.is_empty() || self.carrier.caller().may(needed) {
             true => Ok(()),
-            false => Err(Refusal::Forbidden { needed: needed.clone() }),
+            false => Err(RpcError::Forbidden { needed: needed.clone() }),
         }
     }
 
@@ -310,25 +310,25 @@ impl Client<'_> {
     }
 
     /// The result of the request.
-    pub(super) fn result(&self, members: &impl Serialize) -> Answer {
-        Answer::result(self.request.id, self.revision.result_type(), members, self.meta)
+    pub(super) fn result(&self, members: &impl Serialize) -> RpcResponse {
+        RpcResponse::result(self.request.id, self.revision.result_type(), members, self.meta)
     }
 
     /// The same with members of `_meta` beside ours.
-    pub(super) fn result_with(&self, members: &impl Serialize, mut meta: Map<String, Value>) -> Answer {
+    pub(super) fn result_with(&self, members: &impl Serialize, mut meta: Map<String, Value>) -> RpcResponse {
         meta.extend(self.meta.clone());
-        Answer::result(self.request.id, self.revision.result_type(), members, &meta)
+        RpcResponse::result(self.request.id, self.revision.result_type(), members, &meta)
     }
 
     /// The result of a call, in blocks that the client knows.
-    pub(super) fn tool_result(&self, mut result: ToolResult) -> Answer {
+    pub(super) fn tool_result(&self, mut result: ToolResult) -> RpcResponse {
         self.revision.adapt(&mut result);
-        Answer::tool_result(self.request.id, self.revision, &result, self.meta)
+        RpcResponse::tool_result(self.request.id, self.revision, &result, self.meta)
     }
 
     /// A result with the members of an upstream's, byte for byte. The cache hints of a resource are the upstream's, or
     /// `ttlMs: 0`.
-    pub(super) fn forwarded(&self, members: &Members, resource: Option<&Proxied>) -> Answer {
+    pub(super) fn forwarded(&self, members: &Members, resource: Option<&Proxied>) -> RpcResponse {
         let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
         let shown: BTreeMap<&str, &RawValue> = members
             .iter()
@@ -372,11 +372,11 @@ impl Client<'_> {
 
 /// The value of a header that there must not be two of. One that some proxy repeated word for word counts
 /// once.
-pub(super) fn sole(headers: &HeaderMap, name: impl AsHeaderName + Copy) -> Result<Option<&str>, Refusal> {
+pub(super) fn sole(headers: &HeaderMap, name: impl AsHeaderName + Copy) -> Result<Option<&str>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.any(|other| other != value) {
-        return Err(Refusal::Headers(format!(
+        return Err(RpcError::Headers(format!(
             "header `{}` is there twice, with different values",
             name.as_str()
         )));
@@ -384,7 +384,7 @@ pub(super) fn sole(headers: &HeaderMap, name: impl AsHeaderName + Copy) -> Resul
     match value.to_str() {
         Ok(text) => Ok(Some(text.trim_matches([' ', '\t']))),
         Err(_) => {
-            Err(Refusal::Headers(format!("header `{}` has characters that must be encoded", name.as_str())))
+            Err(RpcError::Headers(format!("header `{}` has characters that must be encoded", name.as_str())))
         }
     }
 }
@@ -394,7 +394,7 @@ fn check_arguments(
     headers: &HeaderMap,
     schema: &Map<String, Value>,
     arguments: &Map<String, Value>,
-) -> Result<(), Refusal> {
+) -> Result<(), RpcError> {
     let Some(Value::Object(properties)) = schema.get("properties") else { return Ok(()) };
     for (name, property) in properties {
         let Value::Object(property) = property else { continue };
@@ -409,12 +409,12 @@ fn check_arguments(
     Ok(())
 }
 
-fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -> Result<(), Refusal> {
+fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -> Result<(), RpcError> {
     let name = format!("Mcp-Param-{suffix}");
     if let Some(Value::Number(number)) = argument
         && !is_safe(number)
     {
-        return Err(Refusal::Headers(format!(
+        return Err(RpcError::Headers(format!(
             "the argument of header `{name}` is {}; what is repeated in a header is from -{MOST_SAFE} to {MOST_SAFE}",
             Short(&number.to_string())
         )));
@@ -429,7 +429,7 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     match (sole(headers, name.as_str())?, expected) {
         (None, None) => Ok(()),
         (None, Some(expected)) => Err(missing(&name, &expected)),
-        (Some(found), None) => Err(Refusal::Headers(format!(
+        (Some(found), None) => Err(RpcError::Headers(format!(
             "header `{name}` is `{}`, but the argument is not there",
             Short(found)
         ))),
@@ -460,25 +460,25 @@ fn equal_as_numbers(one: &str, other: &str) -> bool {
 }
 
 /// Undoes the sentinel `=?base64?…?=` round a value that is not plain ASCII.
-fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, Refusal> {
+fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
     let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Ok(value.into());
     };
     let bytes = BASE64_STANDARD.decode(encoded).ok();
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-    text.map(Cow::Owned).ok_or_else(|| Refusal::Headers(format!("header `{name}` is not UTF-8 in Base64")))
+    text.map(Cow::Owned).ok_or_else(|| RpcError::Headers(format!("header `{name}` is not UTF-8 in Base64")))
 }
 
-fn differs(name: &str, found: &str, expected: &str) -> Refusal {
-    Refusal::Headers(format!(
+fn differs(name: &str, found: &str, expected: &str) -> RpcError {
+    RpcError::Headers(format!(
         "header `{name}` is `{}`, but the body says `{}`",
         Short(found),
         Short(expected)
     ))
 }
 
-fn missing(name: &str, expected: &str) -> Refusal {
-    Refusal::Headers(format!("header `{name}` is missing; the body says `{}`", Short(expected)))
+fn missing(name: &str, expected: &str) -> RpcError {
+    RpcError::Headers(format!("header `{name}` is missing; the body says `{}`", Short(expected)))
 }
 
 #[cfg(test)]
@@ -528,7 +528,7 @@ mod tests {
             check_arguments(&headers(pairs), schema.as_object().unwrap(), arguments.as_object().unwrap());
         match (found, expected) {
             (Ok(()), Ok(())) => {}
-            (Err(Refusal::Headers(found)), Err(expected)) => assert!(found.contains(expected), "{found}"),
+            (Err(RpcError::Headers(found)), Err(expected)) => assert!(found.contains(expected), "{found}"),
             (found, _) => panic!("{found:?}"),
         }
     }

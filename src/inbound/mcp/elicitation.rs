@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use super::{
     client_channel::Unanswered,
     context::Client,
-    refusal::Refusal,
-    response::Answer,
+    response::RpcResponse,
     revision::{Era, Revision},
+    rpc_error::RpcError,
 };
 use crate::{
     crypto::{Purpose, Unsealed, fingerprint, random_id},
@@ -24,18 +24,18 @@ use crate::{
 
 /// Asks the client of a request, and knows afterwards whether the request ends with questions.
 #[derive(Debug)]
-pub(super) struct Questioner<'a> {
+pub(super) struct RequestElicitor<'a> {
     client: &'a Client<'a>,
     asking: &'a Asking,
     /// What the request is for: another one can't take its state.
     subject: String,
     /// What came with it (the newer era).
-    round: Round,
+    round: ElicitationRound,
 }
 
 /// What the client of a request has answered so far, for the request that follows.
 #[derive(Default, Serialize, Deserialize)]
-struct State {
+struct RequestState {
     subject: String,
     answers: Map<String, Value>,
     /// The names of the questions that were asked with it: the request that follows answers these and no others.
@@ -43,7 +43,7 @@ struct State {
     asked: Vec<String>,
 }
 
-impl<'a> Questioner<'a> {
+impl<'a> RequestElicitor<'a> {
     /// For a request of `name` with these arguments.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl<'a> Questioner<'a> {
         asking: &'a Asking,
         name: &str,
         arguments: &Map<String, Value>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, RpcError> {
         let capabilities = || abilities(client.revision, &client.capabilities());
         let (abilities, subject, answered, responses) = match client.revision.era() {
             Era::PerRequest => {
@@ -74,7 +74,7 @@ impl<'a> Questioner<'a> {
                 // Responses to what was not asked are ignored: a client, or the model behind it, may have made them
                 // up. The questions are asked (again), as SEP-2322 recommends. Only arguments are taken unasked: the
                 // client may set them in the request as well, and they are checked in the same way.
-                let State { answers: answered, asked, .. } = state.unwrap_or_default();
+                let RequestState { answers: answered, asked, .. } = state.unwrap_or_default();
                 responses.retain(|name, _| asked.contains(name) || asking.gives_arguments(name));
                 let abilities = if asking.is_empty() { Abilities::default() } else { capabilities() };
                 (abilities, subject, answered, responses)
@@ -85,7 +85,7 @@ impl<'a> Questioner<'a> {
                 (abilities, String::new(), Map::new(), Map::new())
             }
         };
-        Ok(Self { client, asking, subject, round: Round::new(abilities, answered, responses) })
+        Ok(Self { client, asking, subject, round: ElicitationRound::new(abilities, answered, responses) })
     }
 
     /// What the request is answered with in place of its result, where that is not to be.
@@ -93,21 +93,21 @@ impl<'a> Questioner<'a> {
     /// # Errors
     ///
     /// When the client can't be asked, or its answers are none.
-    pub(super) fn end(self) -> Result<Option<Answer>, Refusal> {
+    pub(super) fn end(self) -> Result<Option<RpcResponse>, RpcError> {
         match self.round.outcome {
-            Outcome::Settled => Ok(None),
-            Outcome::Wrong(why) => Err(Refusal::Params(why.into())),
-            Outcome::Unable(missing) => Err(Refusal::Capability { missing }),
-            Outcome::Open(questions) => {
+            RoundOutcome::Settled => Ok(None),
+            RoundOutcome::Wrong(why) => Err(RpcError::Params(why.into())),
+            RoundOutcome::Unable(missing) => Err(RpcError::Capability { missing }),
+            RoundOutcome::Open(questions) => {
                 let requests = requests(&questions, self.client.revision);
                 let asked = questions.iter().map(|question| question.name.clone()).collect();
-                let state = State { subject: self.subject, answers: self.round.answered, asked };
+                let state = RequestState { subject: self.subject, answers: self.round.answered, asked };
                 let state = serde_json::to_vec(&state).expect("its keys are strings");
                 let expires = SystemTime::now() + self.asking.patience;
                 let state = self.client.seal.seal(Purpose::State, &state, expires);
                 let members = json!({ "inputRequests": requests, "requestState": state });
                 let (id, none) = (self.client.request.id, Map::new());
-                Ok(Some(Answer::result(id, Some("input_required"), &members, &none)))
+                Ok(Some(RpcResponse::result(id, Some("input_required"), &members, &none)))
             }
         }
     }
@@ -137,7 +137,7 @@ impl<'a> Questioner<'a> {
     }
 }
 
-impl Elicitor for Questioner<'_> {
+impl Elicitor for RequestElicitor<'_> {
     fn abilities(&self) -> Abilities {
         self.round.abilities()
     }
@@ -207,14 +207,15 @@ fn write_sorted(value: &Value, out: &mut String) {
 }
 
 /// What was asked and answered before a request that brings its state back.
-fn opened(client: &Client<'_>, token: &str, subject: &str) -> Result<State, Refusal> {
+fn opened(client: &Client<'_>, token: &str, subject: &str) -> Result<RequestState, RpcError> {
     let refuse =
-        |why: &str| Refusal::Params(format!("`params.requestState`: {why}; call again without it").into());
+        |why: &str| RpcError::Params(format!("`params.requestState`: {why}; call again without it").into());
     let content = client
         .seal
         .open(Purpose::State, token, SystemTime::now())
         .map_err(|unsealed: Unsealed| refuse(&unsealed.to_string()))?;
-    let state: State = serde_json::from_slice(&content).map_err(|_| refuse("it was not given out here"))?;
+    let state: RequestState =
+        serde_json::from_slice(&content).map_err(|_| refuse("it was not given out here"))?;
     match state.subject == subject {
         true => Ok(state),
         false => Err(refuse("it was given out for another request")),
@@ -223,18 +224,18 @@ fn opened(client: &Client<'_>, token: &str, subject: &str) -> Result<State, Refu
 
 /// Gives to each question the answer that came, and knows afterwards what is left to ask.
 #[derive(Debug)]
-pub(super) struct Round {
+pub(super) struct ElicitationRound {
     pub(super) abilities: Abilities,
     /// What has been answered, this time and before.
     pub(super) answered: Map<String, Value>,
     /// What came with the request, until somebody asks.
     responses: Option<Map<String, Value>>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: RoundOutcome,
 }
 
 /// What is left.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum RoundOutcome {
     /// Nothing, as far as is known.
     Settled,
     /// These questions.
@@ -245,13 +246,13 @@ pub(super) enum Outcome {
     Unable(Vec<Missing>),
 }
 
-impl Round {
+impl ElicitationRound {
     pub(super) fn new(
         abilities: Abilities,
         answered: Map<String, Value>,
         responses: Map<String, Value>,
     ) -> Self {
-        Self { abilities, answered, responses: Some(responses), outcome: Outcome::Settled }
+        Self { abilities, answered, responses: Some(responses), outcome: RoundOutcome::Settled }
     }
 
     pub(super) fn take(&mut self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
@@ -271,7 +272,7 @@ impl Round {
                 }
                 Err(Unfit::Refused(sentence)) => return Err(sentence),
                 Err(Unfit::Wrong(why)) => {
-                    self.outcome = Outcome::Wrong(why);
+                    self.outcome = RoundOutcome::Wrong(why);
                     return Err(PENDING.to_owned());
                 }
             }
@@ -280,12 +281,12 @@ impl Round {
         if open.is_empty() {
             return Ok(taken);
         }
-        self.outcome = Outcome::Open(open);
+        self.outcome = RoundOutcome::Open(open);
         Err(PENDING.to_owned())
     }
 }
 
-impl Elicitor for Round {
+impl Elicitor for ElicitationRound {
     fn abilities(&self) -> Abilities {
         self.abilities
     }
@@ -300,7 +301,7 @@ impl Elicitor for Round {
     }
 
     fn unable(&mut self, missing: Vec<Missing>) {
-        self.outcome = Outcome::Unable(missing);
+        self.outcome = RoundOutcome::Unable(missing);
     }
 }
 

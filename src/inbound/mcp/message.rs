@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_json::{Map, Number, Value, error::Category, value::RawValue};
 
-use super::{refusal::Refusal, revision::missing_meta};
+use super::{revision::missing_meta, rpc_error::RpcError};
 use crate::{
     model::{ARGUMENT_VALUE_LIMIT, values_within},
     route::LogLevel,
@@ -64,7 +64,7 @@ pub(super) struct Id<'a>(&'a RawValue);
 pub(super) struct Rejected<'a> {
     pub(super) id: Option<Id<'a>>,
     pub(super) method: Option<Cow<'a, str>>,
-    pub(super) refusal: Refusal,
+    pub(super) refusal: RpcError,
 }
 
 /// A member of an object as it was written, if it is there. One that is `null` is.
@@ -149,12 +149,12 @@ pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
     let id = envelope.get("id").0.map(Id::of).transpose();
     let id = id.map_err(|refusal| Rejected { id: None, method: method.clone(), refusal })?;
     let reject = |refusal| Rejected { id, method: method.clone(), refusal };
-    let no_message = |why: &'static str| reject(Refusal::NotAMessage(why.into()));
+    let no_message = |why: &'static str| reject(RpcError::NotAMessage(why.into()));
     if envelope.get("jsonrpc").text().as_deref() != Some("2.0") {
         return Err(no_message("`jsonrpc` must be \"2.0\""));
     }
     values_within(body, ARGUMENT_VALUE_LIMIT)
-        .map_err(|many| reject(Refusal::Params(many.to_string().into())))?;
+        .map_err(|many| reject(RpcError::Params(many.to_string().into())))?;
     match (method_member.0, id) {
         (Some(_), Some(id)) => {
             let method = method.clone().ok_or_else(|| no_message("`method` must be a string"))?;
@@ -177,19 +177,20 @@ pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
 /// # Errors
 ///
 /// When it is not JSON, has no messages, or too many.
-pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, Refusal>> {
+pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
     if !body.trim_ascii_start().starts_with(b"[") {
         return None;
     }
-    let too_many = || Err(Refusal::NotAMessage(format!("a batch has at most {BATCH_LIMIT} messages").into()));
+    let too_many =
+        || Err(RpcError::NotAMessage(format!("a batch has at most {BATCH_LIMIT} messages").into()));
     if values_within(body, ARGUMENT_VALUE_LIMIT).is_err() {
         return Some(too_many());
     }
     Some(match serde_json::from_slice::<Vec<&RawValue>>(body) {
-        Ok(messages) if messages.is_empty() => Err(Refusal::NotAMessage("a batch needs a message".into())),
+        Ok(messages) if messages.is_empty() => Err(RpcError::NotAMessage("a batch needs a message".into())),
         Ok(messages) if messages.len() > BATCH_LIMIT => too_many(),
         Ok(messages) => Ok(messages),
-        Err(error) => Err(Refusal::NotJson(error.to_string())),
+        Err(error) => Err(RpcError::NotJson(error.to_string())),
     })
 }
 
@@ -208,12 +209,12 @@ impl<'a> Request<'a> {
     }
 
     /// `params.name`: of a tool or a prompt.
-    pub(super) fn name(&self) -> Result<Cow<'a, str>, Refusal> {
+    pub(super) fn name(&self) -> Result<Cow<'a, str>, RpcError> {
         self.param("name").required_text("params.name")
     }
 
     /// `params.arguments`. None at all are the same as none in an object.
-    pub(super) fn arguments(&self) -> Result<Map<String, Value>, Refusal> {
+    pub(super) fn arguments(&self) -> Result<Map<String, Value>, RpcError> {
         self.param("arguments").optional_object("params.arguments")
     }
 }
@@ -239,28 +240,28 @@ impl<'a> Member<'a> {
     }
 
     /// The text, which must be there; `path` is where, such as `params.name`.
-    pub(super) fn required_text(self, path: &str) -> Result<Cow<'a, str>, Refusal> {
-        self.text().ok_or_else(|| Refusal::Params(format!("`{path}` must be a string").into()))
+    pub(super) fn required_text(self, path: &str) -> Result<Cow<'a, str>, RpcError> {
+        self.text().ok_or_else(|| RpcError::Params(format!("`{path}` must be a string").into()))
     }
 
     /// The text, where there is one.
-    pub(super) fn optional_text(self, path: &str) -> Result<Option<Cow<'a, str>>, Refusal> {
+    pub(super) fn optional_text(self, path: &str) -> Result<Option<Cow<'a, str>>, RpcError> {
         self.0.map(|_| self.required_text(path)).transpose()
     }
 
     /// The object, where there is one. What is derived by `serde` would also take a list of its members'
     /// values.
-    pub(super) fn object<T: Deserialize<'a>>(self, path: &str) -> Result<Option<T>, Refusal> {
+    pub(super) fn object<T: Deserialize<'a>>(self, path: &str) -> Result<Option<T>, RpcError> {
         let Some(raw) = self.0.map(RawValue::get) else { return Ok(None) };
         if !raw.starts_with('{') {
-            return Err(Refusal::Params(format!("`{path}` must be an object").into()));
+            return Err(RpcError::Params(format!("`{path}` must be an object").into()));
         }
         let object = serde_json::from_str(raw);
-        object.map_err(|error| Refusal::Params(format!("`{path}`: {}", without_place(&error)).into()))
+        object.map_err(|error| RpcError::Params(format!("`{path}`: {}", without_place(&error)).into()))
     }
 
     /// The object, or an empty one where there is none, or `null`.
-    pub(super) fn optional_object<T: Deserialize<'a> + Default>(self, path: &str) -> Result<T, Refusal> {
+    pub(super) fn optional_object<T: Deserialize<'a> + Default>(self, path: &str) -> Result<T, RpcError> {
         Ok(self.unless_null().object(path)?.unwrap_or_default())
     }
 
@@ -270,33 +271,33 @@ impl<'a> Member<'a> {
     }
 
     /// A level of log lines.
-    pub(super) fn level(self, path: &str) -> Result<LogLevel, Refusal> {
+    pub(super) fn level(self, path: &str) -> Result<LogLevel, RpcError> {
         let level = self.text().and_then(|text| text.parse().ok());
         let names = || LogLevel::NAMES.join(", ");
-        level.ok_or_else(|| Refusal::Params(format!("`{path}` must be one of {}", names()).into()))
+        level.ok_or_else(|| RpcError::Params(format!("`{path}` must be one of {}", names()).into()))
     }
 }
 
-fn envelope(body: &[u8]) -> Result<Members<'_>, Refusal> {
-    let not_json = |error: &serde_json::Error| Refusal::NotJson(error.to_string());
+fn envelope(body: &[u8]) -> Result<Members<'_>, RpcError> {
+    let not_json = |error: &serde_json::Error| RpcError::NotJson(error.to_string());
     match body.trim_ascii_start().first() {
         Some(b'{') => serde_json::from_slice(body).map_err(|error| {
             // A member that is there twice is noticed before the end: is the rest JSON at all?
             match serde_json::from_slice::<&RawValue>(body) {
                 Err(error) => not_json(&error),
                 Ok(_) if error.classify() == Category::Data => {
-                    Refusal::NotAMessage(without_place(&error).into())
+                    RpcError::NotAMessage(without_place(&error).into())
                 }
                 Ok(_) => not_json(&error),
             }
         }),
         _ => Err(match serde_json::from_slice::<&RawValue>(body) {
             Err(error) => not_json(&error),
-            Ok(raw) if raw.get().starts_with('[') => Refusal::NotAMessage(
+            Ok(raw) if raw.get().starts_with('[') => RpcError::NotAMessage(
                 "batches are taken in revision 2025-03-26 only: send each message in a request of its own"
                     .into(),
             ),
-            Ok(_) => Refusal::NotAMessage("a message is a JSON object".into()),
+            Ok(_) => RpcError::NotAMessage("a message is a JSON object".into()),
         }),
     }
 }
@@ -308,13 +309,13 @@ pub(super) fn without_place(error: &serde_json::Error) -> String {
 }
 
 impl<'a> Id<'a> {
-    fn of(raw: &'a RawValue) -> Result<Self, Refusal> {
+    fn of(raw: &'a RawValue) -> Result<Self, RpcError> {
         let token = raw.get();
         let digits = token.strip_prefix('-').unwrap_or(token);
         let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         match is_integer || token.starts_with('"') {
             true => Ok(Self(raw)),
-            false => Err(Refusal::NotAMessage("`id` must be a string or an integer".into())),
+            false => Err(RpcError::NotAMessage("`id` must be a string or an integer".into())),
         }
     }
 
@@ -341,7 +342,7 @@ impl<'a> Id<'a> {
 
 impl<'a> Meta<'a> {
     /// The revision that the request speaks.
-    pub(super) fn protocol_version(&self) -> Result<Option<Cow<'a, str>>, Refusal> {
+    pub(super) fn protocol_version(&self) -> Result<Option<Cow<'a, str>>, RpcError> {
         self.protocol_version.optional_text("io.modelcontextprotocol/protocolVersion")
     }
 
@@ -351,17 +352,17 @@ impl<'a> Meta<'a> {
     }
 
     /// Whether the client says what it is capable of, as the newer era requires.
-    pub(super) fn check_capabilities(&self) -> Result<(), Refusal> {
+    pub(super) fn check_capabilities(&self) -> Result<(), RpcError> {
         let path = "io.modelcontextprotocol/clientCapabilities";
         match self.client_capabilities.0.map(|raw| raw.get().starts_with('{')) {
             Some(true) => Ok(()),
-            Some(false) => Err(Refusal::Params(format!("`{path}` must be an object").into())),
+            Some(false) => Err(RpcError::Params(format!("`{path}` must be an object").into())),
             None => Err(missing_meta("clientCapabilities")),
         }
     }
 
     /// Which log lines the client wants of this request.
-    pub(super) fn log_level(&self) -> Result<Option<LogLevel>, Refusal> {
+    pub(super) fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
         let level = self.log_level;
         level.0.map(|_| level.level("io.modelcontextprotocol/logLevel")).transpose()
     }

@@ -3,24 +3,24 @@
 //! Transport and messages:
 //! - [`Mcp`]: the HTTP endpoint; `stdio`: the same over pipes.
 //! - `message`: JSON-RPC messages and parameters; `context`: transport, headers, client and revision of a message.
-//! - `revision`: protocol revisions and all their differences; `refusal`: the table of errors.
+//! - `revision`: protocol revisions and all their differences; `rpc_error`: the table of errors.
 //! - `protocol`: dispatch of a message to its method.
 //! - `response`: results, errors and event streams; `client_channel`: what a client gets before its result.
 //! - `resumable`: streams that a client can resume.
 //!
 //! Methods:
-//! - `about` (initialize, discover, lists), `tools`, `prompts`, `resources`, `tasks`.
+//! - `server_info` (initialize, discover, lists), `tools`, `prompts`, `resources`, `tasks`.
 //! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: those of a task.
 //!
 //! State and notifications:
-//! - `sessions`, `subscriptions` on open streams, and `subscribed`, the resources that sessions subscribe to.
+//! - `sessions`, `subscriptions` on open streams, and `session_subscriptions`, the resources that sessions subscribe to.
 //! - `replicas`: forwarding of messages that another replica must handle.
 //!
 //! Messages are not parsed into trees: an id is echoed byte for byte, and an upstream's JSON is copied into
 //! the response. The SDK (`rmcp`) provides model types for small messages; its service owns every value, so
 //! it serves as the reference client in `tests/it/mcp/sdk.rs`.
 
-mod about;
+mod server_info;
 mod tools;
 mod client_channel;
 mod context;
@@ -30,13 +30,13 @@ mod prompts;
 mod replicas;
 mod response;
 mod protocol;
-mod refusal;
+mod rpc_error;
 mod resources;
 mod resumable;
 mod revision;
 mod sessions;
 mod stdio;
-mod subscribed;
+mod session_subscriptions;
 mod subscriptions;
 mod task_elicitation;
 mod tasks;
@@ -52,9 +52,9 @@ use self::{
     client_channel::Outbox,
     context::{Carrier, LAST_EVENT_ID},
     protocol::Protocol,
-    refusal::Refusal,
-    response::{Answering, Form},
+    response::{PendingResponse, ResponseForm},
     revision::{Era, Revision},
+    rpc_error::RpcError,
 };
 use super::{
     Shutdown,
@@ -145,9 +145,11 @@ impl Mcp {
     ) -> Result<(Identity, RequestBody), Box<Response<Body>>> {
         let guard = &self.filter.guard;
         let (mut forwarded, mut body) = (None, RequestBody::Unread(body));
-        if let Some(vouched) = self.protocol.questions.peers().and_then(|peers| peers.vouched(head)) {
+        if let Some(forwarded_identity) =
+            self.protocol.questions.peers().and_then(|peers| peers.forwarded_identity(head))
+        {
             let whole = Box::pin(self.read(arrival.logged(head), head, body)).await?;
-            forwarded = vouched.sender_of(head, &whole);
+            forwarded = forwarded_identity.sender_of(head, &whole);
             body = RequestBody::Whole(whole);
         }
         if let Some(caller) = forwarded {
@@ -187,7 +189,7 @@ impl Mcp {
 
     /// Opens a stream of notifications, for a session up to 2025-11-25. A request that accepts no stream is a person
     /// with a browser; one without a session can't be notified.
-    async fn get(&self, carrier: Carrier<'_>) -> Result<Response<Body>, Refusal> {
+    async fn get(&self, carrier: Carrier<'_>) -> Result<Response<Body>, RpcError> {
         let headers = carrier.headers();
         let session = match (carrier.revision()?.era(), carrier.session_to_check()?) {
             (Era::Handshake, Some(session)) if response::takes_stream(headers) => session,
@@ -208,7 +210,7 @@ impl Mcp {
         protocol.sessions.check(Some(session), carrier.owner())?;
         if let Some(id) = context::sole(headers, &LAST_EVENT_ID)? {
             let rest = protocol.resumed(carrier, session, id).await;
-            return rest.ok_or_else(|| Refusal::NotAMessage(GONE.into()));
+            return rest.ok_or_else(|| RpcError::NotAMessage(GONE.into()));
         }
         let (place, closed) = protocol.streams.place_of(session, carrier.caller())?;
         let listener = protocol.gateway.changes().listen();
@@ -217,7 +219,7 @@ impl Mcp {
         let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
         let (revoked, caller) = (self.filter.guard.revoked(carrier.context), carrier.caller().clone());
         let notifying = async move {
-            let audience = subscriptions::Audience { gateway: &protocol.gateway, caller };
+            let audience = subscriptions::Recipient { gateway: &protocol.gateway, caller };
             tokio::select! {
                 () = subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed) => {}
                 () = revoked => {}
@@ -229,9 +231,9 @@ impl Mcp {
     }
 
     /// Ends a session of a client up to 2025-11-25.
-    fn delete(&self, carrier: Carrier<'_>) -> Result<Response<Body>, Refusal> {
+    fn delete(&self, carrier: Carrier<'_>) -> Result<Response<Body>, RpcError> {
         let missing =
-            || Refusal::NotAMessage("header `Mcp-Session-Id` is missing: which session ends?".into());
+            || RpcError::NotAMessage("header `Mcp-Session-Id` is missing: which session ends?".into());
         let id = carrier.session_to_check()?.ok_or_else(missing)?;
         self.protocol.sessions.end(id, carrier.owner())?;
         self.protocol.forget(id);
@@ -256,13 +258,13 @@ impl Mcp {
         let session = resumables.are_kept().then(|| older_session(carrier)).flatten();
         let questions = Arc::clone(&protocol.questions);
         let (outbox, mailbox) = match form {
-            Form::Json => (Outbox::closed(questions), None),
-            Form::Either | Form::EventStream => {
+            ResponseForm::Json => (Outbox::closed(questions), None),
+            ResponseForm::Either | ResponseForm::EventStream => {
                 let (outbox, mailbox) = Outbox::new(questions);
                 (outbox.of(carrier.caller().clone()), Some(mailbox))
             }
         };
-        let mut answering: Answering =
+        let mut answering: PendingResponse =
             Box::pin(async move { protocol.take(Carrier::http(&context, &head), &body, &outbox).await });
         let Some(mut mailbox) = mailbox else { return answered(answering.await, form) };
         tokio::select! {
@@ -300,7 +302,7 @@ fn older_session(carrier: Carrier<'_>) -> Option<(String, Revision)> {
     Some((session.to_owned(), revision))
 }
 
-fn answered(answer: Option<response::Answer>, form: Form) -> Response<Body> {
+fn answered(answer: Option<response::RpcResponse>, form: ResponseForm) -> Response<Body> {
     answer.map_or_else(response::accepted, |answer| answer.into_response(form))
 }
 

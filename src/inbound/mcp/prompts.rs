@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     context::Client,
-    elicitation::Questioner,
+    elicitation::RequestElicitor,
     message::Request,
     protocol::Protocol,
-    refusal::{Refusal, Short},
-    response::{Answer, raw_json},
+    response::{RpcResponse, raw_json},
     revision::Era,
+    rpc_error::{RpcError, Short},
 };
 use crate::{
     model::{Arguments, kind_of, write_block},
@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// One page of the list.
-pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.about.list(&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty(), client)
+    protocol.server_info.list(&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty(), client)
 }
 
 /// The messages of one prompt.
-pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let name = client.request.name()?;
     let arguments = client.request.arguments()?;
     match client.revision.era() {
@@ -41,15 +41,15 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
     let Some(prompt) = prompt else {
         return match (snapshot.proxied.prompt(&name), snapshot.prompt_not_ready(&name)) {
             (Some(prompt), _) => Box::pin(forward(client, &snapshot, prompt, arguments)).await,
-            (None, Some(sentence)) => Err(Refusal::Failed(sentence.to_owned())),
-            (None, None) => Err(Refusal::UnknownPrompt { prompt: name.into_owned() }),
+            (None, Some(sentence)) => Err(RpcError::Failed(sentence.to_owned())),
+            (None, None) => Err(RpcError::UnknownPrompt { prompt: name.into_owned() }),
         };
     };
     client.may(&prompt.scopes)?;
-    let mut questioner = Questioner::new(client, &prompt.asking, prompt.name.as_str(), &arguments)?;
-    let checked = prompt.check(arguments).map_err(|sentence| Refusal::Prompt(sentence.into()))?;
-    let answered = elicit_first(&prompt.asking, checked, &mut questioner).await;
-    if let Some(questions) = questioner.end()? {
+    let mut elicitor = RequestElicitor::new(client, &prompt.asking, prompt.name.as_str(), &arguments)?;
+    let checked = prompt.check(arguments).map_err(|sentence| RpcError::Prompt(sentence.into()))?;
+    let answered = elicit_first(&prompt.asking, checked, &mut elicitor).await;
+    if let Some(questions) = elicitor.end()? {
         return Ok(questions);
     }
     let arguments = answered.map_err(|unanswered| PromptError::Failed(unanswered.told()))?;
@@ -62,17 +62,19 @@ async fn forward(
     snapshot: &Snapshot,
     prompt: &Proxied,
     arguments: Map<String, Value>,
-) -> Result<Answer, Refusal> {
+) -> Result<RpcResponse, RpcError> {
     client.may(&prompt.route.scopes)?;
     if let Some((name, value)) = arguments.iter().find(|(_, value)| !value.is_string()) {
         let name: String = name.chars().take(100).collect();
         let sentence = format!("argument `{name}` must be a string, found {}", kind_of(value));
-        return Err(Refusal::Prompt(sentence.into()));
+        return Err(RpcError::Prompt(sentence.into()));
     }
     let to = (McpMethod::GetPrompt, prompt.upstream_key.as_str());
     match snapshot.forward(prompt, to, client.call(arguments)).await {
         Ok(members) => Ok(client.forwarded(&members, None)),
-        Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => Err(Refusal::Prompt(text.into())),
+        Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => {
+            Err(RpcError::Prompt(text.into()))
+        }
         Err(ForwardError::Failed(text)) => Err(PromptError::Failed(text).into()),
     }
 }
@@ -83,7 +85,7 @@ async fn messages(
     snapshot: &Snapshot,
     prompt: &Prompt,
     arguments: &Arguments,
-) -> Result<Answer, Refusal> {
+) -> Result<RpcResponse, RpcError> {
     #[derive(Serialize)]
     struct PromptResult<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +143,7 @@ struct WrittenContext {
 }
 
 /// `params.ref`.
-fn reference<'a>(request: &Request<'a>) -> Result<Reference<'a>, Refusal> {
+fn reference<'a>(request: &Request<'a>) -> Result<Reference<'a>, RpcError> {
     const HELP: &str = "`params.ref` must be `{\"type\": \"ref/prompt\", \"name\": …}` or \
                         `{\"type\": \"ref/resource\", \"uri\": …}`";
     match request.param("ref").object("").ok().flatten() {
@@ -151,29 +153,29 @@ fn reference<'a>(request: &Request<'a>) -> Result<Reference<'a>, Refusal> {
         Some(WrittenReference { kind, uri: Some(uri), .. }) if kind == "ref/resource" => {
             Ok(Reference::Resource(uri))
         }
-        Some(_) | None => Err(Refusal::Params(HELP.into())),
+        Some(_) | None => Err(RpcError::Params(HELP.into())),
     }
 }
 
 /// `params.context.arguments`: the arguments that are there already (since 2025-06-18).
-fn context_arguments(request: &Request<'_>) -> Result<Map<String, Value>, Refusal> {
+fn context_arguments(request: &Request<'_>) -> Result<Map<String, Value>, RpcError> {
     match request.param("context").optional_object::<WrittenContext>("") {
         Ok(WrittenContext { arguments })
             if arguments.iter().flatten().all(|(_, value)| value.is_string()) =>
         {
             Ok(arguments.unwrap_or_default())
         }
-        _ => Err(Refusal::Params("`params.context.arguments` must be an object of strings".into())),
+        _ => Err(RpcError::Params("`params.context.arguments` must be an object of strings".into())),
     }
 }
 
 /// `completion/complete`.
-pub(super) async fn complete(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn complete(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let request = client.request;
     let reference = reference(request)?;
     let argument = request.param("argument").object("").ok().flatten();
     let WrittenArgument { name, value } = argument.ok_or_else(|| {
-        Refusal::Params("`params.argument` must be `{\"name\": …, \"value\": …}`, both strings".into())
+        RpcError::Params("`params.argument` must be `{\"name\": …, \"value\": …}`, both strings".into())
     })?;
     let typed = Typed { argument: &name, value: &value, others: context_arguments(request)? };
     let snapshot = protocol.gateway.snapshot();
@@ -208,7 +210,7 @@ async fn forward_completion(
     entry: &Proxied,
     reference: Value,
     Typed { argument, value, others }: Typed<'_>,
-) -> Result<Answer, Refusal> {
+) -> Result<RpcResponse, RpcError> {
     client.may(&entry.route.scopes)?;
     if !entry.completes {
         return Ok(client.result(&completion(&Suggestions::default())));
@@ -222,8 +224,10 @@ async fn forward_completion(
     let to = (McpMethod::Complete, entry.upstream_key.as_str());
     match snapshot.forward(entry, to, client.call(params)).await {
         Ok(members) => Ok(client.forwarded(&members, None)),
-        Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => Err(Refusal::Prompt(text.into())),
-        Err(ForwardError::Failed(text)) => Err(Refusal::Failed(text)),
+        Err(ForwardError::Arguments(text) | ForwardError::Unknown(text)) => {
+            Err(RpcError::Prompt(text.into()))
+        }
+        Err(ForwardError::Failed(text)) => Err(RpcError::Failed(text)),
     }
 }
 
@@ -232,15 +236,15 @@ async fn suggestions(
     client: &Client<'_>,
     reference: &Reference<'_>,
     typed: Typed<'_>,
-) -> Result<Suggestions, Refusal> {
+) -> Result<Suggestions, RpcError> {
     let call = client.call(Map::new());
     let name = typed.argument;
-    let unknown = |of: &str| Refusal::Prompt(format!("the {of} has no argument `{}`", Short(name)).into());
+    let unknown = |of: &str| RpcError::Prompt(format!("the {of} has no argument `{}`", Short(name)).into());
     match reference {
         Reference::Prompt(prompt) => {
             let found = snapshot.prompts.by_name(prompt);
             let found =
-                found.ok_or_else(|| Refusal::UnknownPrompt { prompt: prompt.clone().into_owned() })?;
+                found.ok_or_else(|| RpcError::UnknownPrompt { prompt: prompt.clone().into_owned() })?;
             client.may(&found.scopes)?;
             let argument = found.argument(name).ok_or_else(|| unknown("prompt"))?;
             match &argument.completion {
@@ -250,7 +254,7 @@ async fn suggestions(
         }
         Reference::Resource(uri) => {
             let route = snapshot.own_template(uri);
-            let route = route.ok_or_else(|| Refusal::UnknownTemplate { uri: uri.clone().into_owned() })?;
+            let route = route.ok_or_else(|| RpcError::UnknownTemplate { uri: uri.clone().into_owned() })?;
             client.may(&route.scopes)?;
             snapshot.complete_uri(route, typed, &call).await.ok_or_else(|| unknown("resource template"))
         }

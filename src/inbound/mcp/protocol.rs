@@ -10,21 +10,21 @@ use serde_json::{json, value::RawValue};
 
 use super::{
     McpSettings,
-    about::About,
     client_channel::{Outbox, Questions},
     context::{Carrier, Client},
     message::{self, Id, Message, Rejected, Request},
     prompts,
-    refusal::{ErrorCounts, Refusal},
     replicas::Peers,
     resources,
-    response::Answer,
+    response::RpcResponse,
     resumable::Resumables,
     revision::{Era, Method, MethodRow, Needs, Revision},
+    rpc_error::{ErrorCounts, RpcError},
+    server_info::ServerInfo,
+    session_subscriptions::SessionSubscriptions,
     sessions::{InFlight, Levels, Session, Sessions, Strangers},
-    subscribed::Subscribed,
     subscriptions::{self, Streams},
-    task_elicitation::AskingTasks,
+    task_elicitation::ElicitingTasks,
     tasks, tools,
 };
 use crate::{
@@ -39,16 +39,16 @@ pub(super) struct Protocol {
     pub(super) gateway: Gateway,
     /// Whom streams that stay open ask again.
     pub(super) guard: Guard,
-    pub(super) about: About,
+    pub(super) server_info: ServerInfo,
     pub(super) seal: Seal,
     pub(super) questions: Arc<Questions>,
-    pub(super) asking_tasks: Arc<AskingTasks>,
+    pub(super) eliciting_tasks: Arc<ElicitingTasks>,
     pub(super) levels: Levels,
     pub(super) sessions: Sessions,
     pub(super) streams: Arc<Streams>,
     pub(super) resumables: Arc<Resumables>,
     pub(super) in_flight: InFlight,
-    pub(super) subscribed: Arc<Subscribed>,
+    pub(super) subscribed: Arc<SessionSubscriptions>,
     pub(super) errors: ErrorCounts,
 }
 
@@ -67,10 +67,10 @@ impl Protocol {
             gateway,
             guard,
             resumables: Arc::new(Resumables::new(settings.resume, Arc::clone(&questions))),
-            about: About::new(settings),
+            server_info: ServerInfo::new(settings),
             seal,
             questions,
-            asking_tasks: Arc::default(),
+            eliciting_tasks: Arc::default(),
             levels: Levels::default(),
             in_flight: InFlight::default(),
             sessions,
@@ -97,10 +97,10 @@ impl Protocol {
         id: Option<Id<'_>>,
         method: Option<&str>,
         revision: Revision,
-        refusal: &Refusal,
-    ) -> Answer {
+        refusal: &RpcError,
+    ) -> RpcResponse {
         self.errors.count(method, refusal, revision);
-        Answer::error(carrier.logged(), id, revision, refusal)
+        RpcResponse::error(carrier.logged(), id, revision, refusal)
     }
 
     /// Takes what a client sent: one message, or a batch where its revision has them. `None` where there is
@@ -108,7 +108,12 @@ impl Protocol {
     ///
     /// What a request has to say before its result goes into `outbox`. Dropping the future ends what the
     /// message asks for.
-    pub(super) async fn take(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
+    pub(super) async fn take(
+        &self,
+        carrier: Carrier<'_>,
+        body: &[u8],
+        outbox: &Outbox,
+    ) -> Option<RpcResponse> {
         match carrier.revision() {
             Ok(revision) if revision.takes_batches() => match message::batch(body) {
                 Some(Ok(members)) => Box::pin(self.batch(carrier, &members, outbox)).await,
@@ -120,25 +125,30 @@ impl Protocol {
     }
 
     /// Takes all messages of a batch at once, and answers those that want an answer.
-    async fn batch(&self, carrier: Carrier<'_>, members: &[&RawValue], outbox: &Outbox) -> Option<Answer> {
+    async fn batch(
+        &self,
+        carrier: Carrier<'_>,
+        members: &[&RawValue],
+        outbox: &Outbox,
+    ) -> Option<RpcResponse> {
         let answers = join_all(members.iter().map(|member| async {
             let body = member.get().as_bytes();
             match message::message(body) {
                 // It must be alone (2025-03-26, Lifecycle, "Initialization").
                 Ok(Message::Request(request)) if request.method == "initialize" => {
-                    let refusal = Refusal::NotAMessage("`initialize` can't be part of a batch".into());
+                    let refusal = RpcError::NotAMessage("`initialize` can't be part of a batch".into());
                     let revision = Revision::R2025_03_26;
                     Some(self.refuse(carrier, Some(request.id), Some(&request.method), revision, &refusal))
                 }
                 _ => self.message(carrier, body, outbox).await,
             }
         }));
-        let answers: Vec<Answer> = answers.await.into_iter().flatten().collect();
-        (!answers.is_empty()).then(|| Answer::batch(answers))
+        let answers: Vec<RpcResponse> = answers.await.into_iter().flatten().collect();
+        (!answers.is_empty()).then(|| RpcResponse::batch(answers))
     }
 
     /// Takes one message.
-    async fn message(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<Answer> {
+    async fn message(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<RpcResponse> {
         let request = match message::message(body) {
             Ok(Message::Request(request)) => request,
             // Boxed, as what every call moves should have no room for it.
@@ -162,11 +172,11 @@ impl Protocol {
         carrier: Carrier<'_>,
         body: &[u8],
         message: Result<Message<'_>, Rejected<'_>>,
-    ) -> Option<Answer> {
+    ) -> Option<RpcResponse> {
         let said = carrier.revision();
         // For what is said before a request's own word is known.
         let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
-        let refuse = |id, refusal: &Refusal| Some(self.refuse(carrier, id, None, assumed, refusal));
+        let refuse = |id, refusal: &RpcError| Some(self.refuse(carrier, id, None, assumed, refusal));
         let (message, revision) = match (message, said) {
             (Err(Rejected { id, method, refusal }), _) => {
                 return Some(self.refuse(carrier, id, method.as_deref(), assumed, &refusal));
@@ -201,7 +211,7 @@ impl Protocol {
                 false if carrier.is_stdio() => None,
                 false => refuse(
                     None,
-                    &Refusal::NotAMessage(
+                    &RpcError::NotAMessage(
                         "nobody waits for this answer: there is no such question here; where another replica \
                          may have asked it, each needs `server.peer`"
                             .into(),
@@ -212,7 +222,7 @@ impl Protocol {
     }
 
     /// Whether the message's session is one that is taken. The newer era has none, whatever a header says.
-    fn check_session(&self, carrier: Carrier<'_>, revision: Revision) -> Result<(), Refusal> {
+    fn check_session(&self, carrier: Carrier<'_>, revision: Revision) -> Result<(), RpcError> {
         match revision.era() {
             Era::Handshake => self.sessions.check(carrier.session_to_check()?, carrier.owner()),
             Era::PerRequest => Ok(()),
@@ -250,12 +260,12 @@ impl Protocol {
         peers.hand_on(&id, carrier, body).await
     }
 
-    async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> Answer {
-        let refuse = |revision, refusal: &Refusal| {
+    async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> RpcResponse {
+        let refuse = |revision, refusal: &RpcError| {
             let id = Some(request.id);
             let answer = self.refuse(carrier, id, Some(&request.method), revision, refusal);
             match refusal {
-                Refusal::Forbidden { needed } => {
+                RpcError::Forbidden { needed } => {
                     let known = || self.gateway.snapshot().needed_scopes();
                     answer.challenging(carrier.context.identity.challenge_for(needed, known))
                 }
@@ -269,11 +279,11 @@ impl Protocol {
         };
         let Arrival { request_id, connection, .. } = &carrier.context.arrival;
         let request_id = request_id.clone();
-        let (seal, meta) = (&self.seal, self.about.result_meta(revision));
+        let (seal, meta) = (&self.seal, self.server_info.result_meta(revision));
         let client = Client { revision, request, carrier, request_id, outbox, seal, meta };
         let result = pin!(self.result(&client));
         let result = connection.ending.unless_overdue(result).await;
-        let result = result.unwrap_or(Err(Refusal::ShuttingDown));
+        let result = result.unwrap_or(Err(RpcError::ShuttingDown));
         result.unwrap_or_else(|refusal| refuse(revision, &refusal))
     }
 
@@ -289,7 +299,7 @@ impl Protocol {
         }
     }
 
-    async fn result(&self, client: &Client<'_>) -> Result<Answer, Refusal> {
+    async fn result(&self, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
         let (request, revision) = (client.request, client.revision);
         match revision.era() {
             Era::Handshake => {}
@@ -300,11 +310,11 @@ impl Protocol {
         }
         let row = MethodRow::named(&request.method);
         let row = row.filter(|row| row.is_in(revision) && self.has(row.needs));
-        let method = row.map(|row| row.method).ok_or_else(|| Refusal::UnknownMethod {
+        let method = row.map(|row| row.method).ok_or_else(|| RpcError::UnknownMethod {
             method: request.method.clone().into_owned(),
             revision,
         })?;
-        let about = &self.about;
+        let server_info = &self.server_info;
         if method != Method::Initialize {
             // A client whose session is over may say so while it begins another.
             self.check_session(client.carrier, revision)?;
@@ -315,7 +325,7 @@ impl Protocol {
             Method::Initialize => {
                 let requested = request.param("protocolVersion").required_text("params.protocolVersion")?;
                 let negotiated = Revision::negotiated(&requested);
-                let answer = about.initialize(&self.gateway.snapshot(), client, negotiated);
+                let answer = server_info.initialize(&self.gateway.snapshot(), client, negotiated);
                 // What is no object is taken for nothing: no client depends on it.
                 let capabilities = request.param("capabilities").object_or_empty();
                 let session = Session::new(negotiated, capabilities).of(client.carrier.caller());
@@ -329,7 +339,7 @@ impl Protocol {
                 Ok(client.result(&json!({})))
             }
             Method::Ping => Ok(client.result(&json!({}))),
-            Method::Discover => Ok(about.discover(&self.gateway.snapshot(), client)),
+            Method::Discover => Ok(server_info.discover(&self.gateway.snapshot(), client)),
             Method::ListTools => tools::list(self, client),
             Method::CallTool => tools::call(self, client).await,
             Method::ListPrompts => prompts::list(self, client),

@@ -4,7 +4,7 @@
 //! replica. The id of our request holds, encrypted, the address of the replica that sent it. Other replicas
 //! forward the response to that address, once.
 //!
-//! The forwarded request names its client in an encrypted token ([`Vouched`]) that is valid for this request
+//! The forwarded request names its client in an encrypted token ([`ForwardedIdentity`]) that is valid for this request
 //! and a short time. The client's credentials are not forwarded. The token holds a digest of the request, so
 //! it is of no use for another one.
 
@@ -187,7 +187,7 @@ impl Peers {
         headers.insert(HANDED_ON, HeaderValue::from_static("1"));
         headers.remove(CALLER);
         if let Some(client) = carrier.caller().client() {
-            let told = vouch(&self.seal, client, method, &headers, body)?;
+            let told = sign_identity(&self.seal, client, method, &headers, body)?;
             headers.insert(CALLER, told);
         }
         Some(headers)
@@ -195,9 +195,9 @@ impl Peers {
 
     /// Whom another replica names as the sender of a request that it handed on. No client can say so: it is
     /// sealed.
-    pub(super) fn vouched(&self, head: &Parts) -> Option<Vouched> {
-        let vouched = read_vouched(&self.seal, head, SystemTime::now())?;
-        head.headers.contains_key(HANDED_ON).then_some(vouched)
+    pub(super) fn forwarded_identity(&self, head: &Parts) -> Option<ForwardedIdentity> {
+        let forwarded_identity = read_forwarded_identity(&self.seal, head, SystemTime::now())?;
+        head.headers.contains_key(HANDED_ON).then_some(forwarded_identity)
     }
 
     fn upstream(&self, peer: PeerAddress) -> HttpUpstream {
@@ -241,7 +241,7 @@ pub(super) const PATH: &str = "/mcp";
 const BOUND: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVENT_ID];
 
 /// Tells with a request to [`PATH`] whom it is sent for. `None` for a name that no header can hold.
-pub(super) fn vouch(
+pub(super) fn sign_identity(
     seal: &Seal,
     client: &Client,
     method: &Method,
@@ -256,23 +256,27 @@ pub(super) fn vouch(
 }
 
 /// Whom another replica has named, as the sender of a request of which only the digest is known yet.
-pub(super) struct Vouched {
+pub(super) struct ForwardedIdentity {
     request: String,
     caller: Caller,
 }
 
 /// What another replica says that handed a request on: `None` where it says nothing, where no replica said
 /// it, or did so long ago. Nobody else gets as far as having a body read.
-pub(super) fn read_vouched(seal: &Seal, head: &Parts, now: SystemTime) -> Option<Vouched> {
+pub(super) fn read_forwarded_identity(
+    seal: &Seal,
+    head: &Parts,
+    now: SystemTime,
+) -> Option<ForwardedIdentity> {
     let told = head.headers.get(CALLER)?.to_str().ok()?;
     let content = seal.open(Purpose::Caller, told, now).ok()?;
     let (request, id, name, scopes): (String, String, String, Vec<String>) =
         serde_json::from_slice(&content).ok()?;
     let scopes = Scopes::of_caller(scopes.iter().map(String::as_str));
-    Some(Vouched { request, caller: Caller::Client(Arc::new(Client::new(&id, &name, scopes))) })
+    Some(ForwardedIdentity { request, caller: Caller::Client(Arc::new(Client::new(&id, &name, scopes))) })
 }
 
-impl Vouched {
+impl ForwardedIdentity {
     /// Who sends this request; `None` where another one was meant.
     pub(super) fn sender_of(self, head: &Parts, body: &[u8]) -> Option<Caller> {
         let target = head.uri.path_and_query()?.as_str();
@@ -412,11 +416,11 @@ mod vouched_tests {
         let of_session = [(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-11-25")];
         let sent = request(Method::POST, PATH, &of_session);
         let client = Client::new("client a", "a", Scopes::new(["use"]).unwrap());
-        let told = vouch(&seal, &client, &sent.method, &sent.headers, BODY).unwrap();
+        let told = sign_identity(&seal, &client, &sent.method, &sent.headers, BODY).unwrap();
         let now = SystemTime::now();
         let check = |mut head: Parts, body: &[u8], seal: &Seal, now| {
             head.headers.insert(CALLER, told.clone());
-            read_vouched(seal, &head, now)?.sender_of(&head, body)
+            read_forwarded_identity(seal, &head, now)?.sender_of(&head, body)
         };
         let found = check(sent.clone(), BODY, &seal, now).unwrap();
         assert_eq!(found.owner(), Some("client a"));
@@ -437,6 +441,6 @@ mod vouched_tests {
         ] {
             assert_eq!(check(other.clone(), BODY, &seal, now), None, "{other:?}");
         }
-        assert!(read_vouched(&seal, &sent, now).is_none(), "nobody has said anything");
+        assert!(read_forwarded_identity(&seal, &sent, now).is_none(), "nobody has said anything");
     }
 }

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::{Map, json};
 
 use super::{
-    about::WithHints, client_channel::Listening, context::Client, message::Request, protocol::Protocol,
-    refusal::Refusal, response::Answer, revision::Era, sessions::Session,
+    client_channel::CallSubscriber, context::Client, message::Request, protocol::Protocol,
+    response::RpcResponse, revision::Era, rpc_error::RpcError, server_info::WithHints, sessions::Session,
 };
 use crate::{
     model::ResourceContents,
@@ -16,23 +16,23 @@ use crate::{
 };
 
 /// `resources/list`.
-pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.about.list(&snapshot.lists.resources, !snapshot.awaited.resources, client)
+    protocol.server_info.list(&snapshot.lists.resources, !snapshot.awaited.resources, client)
 }
 
 /// `resources/templates/list`.
-pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.about.list(&snapshot.lists.resource_templates, !snapshot.awaited.resources, client)
+    protocol.server_info.list(&snapshot.lists.resource_templates, !snapshot.awaited.resources, client)
 }
 
-fn uri_of(request: &Request<'_>) -> Result<String, Refusal> {
+fn uri_of(request: &Request<'_>) -> Result<String, RpcError> {
     Ok(request.param("uri").required_text("params.uri")?.into_owned())
 }
 
 /// `resources/read`.
-pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let (request, revision) = (client.request, client.revision);
     let uri = uri_of(request)?;
     match revision.era() {
@@ -47,7 +47,7 @@ pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Ans
         let read = Box::pin(forward(client, &snapshot, resource, &uri)).await;
         return read.map_err(|error| refusal(uri, &error, client));
     }
-    let listening = Listening::of(protocol, client)?;
+    let listening = CallSubscriber::of(protocol, client)?;
     let call = Call { subscriber: Some(&listening), ..client.call(Map::new()) };
     // Dropped with the connection: the upstream's request ends with its client's.
     let read = snapshot.read(&uri, call).await;
@@ -66,7 +66,7 @@ async fn forward(
     snapshot: &Snapshot,
     resource: &Proxied,
     uri: &str,
-) -> Result<Answer, ReadError> {
+) -> Result<RpcResponse, ReadError> {
     let to = (McpMethod::ReadResource, uri);
     match snapshot.forward(resource, to, client.call(Map::new())).await {
         Ok(members) => Ok(client.forwarded(&members, Some(resource))),
@@ -80,44 +80,44 @@ struct ReadResult<'a> {
     contents: &'a [ResourceContents],
 }
 
-fn refusal(uri: String, error: &ReadError, client: &Client<'_>) -> Refusal {
+fn refusal(uri: String, error: &ReadError, client: &Client<'_>) -> RpcError {
     let why = error.to_string();
     match error {
-        ReadError::Unknown | ReadError::Missing(_) => Refusal::NoResource { uri, why },
-        ReadError::Arguments(_) => Refusal::ResourceArguments { uri, why },
+        ReadError::Unknown | ReadError::Missing(_) => RpcError::NoResource { uri, why },
+        ReadError::Arguments(_) => RpcError::ResourceArguments { uri, why },
         ReadError::Failed(_) => {
-            Refusal::ResourceFailed { uri, why, request_id: client.request_id.as_str().to_owned() }
+            RpcError::ResourceFailed { uri, why, request_id: client.request_id.as_str().to_owned() }
         }
     }
 }
 
 /// `resources/subscribe`, in the era of sessions.
-pub(super) async fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let (session, uri) = subscription(client)?;
     if let Some(needed) = protocol.gateway.snapshot().scopes_of_uri(&uri) {
         client.may(needed)?;
     }
     protocol.subscribe(session, &uri).await.map_err(|error| match error {
-        WatchError::Unknown => Refusal::NoResource { uri: uri.clone(), why: error.to_string() },
+        WatchError::Unknown => RpcError::NoResource { uri: uri.clone(), why: error.to_string() },
         WatchError::Unwatched | WatchError::TooLong | WatchError::TooMany | WatchError::Enough => {
-            Refusal::Params(error.to_string().into())
+            RpcError::Params(error.to_string().into())
         }
     })?;
     Ok(client.result(&json!({})))
 }
 
 /// `resources/unsubscribe`. There is nothing wrong with ending what did not begin.
-pub(super) async fn unsubscribe(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn unsubscribe(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let (session, uri) = subscription(client)?;
     protocol.unsubscribe(session, &uri).await;
     Ok(client.result(&json!({})))
 }
 
-fn subscription<'a>(client: &Client<'a>) -> Result<(&'a str, String), Refusal> {
+fn subscription<'a>(client: &Client<'a>) -> Result<(&'a str, String), RpcError> {
     let uri = uri_of(client.request)?;
     let is_ours = |id: &&str| Session::open(client.seal, id, SystemTime::now()).is_ok();
     let session = client.carrier.session().filter(is_ours).ok_or_else(|| {
-        Refusal::Params(
+        RpcError::Params(
             "subscriptions belong to a session, and this request names none that there is: send the \
              `Mcp-Session-Id` that `initialize` gave"
                 .into(),

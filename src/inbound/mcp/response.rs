@@ -1,7 +1,7 @@
 //! JSON-RPC responses, as JSON or as server-sent events.
 //!
-//! - [`Answer`]: a JSON-RPC response.
-//! - [`Form`]: the representation that an HTTP client accepts.
+//! - [`RpcResponse`]: a JSON-RPC response.
+//! - [`ResponseForm`]: the representation that an HTTP client accepts.
 //! - [`event_stream`]: a stream of messages that ends with the result.
 
 use std::{convert::Infallible, future::Future, pin::Pin, time::Duration};
@@ -19,8 +19,8 @@ use super::{
     client_channel::Mailbox,
     context::SESSION_ID,
     message::Id,
-    refusal::Refusal,
     revision::{Revision, UnknownId},
+    rpc_error::RpcError,
 };
 use crate::{
     inbound::{
@@ -32,7 +32,7 @@ use crate::{
 
 /// A JSON-RPC message on its way out.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct RpcResponse {
     status: StatusCode,
     body: Vec<u8>,
     session: Option<String>,
@@ -40,7 +40,7 @@ pub(super) struct Answer {
     challenge: Option<HeaderValue>,
 }
 
-impl Answer {
+impl RpcResponse {
     /// The result of a request; its type is left out in the era of handshakes, and `_meta` where it is empty.
     pub(super) fn result(
         id: Id<'_>,
@@ -98,13 +98,13 @@ impl Answer {
         request: LoggedRequest<'_>,
         id: Option<Id<'_>>,
         revision: Revision,
-        refusal: &Refusal,
+        refusal: &RpcError,
     ) -> Self {
         request.rejected(&refusal.rejection(revision));
         Self::unlogged_error(id, revision, refusal)
     }
 
-    fn unlogged_error(id: Option<Id<'_>>, revision: Revision, refusal: &Refusal) -> Self {
+    fn unlogged_error(id: Option<Id<'_>>, revision: Revision, refusal: &RpcError) -> Self {
         #[derive(Serialize)]
         struct Response<'a> {
             jsonrpc: &'static str,
@@ -149,13 +149,13 @@ impl Answer {
     }
 
     /// The whole of it as HTTP.
-    pub(super) fn into_response(self, form: Form) -> Response<Body> {
+    pub(super) fn into_response(self, form: ResponseForm) -> Response<Body> {
         // A stream is for results; a status other than 200 is read as JSON by every client.
         let mut response = match form {
-            Form::EventStream if self.status == StatusCode::OK => {
+            ResponseForm::EventStream if self.status == StatusCode::OK => {
                 as_stream(Response::new(Body::from(as_event(None, &self.body))))
             }
-            Form::EventStream | Form::Json | Form::Either => {
+            ResponseForm::EventStream | ResponseForm::Json | ResponseForm::Either => {
                 let mut response = Response::new(Body::from(self.body));
                 let json = HeaderValue::from_static("application/json");
                 response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -199,10 +199,10 @@ pub(super) fn write_tool_result(
 /// specifications allow.
 pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
     request.rejected(rejection);
-    let refusal = Refusal::NotAMessage(rejection.to_string().into());
-    let mut answer = Answer::unlogged_error(None, Revision::R2026_07_28, &refusal);
+    let refusal = RpcError::NotAMessage(rejection.to_string().into());
+    let mut answer = RpcResponse::unlogged_error(None, Revision::R2026_07_28, &refusal);
     answer.status = rejection.status;
-    let mut response = answer.into_response(Form::Json);
+    let mut response = answer.into_response(ResponseForm::Json);
     rejection.add_header(response.headers_mut());
     response
 }
@@ -229,7 +229,7 @@ pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
 
 /// The form in which a client wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ResponseForm {
     /// One JSON document.
     Json,
     /// One JSON document, or a stream where something is to be said before the result.
@@ -246,7 +246,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 /// # Errors
 ///
 /// [`Rejection`] for another media type than JSON, or if the client accepts neither form.
-pub(super) fn form(headers: &HeaderMap) -> Result<Form, Rejection> {
+pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
     if !is_json(headers) {
         let text = "the body of a message must be JSON: send `Content-Type: application/json`";
         return Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", text));
@@ -254,10 +254,10 @@ pub(super) fn form(headers: &HeaderMap) -> Result<Form, Rejection> {
     let ranges: Vec<_> = media_ranges(headers).collect();
     let takes = |media_type| ranges.iter().any(|range| range.takes(media_type));
     match (takes(JSON), takes(EVENT_STREAM)) {
-        (true, true) => Ok(Form::Either),
-        (true, false) => Ok(Form::Json),
-        (false, true) => Ok(Form::EventStream),
-        (false, false) if ranges.is_empty() => Ok(Form::Json),
+        (true, true) => Ok(ResponseForm::Either),
+        (true, false) => Ok(ResponseForm::Json),
+        (false, true) => Ok(ResponseForm::EventStream),
+        (false, false) if ranges.is_empty() => Ok(ResponseForm::Json),
         (false, false) => {
             let text = "answers are `application/json` or `text/event-stream`; `Accept` allows neither";
             Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
@@ -284,7 +284,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": keep-alive\n\n");
 
 /// What a message is answered with, when it comes; `None` where there is nothing to say.
-pub(super) type Answering = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
+pub(super) type PendingResponse = Pin<Box<dyn Future<Output = Option<RpcResponse>> + Send>>;
 
 /// What is still to be sent. Dropping it ends what it waits for.
 struct Events {
@@ -292,13 +292,17 @@ struct Events {
     first: Option<Bytes>,
     mailbox: Mailbox,
     /// Gone when the result has come.
-    answering: Option<Answering>,
+    answering: Option<PendingResponse>,
     last: Option<Bytes>,
 }
 
 /// The response that sends a first message, what else comes into the mailbox, and then what `answering`
 /// gives. Without a message to begin with, a comment tells whoever stands between that the stream is open.
-pub(super) fn event_stream(first: Option<Bytes>, mailbox: Mailbox, answering: Answering) -> Response<Body> {
+pub(super) fn event_stream(
+    first: Option<Bytes>,
+    mailbox: Mailbox,
+    answering: PendingResponse,
+) -> Response<Body> {
     let first = first.map_or(Bytes::from_static(b": open\n\n"), |first| as_event(None, &first).into());
     let events = Events { first: Some(first), mailbox, answering: Some(answering), last: None };
     let events =
@@ -364,7 +368,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_form(accept: &[&'static str], expected: Result<Form, u16>) {
+    fn check_form(accept: &[&'static str], expected: Result<ResponseForm, u16>) {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("Application/JSON; charset=utf-8"));
         for value in accept {
@@ -375,15 +379,15 @@ mod tests {
 
     #[test]
     fn json_is_preferred_and_a_stream_given_to_those_who_take_nothing_else() {
-        check_form(&["application/json, text/event-stream"], Ok(Form::Either));
-        check_form(&["text/event-stream", "application/json"], Ok(Form::Either));
-        check_form(&["*/*"], Ok(Form::Either));
-        check_form(&["application/json"], Ok(Form::Json));
-        check_form(&["text/html, application/*;q=0.8"], Ok(Form::Json));
-        check_form(&[], Ok(Form::Json));
-        check_form(&[""], Ok(Form::Json));
-        check_form(&["text/event-stream"], Ok(Form::EventStream));
-        check_form(&["text/event-stream, application/json;q=0"], Ok(Form::EventStream));
+        check_form(&["application/json, text/event-stream"], Ok(ResponseForm::Either));
+        check_form(&["text/event-stream", "application/json"], Ok(ResponseForm::Either));
+        check_form(&["*/*"], Ok(ResponseForm::Either));
+        check_form(&["application/json"], Ok(ResponseForm::Json));
+        check_form(&["text/html, application/*;q=0.8"], Ok(ResponseForm::Json));
+        check_form(&[], Ok(ResponseForm::Json));
+        check_form(&[""], Ok(ResponseForm::Json));
+        check_form(&["text/event-stream"], Ok(ResponseForm::EventStream));
+        check_form(&["text/event-stream, application/json;q=0"], Ok(ResponseForm::EventStream));
         check_form(&["text/html"], Err(406));
         check_form(&["application/json; Q=0.000"], Err(406));
     }
@@ -413,10 +417,10 @@ mod stream_tests {
         String::from_utf8(bytes.to_vec()).unwrap()
     }
 
-    fn answer() -> Option<Answer> {
+    fn answer() -> Option<RpcResponse> {
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let Ok(Message::Request(request)) = message(body) else { unreachable!() };
-        Some(Answer::result(request.id, None, &json!({}), &Map::new()))
+        Some(RpcResponse::result(request.id, None, &json!({}), &Map::new()))
     }
 
     #[tokio::test]

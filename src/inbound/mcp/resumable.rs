@@ -28,7 +28,7 @@ use tokio::{
 
 use super::{
     client_channel::{Mailbox, Questions},
-    response::{self, Answering, KEEP_ALIVE},
+    response::{self, KEEP_ALIVE, PendingResponse},
     revision::Revision,
 };
 
@@ -86,7 +86,7 @@ impl Resumables {
         revision: Revision,
         first: Option<Bytes>,
         mailbox: Mailbox,
-        answering: Answering,
+        answering: PendingResponse,
     ) -> Response<Body> {
         let Some(resumable) = self.begin(session) else {
             return response::event_stream(first, mailbox, answering);
@@ -148,7 +148,7 @@ impl Resumables {
         self: Arc<Self>,
         resumable: Arc<Resumable>,
         mut mailbox: Mailbox,
-        mut answering: Answering,
+        mut answering: PendingResponse,
     ) {
         let patience = self.settings.patience;
         let saying = async {

@@ -12,7 +12,7 @@ use rmcp::model::ProtocolVersion;
 use super::{
     context::{self, PROTOCOL_VERSION},
     message::Request,
-    refusal::{Refusal, Short},
+    rpc_error::{RpcError, Short},
 };
 use crate::model::{Block, Content, SentBlock, Shapes, Text, ToolResult};
 
@@ -181,7 +181,7 @@ impl Revision {
     ///
     /// When the two disagree, when either names a revision that is not spoken here, or when one of them is
     /// missing that the revision requires.
-    pub(super) fn of_request(headers: &HeaderMap, request: &Request<'_>) -> Result<Self, Refusal> {
+    pub(super) fn of_request(headers: &HeaderMap, request: &Request<'_>) -> Result<Self, RpcError> {
         let in_header = context::sole(headers, &PROTOCOL_VERSION)?;
         let Some(in_body) = request.meta.protocol_version()? else {
             return match request.method.as_ref() {
@@ -194,7 +194,7 @@ impl Revision {
             };
         };
         match in_header {
-            Some(in_header) if in_header != in_body => Err(Refusal::Headers(format!(
+            Some(in_header) if in_header != in_body => Err(RpcError::Headers(format!(
                 "header `MCP-Protocol-Version` is `{}`, but `_meta` says `{}`",
                 Short(in_header),
                 Short(&in_body)
@@ -208,7 +208,7 @@ impl Revision {
                     | Self::R2025_11_25),
                 ) => Ok(handshake),
                 Ok(Self::R2026_07_28) | Err(_) => {
-                    Err(Refusal::Headers("header `MCP-Protocol-Version` is missing".to_owned()))
+                    Err(RpcError::Headers("header `MCP-Protocol-Version` is missing".to_owned()))
                 }
             },
         }
@@ -220,14 +220,14 @@ impl Revision {
     /// # Errors
     ///
     /// When it names a revision that is not spoken here, or none and there was no handshake.
-    pub(super) fn of_line(said: Option<Self>, request: &Request<'_>) -> Result<Self, Refusal> {
+    pub(super) fn of_line(said: Option<Self>, request: &Request<'_>) -> Result<Self, RpcError> {
         match (request.meta.protocol_version()?, request.method.as_ref(), said) {
             (Some(in_body), _, _) => in_body.parse(),
             // Its revision stands in its parameters, and a ping may come before it.
             (None, "initialize", _) | (None, "ping", None) => Ok(Self::NEWEST_WITH_HANDSHAKE),
             (None, "server/discover", _) => Err(missing_meta("protocolVersion")),
             (None, _, Some(said)) => Ok(said),
-            (None, _, None) => Err(Refusal::NotAMessage(
+            (None, _, None) => Err(RpcError::NotAMessage(
                 "begin with `initialize`, or say in `params._meta` which revision the request speaks".into(),
             )),
         }
@@ -238,7 +238,7 @@ impl Revision {
     /// # Errors
     ///
     /// When it names one that is not spoken here.
-    pub(super) fn of_header(value: Option<&str>) -> Result<Self, Refusal> {
+    pub(super) fn of_header(value: Option<&str>) -> Result<Self, RpcError> {
         value.map_or(Ok(Self::UNSAID), str::parse)
     }
 
@@ -313,13 +313,13 @@ impl Revision {
 }
 
 impl FromStr for Revision {
-    type Err = Refusal;
+    type Err = RpcError;
 
-    fn from_str(text: &str) -> Result<Self, Refusal> {
+    fn from_str(text: &str) -> Result<Self, RpcError> {
         Self::ALL
             .into_iter()
             .find(|revision| revision.as_str() == text)
-            .ok_or_else(|| Refusal::Version { requested: text.to_owned() })
+            .ok_or_else(|| RpcError::Version { requested: text.to_owned() })
     }
 }
 
@@ -330,8 +330,8 @@ impl fmt::Display for Revision {
 }
 
 /// A request of the newer era that does not carry what each must.
-pub(super) fn missing_meta(key: &str) -> Refusal {
-    Refusal::Params(
+pub(super) fn missing_meta(key: &str) -> RpcError {
+    RpcError::Params(
         format!("`params._meta` has no `io.modelcontextprotocol/{key}`, which revision 2026-07-28 requires")
             .into(),
     )

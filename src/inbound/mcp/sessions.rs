@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use super::{refusal::Refusal, revision::Revision};
+use super::{revision::Revision, rpc_error::RpcError};
 use crate::{
     crypto::{Purpose, Seal, Unsealed},
     route::LogLevel,
@@ -146,16 +146,16 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`Refusal::NoSession`].
-    pub(super) fn check(&self, id: Option<&str>, owner: Option<&str>) -> Result<(), Refusal> {
+    /// [`RpcError::NoSession`].
+    pub(super) fn check(&self, id: Option<&str>, owner: Option<&str>) -> Result<(), RpcError> {
         let Some(id) = id else { return Ok(()) };
         if self.ended().known.contains(id) {
-            return Err(Refusal::NoSession);
+            return Err(RpcError::NoSession);
         }
         match (Session::open(&self.seal, id, SystemTime::now()), self.strangers) {
             (Ok(session), _) if session.owner.as_deref() == owner => Ok(()),
             (Err(Unsealed::Foreign), Strangers::Taken) if owner.is_none() => Ok(()),
-            (Ok(_) | Err(Unsealed::Foreign | Unsealed::Expired), _) => Err(Refusal::NoSession),
+            (Ok(_) | Err(Unsealed::Foreign | Unsealed::Expired), _) => Err(RpcError::NoSession),
         }
     }
 
@@ -163,8 +163,8 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`Refusal::NoSession`] when none was taken before.
-    pub(super) fn end(&self, id: &str, owner: Option<&str>) -> Result<(), Refusal> {
+    /// [`RpcError::NoSession`] when none was taken before.
+    pub(super) fn end(&self, id: &str, owner: Option<&str>) -> Result<(), RpcError> {
         self.check(Some(id), owner)?;
         self.end_as_told(id);
         Ok(())
@@ -343,18 +343,18 @@ mod sessions_tests {
         sessions.check(None, None).unwrap();
         sessions.check(Some(&one), None).unwrap();
         sessions.end(&one, None).unwrap();
-        assert_eq!(sessions.check(Some(&one), None).unwrap_err(), Refusal::NoSession);
-        assert_eq!(sessions.end(&one, None).unwrap_err(), Refusal::NoSession);
+        assert_eq!(sessions.check(Some(&one), None).unwrap_err(), RpcError::NoSession);
+        assert_eq!(sessions.end(&one, None).unwrap_err(), RpcError::NoSession);
         sessions.check(Some(&other), None).unwrap();
         let expired = Session::new(Revision::R2025_11_25, Map::new()).seal(&seal, SystemTime::UNIX_EPOCH);
-        assert_eq!(sessions.check(Some(&expired), None).unwrap_err(), Refusal::NoSession);
+        assert_eq!(sessions.check(Some(&expired), None).unwrap_err(), RpcError::NoSession);
     }
 
     #[test]
     fn ids_of_strangers_are_refused_where_every_replica_knows_its_own() {
         let foreign = id(&Seal::random());
         let refused = Sessions::new(Seal::random(), Strangers::Refused);
-        assert_eq!(refused.check(Some(&foreign), None).unwrap_err(), Refusal::NoSession);
+        assert_eq!(refused.check(Some(&foreign), None).unwrap_err(), RpcError::NoSession);
         let taken = Sessions::new(Seal::random(), Strangers::Taken);
         taken.check(Some(&foreign), None).unwrap();
         taken.end(&foreign, None).unwrap();
@@ -373,7 +373,7 @@ mod sessions_tests {
             assert!(!check(&owned, Some("you")) && !check(&owned, None));
             assert!(!check(&id(&seal), Some("me")), "it was begun by nobody");
             assert!(!check(&id(&Seal::random()), Some("me")), "nobody knows whose it is");
-            assert_eq!(sessions.end(&owned, Some("you")), Err(Refusal::NoSession));
+            assert_eq!(sessions.end(&owned, Some("you")), Err(RpcError::NoSession));
             assert!(check(&owned, Some("me")));
         }
     }
@@ -405,7 +405,7 @@ mod sessions_tests {
             for _ in 0..ENDED_LIMIT {
                 sessions.end(&id_of(&seal, attacker), attacker.owner()).unwrap();
             }
-            assert_eq!(sessions.check(Some(&theirs), victim.owner()), Err(Refusal::NoSession));
+            assert_eq!(sessions.check(Some(&theirs), victim.owner()), Err(RpcError::NoSession));
             assert_eq!(sessions.check(Some(&first), attacker.owner()), Ok(()), "the list has an end");
             assert_eq!(sessions.ended().known.len(), ENDED_LIMIT);
         }

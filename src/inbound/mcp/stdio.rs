@@ -26,8 +26,8 @@ use super::{
     context::{Carrier, Handshake},
     message::{self, Message},
     protocol::Protocol,
-    refusal::Refusal,
     revision::Revision,
+    rpc_error::RpcError,
     sessions::Session,
     subscriptions,
 };
@@ -103,7 +103,7 @@ impl Mcp {
                 }
                 Some(Line::TooLong { limit_bytes }) => {
                     let words = format!("a message may have {limit_bytes} bytes, and this one has more");
-                    conversation.refuse(None, Refusal::NotAMessage(words.into())).await;
+                    conversation.refuse(None, RpcError::NotAMessage(words.into())).await;
                 }
             }
         }
@@ -155,7 +155,7 @@ impl Conversation {
 
     async fn take(&mut self, message: Vec<u8>) {
         if self.running.len() >= IN_FLIGHT_LIMIT && message::wants_answer(&message) {
-            return self.refuse(Some(&message), Refusal::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
+            return self.refuse(Some(&message), RpcError::TooManyRequests { limit: IN_FLIGHT_LIMIT }).await;
         }
         let (protocol, context) = (Arc::clone(&self.protocol), self.context());
         let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
@@ -189,7 +189,7 @@ impl Conversation {
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         self.telling.spawn(async move {
             let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
-            let audience = subscriptions::Audience { gateway: &protocol.gateway, caller: Caller::Only };
+            let audience = subscriptions::Recipient { gateway: &protocol.gateway, caller: Caller::Only };
             let telling =
                 subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed);
             send_during(telling, mailbox, &out).await;
@@ -197,7 +197,7 @@ impl Conversation {
     }
 
     /// Answers a request that nothing is done for.
-    async fn refuse(&self, request: Option<&[u8]>, refusal: Refusal) {
+    async fn refuse(&self, request: Option<&[u8]>, refusal: RpcError) {
         let (context, handshake) = (self.context(), self.handshake.load_full());
         let carrier = Carrier::stdio(&context, handshake.as_deref());
         let (id, method) = match request.map(message::message) {

@@ -15,9 +15,9 @@ use super::{
     client_channel::{Outbox, Unanswered},
     context::Client,
     protocol::Protocol,
-    refusal::Refusal,
-    response::Answer,
-    subscribed::Listening,
+    response::RpcResponse,
+    rpc_error::RpcError,
+    session_subscriptions::SessionListener,
 };
 use crate::{
     pipeline::{Change, Gateway, Heard, Listener, Watching},
@@ -33,7 +33,7 @@ const RESOURCE_LIMIT: usize = 100;
 /// What a client asks to be told.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Asked {
+struct SubscriptionFilter {
     tools_list_changed: Option<bool>,
     prompts_list_changed: Option<bool>,
     resources_list_changed: Option<bool>,
@@ -42,7 +42,7 @@ struct Asked {
 
 /// What a client is told.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct Subscription {
     tools: bool,
     prompts: bool,
     resources: bool,
@@ -55,29 +55,31 @@ enum Resources {
     /// These, which are watched for it.
     Watched(HashMap<Arc<str>, Watching>),
     /// Those that its session subscribes to.
-    OfSession(Listening),
+    OfSession(SessionListener),
 }
 
 /// Who is told.
-pub(super) struct Audience<'a> {
+pub(super) struct Recipient<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) caller: Caller,
 }
 
 /// `subscriptions/listen`: tells what was asked for until the client leaves, or the server ends.
-pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let asked = client.request.param("notifications").object("params.notifications")?;
-    let asked = asked.ok_or_else(|| Refusal::Params("`params.notifications` must be an object".into()))?;
+    let asked = asked.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
     let _place = protocol.streams.place(client.carrier.caller())?;
     // From before the acknowledgement on: whoever has it misses nothing.
     let listener = protocol.gateway.changes().listen();
-    let audience = Audience { gateway: &protocol.gateway, caller: client.carrier.caller().clone() };
-    let wanted = Wanted::of(asked, &audience);
+    let audience = Recipient { gateway: &protocol.gateway, caller: client.carrier.caller().clone() };
+    let wanted = Subscription::of(asked, &audience);
     let meta = json!({ SUBSCRIPTION_ID: client.request.id.to_value() });
     let acknowledged = json!({ "_meta": meta, "notifications": wanted.to_json() });
     let told = client.outbox.send("notifications/subscriptions/acknowledged", &acknowledged).await;
     told.map_err(|_| {
-        Refusal::Params("this method is answered with a stream: send `Accept: text/event-stream`, too".into())
+        RpcError::Params(
+            "this method is answered with a stream: send `Accept: text/event-stream`, too".into(),
+        )
     })?;
     let wanted_of = || Some(&wanted);
     tokio::select! {
@@ -87,10 +89,10 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<A
     }
     let mut meta = client.meta.clone();
     meta.insert(SUBSCRIPTION_ID.to_owned(), client.request.id.to_value());
-    Ok(Answer::result(client.request.id, client.revision.result_type(), &json!({}), &meta))
+    Ok(RpcResponse::result(client.request.id, client.revision.result_type(), &json!({}), &meta))
 }
 
-impl Audience<'_> {
+impl Recipient<'_> {
     /// What a client may not read it is not told of, either; what it may read can be something else from one
     /// moment to the next.
     fn may_read(&self, uri: &str) -> bool {
@@ -102,13 +104,13 @@ impl Audience<'_> {
 pub(super) async fn tell_session(
     listener: Listener,
     outbox: &Outbox,
-    audience: &Audience<'_>,
-    place: &Place,
-    subscribed: Listening,
+    audience: &Recipient<'_>,
+    place: &StreamSlot,
+    subscribed: SessionListener,
     closed: Closed,
 ) {
     let of = Resources::OfSession(subscribed);
-    let wanted = Wanted { tools: true, prompts: true, resources: true, of };
+    let wanted = Subscription { tools: true, prompts: true, resources: true, of };
     let wanted_of = || place.is_spoken_on().then_some(&wanted);
     tokio::select! {
         _ = tell(listener, outbox, audience, None, wanted_of) => {}
@@ -120,9 +122,9 @@ pub(super) async fn tell_session(
 async fn tell<'w>(
     mut listener: Listener,
     outbox: &Outbox,
-    audience: &Audience<'_>,
+    audience: &Recipient<'_>,
     meta: Option<&Value>,
-    wanted: impl Fn() -> Option<&'w Wanted>,
+    wanted: impl Fn() -> Option<&'w Subscription>,
 ) -> Result<Infallible, Unanswered> {
     loop {
         let heard = listener.next().await.ok_or(Unanswered::NoWay)?;
@@ -143,8 +145,8 @@ async fn tell<'w>(
     }
 }
 
-impl Wanted {
-    fn of(asked: Asked, audience: &Audience<'_>) -> Self {
+impl Subscription {
+    fn of(asked: SubscriptionFilter, audience: &Recipient<'_>) -> Self {
         let gateway = audience.gateway;
         let mut uris = asked.resource_subscriptions.unwrap_or_default();
         uris.retain(|uri| audience.may_read(uri));
@@ -233,20 +235,20 @@ pub(super) struct Streams {
     limit: usize,
     /// How many of each caller, where that has a limit.
     callers: Option<CallerParts>,
-    open: Mutex<Open>,
+    open: Mutex<OpenStreams>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenStreams {
     count: usize,
     /// How many there have ever been.
     begun: u64,
     /// Of each session by its id, the oldest first.
-    of_sessions: HashMap<Arc<str>, Vec<Member>>,
+    of_sessions: HashMap<Arc<str>, Vec<SessionStream>>,
 }
 
 #[derive(Debug)]
-struct Member {
+struct SessionStream {
     number: u64,
     /// Its stream ends when this is dropped.
     _end: oneshot::Sender<()>,
@@ -254,7 +256,7 @@ struct Member {
 
 /// A place for one stream, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct StreamSlot {
     session: Option<Arc<str>>,
     number: u64,
     streams: Arc<Streams>,
@@ -275,24 +277,24 @@ impl Streams {
     /// # Errors
     ///
     /// When all are taken, or as many as a caller may have.
-    pub(super) fn place(self: &Arc<Self>, caller: &Caller) -> Result<Place, Refusal> {
+    pub(super) fn place(self: &Arc<Self>, caller: &Caller) -> Result<StreamSlot, RpcError> {
         self.enter(&mut self.open(), caller, None)
     }
 
     fn enter(
         self: &Arc<Self>,
-        open: &mut Open,
+        open: &mut OpenStreams,
         caller: &Caller,
         session: Option<Arc<str>>,
-    ) -> Result<Place, Refusal> {
+    ) -> Result<StreamSlot, RpcError> {
         if open.count >= self.limit {
-            return Err(Refusal::TooManyStreams);
+            return Err(RpcError::TooManyStreams);
         }
         let of_caller = self.callers.as_ref().map(|callers| callers.take(caller)).transpose();
-        let of_caller = of_caller.map_err(|limit| Refusal::TooManyStreamsOfCaller { limit })?.flatten();
+        let of_caller = of_caller.map_err(|limit| RpcError::TooManyStreamsOfCaller { limit })?.flatten();
         open.count += 1;
         open.begun += 1;
-        Ok(Place { session, number: open.begun, streams: Arc::clone(self), _of_caller: of_caller })
+        Ok(StreamSlot { session, number: open.begun, streams: Arc::clone(self), _of_caller: of_caller })
     }
 
     /// A place for a stream of a session.
@@ -304,7 +306,7 @@ impl Streams {
         self: &Arc<Self>,
         session: &str,
         caller: &Caller,
-    ) -> Result<(Place, Closed), Refusal> {
+    ) -> Result<(StreamSlot, Closed), RpcError> {
         let mut open = self.open();
         let session: Arc<str> = session.into();
         let place = self.enter(&mut open, caller, Some(Arc::clone(&session)))?;
@@ -313,7 +315,7 @@ impl Streams {
         if members.len() >= SESSION_LIMIT {
             members.remove(0);
         }
-        members.push(Member { number: place.number, _end: end });
+        members.push(SessionStream { number: place.number, _end: end });
         Ok((place, closed))
     }
 
@@ -322,12 +324,12 @@ impl Streams {
         self.open().of_sessions.remove(session);
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenStreams> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
+impl StreamSlot {
     /// Whether messages for the session go out here: on its newest stream, and on no other (MCP 2025-11-25,
     /// Transports, "Multiple Connections").
     pub(super) fn is_spoken_on(&self) -> bool {
@@ -338,7 +340,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut open = self.streams.open();
         open.count -= 1;
@@ -355,12 +357,12 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inbound::mcp::subscribed::tests::gateway;
+    use crate::inbound::mcp::session_subscriptions::tests::gateway;
 
     #[track_caller]
     fn check(asked: Value, acknowledged: Value, heard: &Heard, expected: &[(&str, Option<&str>)]) {
-        let audience = Audience { gateway: &gateway(), caller: Caller::Only };
-        let wanted = Wanted::of(serde_json::from_value(asked).unwrap(), &audience);
+        let audience = Recipient { gateway: &gateway(), caller: Caller::Only };
+        let wanted = Subscription::of(serde_json::from_value(asked).unwrap(), &audience);
         assert_eq!(wanted.to_json(), acknowledged);
         let told = wanted.messages(heard);
         let told: Vec<_> = told.iter().map(|(method, uri)| (*method, uri.as_deref())).collect();
@@ -438,7 +440,7 @@ mod tests {
         let first = streams.place(&one).unwrap();
         let _second = streams.place_of("session", &one).unwrap();
         for refused in [streams.place(&one).map(drop), streams.place_of("another", &one).map(drop)] {
-            assert!(matches!(refused, Err(Refusal::TooManyStreamsOfCaller { limit: 2 })));
+            assert!(matches!(refused, Err(RpcError::TooManyStreamsOfCaller { limit: 2 })));
         }
         let _others = streams.place(&other).unwrap();
         drop(first);

@@ -17,7 +17,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value};
 use tokio::{sync::oneshot, time::Instant};
 
-use super::elicitation::{Outcome, Round};
+use super::elicitation::{ElicitationRound, RoundOutcome};
 use crate::{
     crypto::random_id,
     model::ToolResult,
@@ -39,22 +39,22 @@ const RESULTS_LIMIT_BYTES: usize = 32 << 20;
 
 /// The tasks of this replica that ask.
 #[derive(Debug, Default)]
-pub(super) struct AskingTasks {
-    tasks: Mutex<HashMap<String, (Instant, Arc<AskingTask>)>>,
+pub(super) struct ElicitingTasks {
+    tasks: Mutex<HashMap<String, (Instant, Arc<ElicitingTask>)>>,
     kept_bytes: Arc<AtomicUsize>,
 }
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct AskingTask {
+pub(super) struct ElicitingTask {
     abilities: Abilities,
     /// For one request at a time.
-    stand: tokio::sync::Mutex<Stand>,
+    stand: tokio::sync::Mutex<ElicitingState>,
 }
 
 /// How one stands.
 #[derive(Debug)]
-pub(super) enum Stand {
+pub(super) enum ElicitingState {
     /// It waits for answers; these are there.
     Asking(Map<String, Value>),
     /// The upstream is being asked. Dropping the end cancels that.
@@ -62,7 +62,7 @@ pub(super) enum Stand {
     /// The upstream has it.
     Job(Box<OpenOperation>),
     /// It is over, with this result as a client gets it.
-    Ended(Kept),
+    Ended(KeptResult),
     /// It is over, and its result is too long to keep.
     Lost,
     /// It was ended before it was done.
@@ -71,19 +71,19 @@ pub(super) enum Stand {
 
 /// A result that is kept; it counts until it is dropped.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptResult {
     pub(super) written: Bytes,
     all_bytes: Arc<AtomicUsize>,
 }
 
-impl Drop for Kept {
+impl Drop for KeptResult {
     fn drop(&mut self) {
         self.all_bytes.fetch_sub(self.written.len(), Ordering::Relaxed);
     }
 }
 
 /// What the upstream is asked once everything is answered.
-pub(super) struct Work {
+pub(super) struct TaskWork {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) route: Arc<BoundRoute>,
     pub(super) arguments: Map<String, Value>,
@@ -95,11 +95,11 @@ pub(super) struct Work {
     pub(super) trace: Option<TraceContext>,
     pub(super) protocol: &'static str,
     /// What is kept of a result.
-    pub(super) keep: Box<dyn FnOnce(ToolResult) -> Stand + Send>,
+    pub(super) keep: Box<dyn FnOnce(ToolResult) -> ElicitingState + Send>,
 }
 
 /// What is left to ask after answers, or what came of them.
-pub(super) enum Left {
+pub(super) enum Remaining {
     /// These questions.
     Questions(Vec<Question>),
     /// Nothing.
@@ -110,7 +110,7 @@ pub(super) enum Left {
     Wrong(String),
 }
 
-impl AskingTasks {
+impl ElicitingTasks {
     /// Keeps a new task that waits for its first answers, and gives its name here. `None` where there are too many.
     pub(super) fn begin(&self, abilities: Abilities, life: Duration) -> Option<String> {
         let now = Instant::now();
@@ -122,12 +122,12 @@ impl AskingTasks {
             return None;
         }
         let name = random_id();
-        let stand = tokio::sync::Mutex::new(Stand::Asking(Map::new()));
-        tasks.insert(name.clone(), (now + life, Arc::new(AskingTask { abilities, stand })));
+        let stand = tokio::sync::Mutex::new(ElicitingState::Asking(Map::new()));
+        tasks.insert(name.clone(), (now + life, Arc::new(ElicitingTask { abilities, stand })));
         Some(name)
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<Arc<AskingTask>> {
+    pub(super) fn find(&self, name: &str) -> Option<Arc<ElicitingTask>> {
         let mut tasks = self.tasks();
         let (until, task) = tasks.get(name)?;
         if *until > Instant::now() {
@@ -138,22 +138,22 @@ impl AskingTasks {
     }
 
     /// Keeps a result, as far as there is room.
-    pub(super) fn keep(&self, written: Vec<u8>) -> Stand {
+    pub(super) fn keep(&self, written: Vec<u8>) -> ElicitingState {
         let (all_bytes, more) = (Arc::clone(&self.kept_bytes), written.len());
         let room = |bytes: usize| bytes.checked_add(more).filter(|bytes| *bytes <= RESULTS_LIMIT_BYTES);
         match all_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
-            Ok(_) => Stand::Ended(Kept { written: written.into(), all_bytes }),
-            Err(_) => Stand::Lost,
+            Ok(_) => ElicitingState::Ended(KeptResult { written: written.into(), all_bytes }),
+            Err(_) => ElicitingState::Lost,
         }
     }
 
-    fn tasks(&self) -> MutexGuard<'_, HashMap<String, (Instant, Arc<AskingTask>)>> {
+    fn tasks(&self) -> MutexGuard<'_, HashMap<String, (Instant, Arc<ElicitingTask>)>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl AskingTask {
-    pub(super) async fn stand(&self) -> tokio::sync::MutexGuard<'_, Stand> {
+impl ElicitingTask {
+    pub(super) async fn stand(&self) -> tokio::sync::MutexGuard<'_, ElicitingState> {
         self.stand.lock().await
     }
 
@@ -164,22 +164,26 @@ impl AskingTask {
         arguments: &Map<String, Value>,
         answered: &Map<String, Value>,
         responses: Map<String, Value>,
-    ) -> (Left, Map<String, Value>) {
-        let (left, answers) =
-            left((snapshot, route), arguments, Round::new(self.abilities, answered.clone(), responses)).await;
+    ) -> (Remaining, Map<String, Value>) {
+        let (left, answers) = left(
+            (snapshot, route),
+            arguments,
+            ElicitationRound::new(self.abilities, answered.clone(), responses),
+        )
+        .await;
         if serde_json::to_vec(&answers).is_ok_and(|json| json.len() <= ANSWERS_LIMIT_BYTES) {
             return (left, answers);
         }
         let why = format!("the answers to a task may have {ANSWERS_LIMIT_BYTES} bytes together");
-        (Left::Wrong(why), answers)
+        (Remaining::Wrong(why), answers)
     }
 
     /// Has the upstream begin the work, now that everything is answered. Nobody waits for it: the call that this is
     /// part of is over.
-    pub(super) fn begin(self: Arc<Self>, stand: &mut Stand, work: Work) {
+    pub(super) fn begin(self: Arc<Self>, stand: &mut ElicitingState, work: TaskWork) {
         let (ends, mut ended) = oneshot::channel();
-        let answers = match std::mem::replace(stand, Stand::Beginning { _ends: ends }) {
-            Stand::Asking(answers) => answers,
+        let answers = match std::mem::replace(stand, ElicitingState::Beginning { _ends: ends }) {
+            ElicitingState::Asking(answers) => answers,
             other => {
                 *stand = other;
                 return;
@@ -187,7 +191,7 @@ impl AskingTask {
         };
         let abilities = self.abilities;
         tokio::spawn(async move {
-            let mut round = Round::new(abilities, answers, Map::new());
+            let mut round = ElicitationRound::new(abilities, answers, Map::new());
             let call = work.call(work.arguments.clone());
             let called = tokio::select! {
                 called = work.snapshot.call_as_task(&work.route, call, &mut round) => called,
@@ -195,8 +199,12 @@ impl AskingTask {
             };
             let mut stand = self.stand.lock().await;
             match (&*stand, called) {
-                (Stand::Beginning { .. }, CallOutcome::Operation(job)) => *stand = Stand::Job(job),
-                (Stand::Beginning { .. }, CallOutcome::Result(result)) => *stand = (work.keep)(result),
+                (ElicitingState::Beginning { .. }, CallOutcome::Operation(job)) => {
+                    *stand = ElicitingState::Job(job)
+                }
+                (ElicitingState::Beginning { .. }, CallOutcome::Result(result)) => {
+                    *stand = (work.keep)(result)
+                }
                 // It was cancelled at the last moment.
                 (_, CallOutcome::Operation(job)) => {
                     drop(stand);
@@ -209,7 +217,7 @@ impl AskingTask {
     }
 }
 
-impl Work {
+impl TaskWork {
     fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
         let (trace, caller, protocol) = (self.trace.clone(), self.caller.clone(), self.protocol);
         let call = Call::new(arguments, &self.headers, self.request_id.clone(), self.face, caller);
@@ -223,27 +231,27 @@ pub(super) async fn first_questions(
     arguments: &Map<String, Value>,
     abilities: Abilities,
 ) -> Option<Vec<Question>> {
-    match left(of, arguments, Round::new(abilities, Map::new(), Map::new())).await.0 {
-        Left::Questions(questions) => Some(questions),
-        Left::Nothing | Left::Result(_) | Left::Wrong(_) => None,
+    match left(of, arguments, ElicitationRound::new(abilities, Map::new(), Map::new())).await.0 {
+        Remaining::Questions(questions) => Some(questions),
+        Remaining::Nothing | Remaining::Result(_) | Remaining::Wrong(_) => None,
     }
 }
 
 async fn left(
     (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
-    mut round: Round,
-) -> (Left, Map<String, Value>) {
+    mut round: ElicitationRound,
+) -> (Remaining, Map<String, Value>) {
     let arguments = match snapshot.check_arguments(route, arguments.clone().into()).await {
         Ok(arguments) => arguments,
-        Err(sentence) => return (Left::Wrong(sentence), round.answered),
+        Err(sentence) => return (Remaining::Wrong(sentence), round.answered),
     };
     let done = elicit_first(&route.asking, arguments, &mut round).await;
     let left = match (round.outcome, done) {
-        (Outcome::Open(questions), _) => Left::Questions(questions),
-        (Outcome::Wrong(why), _) => Left::Wrong(why),
-        (Outcome::Settled | Outcome::Unable(_), Ok(_)) => Left::Nothing,
-        (Outcome::Settled | Outcome::Unable(_), Err(result)) => Left::Result(result),
+        (RoundOutcome::Open(questions), _) => Remaining::Questions(questions),
+        (RoundOutcome::Wrong(why), _) => Remaining::Wrong(why),
+        (RoundOutcome::Settled | RoundOutcome::Unable(_), Ok(_)) => Remaining::Nothing,
+        (RoundOutcome::Settled | RoundOutcome::Unable(_), Err(result)) => Remaining::Result(result),
     };
     (left, round.answered)
 }

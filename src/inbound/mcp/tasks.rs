@@ -3,7 +3,7 @@
 //! A task is a job that the upstream keeps. Its id is sealed and holds where the job is asked about, and what
 //! the call was ([`Task`]); so any replica answers for it, and none keeps anything. Only a task that asks its
 //! client (`task_elicitation`) is kept by the replica where it began, to which the others hand on what they
-//! are asked about it ([`Asked`]).
+//! are asked about it ([`TaskRequest`]).
 
 use std::{
     sync::Arc,
@@ -19,11 +19,11 @@ use super::{
     context::Client,
     elicitation,
     protocol::Protocol,
-    refusal::Refusal,
     replicas::Peers,
-    response::{Answer, raw_json, write_tool_result},
+    response::{RpcResponse, raw_json, write_tool_result},
     revision::Revision,
-    task_elicitation::{self, AskingTask, Left, Stand, Work},
+    rpc_error::RpcError,
+    task_elicitation::{self, ElicitingState, ElicitingTask, Remaining, TaskWork},
 };
 use crate::{
     crypto::Purpose,
@@ -47,16 +47,16 @@ const TOO_LONG: &str = "The work is done, but its result could not be kept: it i
 ///
 /// # Errors
 ///
-/// [`Refusal::NeedsTasks`] when it can only be one, and the client knows none.
+/// [`RpcError::NeedsTasks`] when it can only be one, and the client knows none.
 pub(super) fn may_be(
     route: &Route,
     client: &Client<'_>,
     arguments: &Map<String, Value>,
-) -> Result<bool, Refusal> {
+) -> Result<bool, RpcError> {
     let Some(job) = &route.job else { return Ok(false) };
     match (job.task.offer, knows(client)) {
         (TaskOffer::Off, _) | (TaskOffer::Offered, false) => Ok(false),
-        (TaskOffer::Required, false) => Err(Refusal::NeedsTasks),
+        (TaskOffer::Required, false) => Err(RpcError::NeedsTasks),
         (TaskOffer::Offered | TaskOffer::Required, true) => {
             Ok(serde_json::to_vec(arguments).is_ok_and(|json| json.len() <= LIMIT_BYTES))
         }
@@ -70,12 +70,17 @@ pub(super) fn are_offered(snapshot: &Snapshot) -> bool {
 }
 
 /// The answer to a call that has become a task.
-pub(super) fn created(protocol: &Protocol, client: &Client<'_>, tool: &str, job: OpenOperation) -> Answer {
-    let at = At::Job { place: job.place.to_text(), answers: job.answers };
+pub(super) fn created(
+    protocol: &Protocol,
+    client: &Client<'_>,
+    tool: &str,
+    job: OpenOperation,
+) -> RpcResponse {
+    let at = TaskPlace::Job { place: job.place.to_text(), answers: job.answers };
     let (id, task) = Task::new((protocol, client), tool, job.arguments, at, job.life);
     let mut members = task.told(&id, "working", job.message.as_deref());
     members.insert("pollIntervalMs".into(), milliseconds(job.wait).into());
-    Answer::result(client.request.id, Some("task"), &members, client.meta)
+    RpcResponse::result(client.request.id, Some("task"), &members, client.meta)
 }
 
 /// The answer to a call that becomes a task before anything is asked, so that the task asks it. `None` where
@@ -85,26 +90,26 @@ pub(super) async fn asking(
     client: &Client<'_>,
     (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
-) -> Option<Answer> {
+) -> Option<RpcResponse> {
     let job = route.job.as_ref().filter(|job| job.task.asks)?;
     let abilities = elicitation::abilities(client.revision, &client.capabilities());
     let questions = task_elicitation::first_questions((snapshot, route), arguments, abilities).await?;
-    let name = protocol.asking_tasks.begin(abilities, job.task.life)?;
+    let name = protocol.eliciting_tasks.begin(abilities, job.task.life)?;
     let address = protocol.questions.peers().and_then(Peers::own).map(str::to_owned);
-    let (tool, at) = (route.definition.name.as_str(), At::Replica { name, address });
+    let (tool, at) = (route.definition.name.as_str(), TaskPlace::Replica { name, address });
     let (id, task) = Task::new((protocol, client), tool, arguments.clone(), at, job.task.life);
     let mut members = task.told(&id, "input_required", None);
     members.insert("inputRequests".into(), elicitation::requests(&questions, client.revision).into());
     members.insert("pollIntervalMs".into(), milliseconds(job.poll).into());
-    Some(Answer::result(client.request.id, Some("task"), &members, client.meta))
+    Some(RpcResponse::result(client.request.id, Some("task"), &members, client.meta))
 }
 
 /// `tasks/get`: how a task stands, and its result once there is one.
-pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
-    let asked = Asked::by(protocol, client)?;
+pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+    let asked = TaskRequest::by(protocol, client)?;
     let state = match &asked.task.at {
-        At::Job { place, answers } => asked.at_upstream(client, place, answers).await?,
-        At::Replica { name, address } => match protocol.asking_tasks.find(name) {
+        TaskPlace::Job { place, answers } => asked.at_upstream(client, place, answers).await?,
+        TaskPlace::Replica { name, address } => match protocol.eliciting_tasks.find(name) {
             Some(task) => asked.here(client, &task).await?,
             None => return hand_on(protocol, client, address.as_deref()).await,
         },
@@ -133,30 +138,30 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<Answ
 
 /// `tasks/update`: answers to what a task has asked. A job that an upstream keeps asks nothing, so they are
 /// for nothing that waits, and such are to be ignored.
-pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
-    let asked = Asked::by(protocol, client)?;
-    let At::Replica { name, address } = &asked.task.at else { return Ok(acknowledged(client)) };
-    let Some(task) = protocol.asking_tasks.find(name) else {
+pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+    let asked = TaskRequest::by(protocol, client)?;
+    let TaskPlace::Replica { name, address } = &asked.task.at else { return Ok(acknowledged(client)) };
+    let Some(task) = protocol.eliciting_tasks.find(name) else {
         return hand_on(protocol, client, address.as_deref()).await;
     };
     let responses = client.request.param("inputResponses").object("params.inputResponses")?;
     let responses = responses.unwrap_or_default();
     let mut stand = task.stand().await;
-    let Stand::Asking(answered) = &mut *stand else { return Ok(acknowledged(client)) };
+    let ElicitingState::Asking(answered) = &mut *stand else { return Ok(acknowledged(client)) };
     let (left, answers) =
         task.left((&asked.snapshot, &asked.route), &asked.task.arguments, answered, responses).await;
     match left {
-        Left::Questions(_) => *answered = answers,
-        Left::Wrong(why) => return Err(Refusal::Params(why.into())),
-        Left::Result(result) => {
-            *stand = protocol.asking_tasks.keep(written_result(*result, client.revision));
+        Remaining::Questions(_) => *answered = answers,
+        Remaining::Wrong(why) => return Err(RpcError::Params(why.into())),
+        Remaining::Result(result) => {
+            *stand = protocol.eliciting_tasks.keep(written_result(*result, client.revision));
         }
-        Left::Nothing => {
+        Remaining::Nothing => {
             *answered = answers;
-            let (tasks, revision) = (Arc::clone(&protocol.asking_tasks), client.revision);
+            let (tasks, revision) = (Arc::clone(&protocol.eliciting_tasks), client.revision);
             let Call { arguments, headers, request_id, face, caller, trace, protocol, .. } =
                 client.call(asked.task.arguments.clone());
-            let work = Work {
+            let work = TaskWork {
                 snapshot: Arc::clone(&asked.snapshot),
                 route: Arc::clone(&asked.route),
                 arguments,
@@ -176,23 +181,25 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<A
 
 /// `tasks/cancel`: the upstream is told, where the route says how; what comes of it the next `tasks/get`
 /// tells.
-pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
-    let asked = Asked::by(protocol, client)?;
+pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+    let asked = TaskRequest::by(protocol, client)?;
     match &asked.task.at {
-        At::Job { place, answers } => {
+        TaskPlace::Job { place, answers } => {
             if let Some(place) = JobPlace::of_text(place) {
                 asked.end(client, answers.clone(), &place).await;
             }
         }
-        At::Replica { name, address } => {
-            let Some(task) = protocol.asking_tasks.find(name) else {
+        TaskPlace::Replica { name, address } => {
+            let Some(task) = protocol.eliciting_tasks.find(name) else {
                 return hand_on(protocol, client, address.as_deref()).await;
             };
             let mut stand = task.stand().await;
             match &*stand {
-                Stand::Asking(_) | Stand::Beginning { .. } => *stand = Stand::Cancelled,
-                Stand::Job(job) => asked.end(client, job.answers.clone(), &job.place).await,
-                Stand::Ended(_) | Stand::Lost | Stand::Cancelled => {}
+                ElicitingState::Asking(_) | ElicitingState::Beginning { .. } => {
+                    *stand = ElicitingState::Cancelled
+                }
+                ElicitingState::Job(job) => asked.end(client, job.answers.clone(), &job.place).await,
+                ElicitingState::Ended(_) | ElicitingState::Lost | ElicitingState::Cancelled => {}
             }
         }
     }
@@ -200,14 +207,18 @@ pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<A
 }
 
 /// Lets the replica answer that keeps the task.
-async fn hand_on(protocol: &Protocol, client: &Client<'_>, address: Option<&str>) -> Result<Answer, Refusal> {
+async fn hand_on(
+    protocol: &Protocol,
+    client: &Client<'_>,
+    address: Option<&str>,
+) -> Result<RpcResponse, RpcError> {
     let peers = protocol.questions.peers();
     if let (Some(peers), Some(address)) = (peers, address)
         && let Some(reply) = peers.pass(address, client.carrier, client.request.message).await
     {
-        return Ok(Answer::of_peer(reply.status, reply.body));
+        return Ok(RpcResponse::of_peer(reply.status, reply.body));
     }
-    Err(Refusal::Params(GONE.into()))
+    Err(RpcError::Params(GONE.into()))
 }
 
 /// Whether the client of a request knows tasks.
@@ -219,7 +230,7 @@ fn knows(client: &Client<'_>) -> bool {
         .is_some_and(Value::is_object)
 }
 
-fn acknowledged(client: &Client<'_>) -> Answer {
+fn acknowledged(client: &Client<'_>) -> RpcResponse {
     client.result(&json!({}))
 }
 
@@ -236,7 +247,7 @@ fn written_result(mut result: ToolResult, revision: Revision) -> Vec<u8> {
 pub(super) struct Task {
     pub(super) tool: String,
     pub(super) arguments: Map<String, Value>,
-    pub(super) at: At,
+    pub(super) at: TaskPlace,
     /// Whose it is, where clients are told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<String>,
@@ -247,10 +258,10 @@ pub(super) struct Task {
 
 /// Where it is known how a task stands.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum At {
-    /// At the upstream.
+pub(super) enum TaskPlace {
+    /// TaskPlace the upstream.
     Job { place: String, answers: Map<String, Value> },
-    /// At a replica, under this name there.
+    /// TaskPlace a replica, under this name there.
     Replica { name: String, address: Option<String> },
 }
 
@@ -260,7 +271,7 @@ impl Task {
         (protocol, client): (&Protocol, &Client<'_>),
         tool: &str,
         arguments: Map<String, Value>,
-        at: At,
+        at: TaskPlace,
         life: Duration,
     ) -> (String, Self) {
         let now = SystemTime::now();
@@ -298,7 +309,7 @@ pub(super) fn milliseconds(duration: Duration) -> u64 {
 }
 
 /// A task that a request is about.
-pub(super) struct Asked {
+struct TaskRequest {
     id: String,
     pub(super) task: Task,
     pub(super) route: Arc<BoundRoute>,
@@ -314,68 +325,68 @@ enum TaskState {
     Written(Bytes),
 }
 
-impl Asked {
-    pub(super) fn by(protocol: &Protocol, client: &Client<'_>) -> Result<Self, Refusal> {
+impl TaskRequest {
+    fn by(protocol: &Protocol, client: &Client<'_>) -> Result<Self, RpcError> {
         if !knows(client) {
-            return Err(Refusal::NeedsTasks);
+            return Err(RpcError::NeedsTasks);
         }
         let id = client.request.param("taskId").required_text("params.taskId")?.into_owned();
         client.carrier.check_name(&id)?;
         let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
-        let content = content.map_err(|_| Refusal::Params(GONE.into()))?;
+        let content = content.map_err(|_| RpcError::Params(GONE.into()))?;
         let task: Option<Task> = serde_json::from_slice(&content).ok();
         // To anybody else it is not there.
         if task.as_ref().is_some_and(|task| task.owner.as_deref() != client.carrier.owner()) {
-            return Err(Refusal::Params(GONE.into()));
+            return Err(RpcError::Params(GONE.into()));
         }
         let snapshot = protocol.gateway.snapshot();
         let found = task.and_then(|task| {
             let route = snapshot.table.by_tool(&task.tool).filter(|route| route.job.is_some())?.clone();
             Some((task, route))
         });
-        let (task, route) =
-            found.ok_or_else(|| Refusal::Params("unknown task: its tool is no longer what it was".into()))?;
+        let (task, route) = found
+            .ok_or_else(|| RpcError::Params("unknown task: its tool is no longer what it was".into()))?;
         client.may(&route.scopes)?;
         Ok(Self { id, task, route, snapshot })
     }
 
-    pub(super) async fn at_upstream(
+    async fn at_upstream(
         &self,
         client: &Client<'_>,
         place: &str,
         answers: &Map<String, Value>,
-    ) -> Result<TaskState, Refusal> {
-        let place = JobPlace::of_text(place).ok_or_else(|| Refusal::Params(GONE.into()))?;
+    ) -> Result<TaskState, RpcError> {
+        let place = JobPlace::of_text(place).ok_or_else(|| RpcError::Params(GONE.into()))?;
         Ok(self.of_job(client, &place, self.task.arguments.clone(), answers.clone()).await)
     }
 
     /// How a task stands that is kept here.
-    pub(super) async fn here(&self, client: &Client<'_>, task: &AskingTask) -> Result<TaskState, Refusal> {
+    async fn here(&self, client: &Client<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
         let poll = self.route.job.as_ref().map_or(JobRule::POLL_DEFAULT, |job| job.poll);
         let stand = task.stand().await;
         let (place, arguments, answers) = match &*stand {
-            Stand::Asking(answered) => {
+            ElicitingState::Asking(answered) => {
                 let (left, _) = task
                     .left((&self.snapshot, &self.route), &self.task.arguments, answered, Map::new())
                     .await;
                 let state = match left {
-                    Left::Questions(questions) => return Ok(TaskState::Asking(questions)),
-                    Left::Result(result) => OperationState::Done(*result),
-                    Left::Wrong(why) => OperationState::Lost { why },
+                    Remaining::Questions(questions) => return Ok(TaskState::Asking(questions)),
+                    Remaining::Result(result) => OperationState::Done(*result),
+                    Remaining::Wrong(why) => OperationState::Lost { why },
                     // The route asks less than it did: the next answer, whatever it is, begins the work.
-                    Left::Nothing => OperationState::Running { message: None, wait: poll },
+                    Remaining::Nothing => OperationState::Running { message: None, wait: poll },
                 };
                 return Ok(TaskState::Operation(state));
             }
-            Stand::Beginning { .. } => {
+            ElicitingState::Beginning { .. } => {
                 return Ok(TaskState::Operation(OperationState::Running { message: None, wait: poll }));
             }
-            Stand::Ended(kept) => return Ok(TaskState::Written(kept.written.clone())),
-            Stand::Lost => {
+            ElicitingState::Ended(kept) => return Ok(TaskState::Written(kept.written.clone())),
+            ElicitingState::Lost => {
                 return Ok(TaskState::Operation(OperationState::Lost { why: TOO_LONG.to_owned() }));
             }
-            Stand::Cancelled => return Ok(TaskState::Operation(OperationState::Cancelled)),
-            Stand::Job(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
+            ElicitingState::Cancelled => return Ok(TaskState::Operation(OperationState::Cancelled)),
+            ElicitingState::Job(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
         };
         // Others may ask about it while the upstream answers.
         drop(stand);
@@ -393,7 +404,7 @@ impl Asked {
         TaskState::Operation(self.snapshot.poll_operation(&self.route, call, answers, place).await)
     }
 
-    pub(super) async fn end(&self, client: &Client<'_>, answers: Map<String, Value>, place: &JobPlace) {
+    async fn end(&self, client: &Client<'_>, answers: Map<String, Value>, place: &JobPlace) {
         let call = client.call(self.task.arguments.clone());
         self.snapshot.cancel_operation(&self.route, call, answers, place).await;
     }

@@ -1,19 +1,19 @@
 //! `tools/list` and `tools/call`.
 
 use super::{
-    client_channel::Listening, context::Client, elicitation::Questioner, protocol::Protocol,
-    refusal::Refusal, response::Answer, revision::Era, tasks,
+    client_channel::CallSubscriber, context::Client, elicitation::RequestElicitor, protocol::Protocol,
+    response::RpcResponse, revision::Era, rpc_error::RpcError, tasks,
 };
 use crate::pipeline::{Call, CallOutcome};
 
 /// `tools/list`.
-pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
-    protocol.about.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), client)
+    protocol.server_info.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), client)
 }
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
-pub(super) async fn call(protocol: &Protocol, client: &Client<'_>) -> Result<Answer, Refusal> {
+pub(super) async fn call(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
     let (request, revision) = (client.request, client.revision);
     let tool = request.name()?.into_owned();
     let arguments = request.arguments()?;
@@ -33,7 +33,7 @@ pub(super) async fn call(protocol: &Protocol, client: &Client<'_>) -> Result<Ans
         }
     }
     let Some(route) = route else {
-        let result = snapshot.not_ready(&tool).ok_or(Refusal::UnknownTool { tool })?;
+        let result = snapshot.not_ready(&tool).ok_or(RpcError::UnknownTool { tool })?;
         return Ok(client.tool_result(result));
     };
     let may_be_task = match revision.era() {
@@ -45,21 +45,21 @@ pub(super) async fn call(protocol: &Protocol, client: &Client<'_>) -> Result<Ans
     {
         return Ok(answer);
     }
-    let mut questioner = Questioner::new(client, &route.asking, &tool, &arguments)?;
-    let listening = Listening::of(protocol, client)?;
+    let mut elicitor = RequestElicitor::new(client, &route.asking, &tool, &arguments)?;
+    let listening = CallSubscriber::of(protocol, client)?;
     let call = Call { subscriber: Some(&listening), ..client.call(arguments) };
     // Dropped with the connection: the upstream's request ends with its client's.
     let result = if may_be_task {
-        match Box::pin(snapshot.call_as_task(route, call, &mut questioner)).await {
+        match Box::pin(snapshot.call_as_task(route, call, &mut elicitor)).await {
             CallOutcome::Result(result) => result,
             CallOutcome::Operation(operation) => {
                 return Ok(tasks::created(protocol, client, &tool, *operation));
             }
         }
     } else {
-        snapshot.call(route, call, &mut questioner).await
+        snapshot.call(route, call, &mut elicitor).await
     };
-    if let Some(answer) = questioner.end()? {
+    if let Some(answer) = elicitor.end()? {
         return Ok(answer);
     }
     Ok(client.tool_result(result))

@@ -12,16 +12,16 @@ use serde_json::{Map, Value, json, value::RawValue};
 use super::{
     McpSettings,
     context::{CacheHints, Client},
-    refusal::Refusal,
-    response::Answer,
+    response::RpcResponse,
     revision::{Era, Revision},
+    rpc_error::RpcError,
     tasks,
 };
 use crate::pipeline::{List, Snapshot};
 
 /// What does not change from one request to the next.
 #[derive(Debug)]
-pub(super) struct About {
+pub(super) struct ServerInfo {
     server: Implementation,
     instructions: Option<String>,
     page_size: usize,
@@ -31,7 +31,7 @@ pub(super) struct About {
     no_meta: Map<String, Value>,
 }
 
-impl About {
+impl ServerInfo {
     pub(super) fn new(settings: McpSettings) -> Self {
         let mut server = Implementation::new(settings.server_name, settings.server_version);
         server.title = settings.server_title;
@@ -51,7 +51,12 @@ impl About {
     }
 
     /// `initialize`. Nothing of it is kept: each later request says for itself what it speaks.
-    pub(super) fn initialize(&self, snapshot: &Snapshot, client: &Client<'_>, revision: Revision) -> Answer {
+    pub(super) fn initialize(
+        &self,
+        snapshot: &Snapshot,
+        client: &Client<'_>,
+        revision: Revision,
+    ) -> RpcResponse {
         let mut result = InitializeResult::new(capabilities(snapshot, client, revision))
             .with_protocol_version(revision.version())
             .with_server_info(self.server.clone());
@@ -60,7 +65,7 @@ impl About {
     }
 
     /// `server/discover`.
-    pub(super) fn discover(&self, snapshot: &Snapshot, client: &Client<'_>) -> Answer {
+    pub(super) fn discover(&self, snapshot: &Snapshot, client: &Client<'_>) -> RpcResponse {
         let capabilities = capabilities(snapshot, client, Revision::R2026_07_28);
         let versions = Revision::ALL.map(Revision::as_str);
         let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
@@ -75,7 +80,12 @@ impl About {
     }
 
     /// One page of a list. It is not cacheable while entries of an upstream are missing.
-    pub(super) fn list(&self, list: &List, is_whole: bool, client: &Client<'_>) -> Result<Answer, Refusal> {
+    pub(super) fn list(
+        &self,
+        list: &List,
+        is_whole: bool,
+        client: &Client<'_>,
+    ) -> Result<RpcResponse, RpcError> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct ListResult<'a> {
@@ -86,7 +96,7 @@ impl About {
         }
         let cursor = client.request.param("cursor").unless_null().optional_text("params.cursor")?;
         let page = list.page(cursor.as_deref(), self.page_size, client.carrier.caller());
-        let page = page.map_err(|_| Refusal::UnknownCursor)?;
+        let page = page.map_err(|_| RpcError::UnknownCursor)?;
         let entries = page.entries.iter().map(|entry| entry.json(client.revision.shapes())).collect();
         let entries = BTreeMap::from([(list.name(), entries)]);
         let members = ListResult { entries, next_cursor: page.next_cursor };

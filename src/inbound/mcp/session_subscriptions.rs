@@ -32,28 +32,28 @@ const SUBSCRIBED_LIMIT_BYTES: usize = 32 << 10;
 
 /// The subscriptions of all sessions.
 #[derive(Debug, Default)]
-pub(super) struct Subscribed(Mutex<Sessions>);
+pub(super) struct SessionSubscriptions(Mutex<SubscribedSessions>);
 
 #[derive(Debug, Default)]
-struct Sessions {
-    by_id: HashMap<Box<str>, Session>,
+struct SubscribedSessions {
+    by_id: HashMap<Box<str>, SubscribedSession>,
     /// How many there have been.
     begun: u64,
 }
 
 #[derive(Debug, Default)]
-struct Session {
+struct SubscribedSession {
     /// Which of them all it is.
     number: u64,
     /// How many streams it listens on.
     streams: usize,
     /// What it wants to hear of.
-    resources: BTreeMap<Box<str>, Wanted>,
+    resources: BTreeMap<Box<str>, WatchedResource>,
 }
 
 /// One resource that a session wants to hear of.
 #[derive(Debug)]
-struct Wanted {
+struct WatchedResource {
     /// That somebody wants to hear of it, while the session listens here.
     watching: Option<Watching>,
     /// Whether other replicas can know it.
@@ -63,12 +63,12 @@ struct Wanted {
 /// A session listens, until this is dropped.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Listening {
+pub(super) struct SessionListener {
     session: Box<str>,
-    subscribed: Arc<Subscribed>,
+    subscribed: Arc<SessionSubscriptions>,
 }
 
-impl Subscribed {
+impl SessionSubscriptions {
     /// Notes that a session wants to hear of a resource.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Subscribed {
             return Err(WatchError::Enough);
         }
         let watching = if session.streams > 0 { Some(gateway.watch(uri)?) } else { None };
-        session.resources.insert(uri.into(), Wanted { watching, is_known: false });
+        session.resources.insert(uri.into(), WatchedResource { watching, is_known: false });
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl Subscribed {
                 continue;
             }
             let watching = if found.streams > 0 { gateway.watch(uri).ok() } else { None };
-            found.resources.insert(uri.as_str().into(), Wanted { watching, is_known: true });
+            found.resources.insert(uri.as_str().into(), WatchedResource { watching, is_known: true });
         }
     }
 
@@ -156,7 +156,7 @@ impl Subscribed {
     }
 
     /// Notes that a session listens on a stream; what it subscribed to is watched from now on.
-    pub(super) fn listen(self: &Arc<Self>, gateway: &Gateway, session: &str) -> Listening {
+    pub(super) fn listen(self: &Arc<Self>, gateway: &Gateway, session: &str) -> SessionListener {
         let mut sessions = self.sessions();
         // Where there is no room, it hears of no resource.
         if let Some(found) = sessions.session(session) {
@@ -172,24 +172,24 @@ impl Subscribed {
                 }
             }
         }
-        Listening { session: session.into(), subscribed: Arc::clone(self) }
+        SessionListener { session: session.into(), subscribed: Arc::clone(self) }
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+    fn sessions(&self) -> MutexGuard<'_, SubscribedSessions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Session {
+impl SubscribedSession {
     fn has_room_for(&self, uri: &str) -> bool {
         let bytes: usize = self.resources.keys().map(|uri| uri.len()).sum();
         self.resources.len() < SUBSCRIPTION_LIMIT && bytes + uri.len() <= SUBSCRIBED_LIMIT_BYTES
     }
 }
 
-impl Sessions {
+impl SubscribedSessions {
     /// A session, known or new; `None` where there is no room for it.
-    fn session(&mut self, id: &str) -> Option<&mut Session> {
+    fn session(&mut self, id: &str) -> Option<&mut SubscribedSession> {
         if !self.by_id.contains_key(id) {
             if self.by_id.len() >= SESSION_LIMIT {
                 let idle = self.by_id.iter().filter(|(_, session)| session.streams == 0);
@@ -197,20 +197,21 @@ impl Sessions {
                 self.by_id.remove(&oldest);
             }
             self.begun += 1;
-            self.by_id.insert(id.into(), Session { number: self.begun, ..Session::default() });
+            self.by_id
+                .insert(id.into(), SubscribedSession { number: self.begun, ..SubscribedSession::default() });
         }
         self.by_id.get_mut(id)
     }
 
     fn forget_if_idle(&mut self, id: &str) {
-        let idle = |session: &Session| session.streams == 0 && session.resources.is_empty();
+        let idle = |session: &SubscribedSession| session.streams == 0 && session.resources.is_empty();
         if self.by_id.get(id).is_some_and(idle) {
             self.by_id.remove(id);
         }
     }
 }
 
-impl Listening {
+impl SessionListener {
     /// Everything that the session wants to hear of.
     pub(super) fn all(&self) -> Vec<Arc<str>> {
         let sessions = self.subscribed.sessions();
@@ -225,7 +226,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for SessionListener {
     fn drop(&mut self) {
         let mut sessions = self.subscribed.sessions();
         let Some(found) = sessions.by_id.get_mut(&self.session) else { return };
@@ -379,7 +380,7 @@ routes:
 
     #[tokio::test]
     async fn upstreams_are_asked_for_sessions_that_listen() {
-        let (gateway, subscribed) = (gateway(), Arc::new(Subscribed::default()));
+        let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
         subscribed.add(&gateway, "s", "t://a").unwrap();
         assert_eq!(subscribed.add(&gateway, "s", "none:x"), Err(WatchError::Unknown));
         assert_eq!(subscribed.add(&gateway, "s", "once:x"), Err(WatchError::Unwatched));
@@ -411,7 +412,7 @@ routes:
 
     #[tokio::test]
     async fn what_other_replicas_know_takes_the_place_of_what_was_known() {
-        let (gateway, subscribed) = (gateway(), Arc::new(Subscribed::default()));
+        let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
         let uris = |uris: &[&str]| uris.iter().map(|uri| (*uri).to_owned()).collect::<Vec<_>>();
         subscribed.replace(&gateway, "s", &uris(&["t://a"]));
         assert!(subscribed.sessions().by_id.is_empty(), "nobody listens here");
@@ -431,7 +432,7 @@ routes:
 
     #[tokio::test]
     async fn sessions_and_subscriptions_have_limits() {
-        let (gateway, subscribed) = (gateway(), Arc::new(Subscribed::default()));
+        let (gateway, subscribed) = (gateway(), Arc::new(SessionSubscriptions::default()));
         for number in 0..SUBSCRIPTION_LIMIT {
             subscribed.add(&gateway, "listens", &format!("t://{number}")).unwrap();
         }

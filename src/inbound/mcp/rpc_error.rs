@@ -24,7 +24,7 @@ use crate::{
 
 /// Why a message gets a JSON-RPC error. The text reaches the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum RpcError {
     /// The body is not JSON.
     #[error("the body is not JSON: {0}")]
     NotJson(String),
@@ -103,7 +103,7 @@ pub(super) enum Refusal {
     ShuttingDown,
 }
 
-impl Refusal {
+impl RpcError {
     /// The reason in the log, the JSON-RPC code, and the HTTP status before and since 2026-07-28. Older
     /// clients lose the error, or their connection, with a status other than 200, so they get one only for
     /// requests that they never send.
@@ -199,7 +199,7 @@ impl Refusal {
     }
 }
 
-impl From<PromptError> for Refusal {
+impl From<PromptError> for RpcError {
     fn from(error: PromptError) -> Self {
         match error {
             PromptError::Arguments(_) => Self::Prompt(error.to_string().into()),
@@ -215,7 +215,7 @@ pub(super) struct ErrorCounts(Arc<Mutex<BTreeMap<(&'static str, i32), u64>>>);
 impl ErrorCounts {
     /// Counts an answer to a message of this method. Clients can name any: one that is unknown counts as
     /// `other`, and so does a message whose method could not be read.
-    pub(super) fn count(&self, method: Option<&str>, refusal: &Refusal, revision: Revision) {
+    pub(super) fn count(&self, method: Option<&str>, refusal: &RpcError, revision: Revision) {
         let method = method.and_then(MethodRow::named).map_or(Self::OTHER, |row| row.name);
         let code = refusal.code(revision).0;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((method, code)).or_default() += 1;
