@@ -49,7 +49,7 @@ struct Rules {
     changed: watch::Sender<()>,
 }
 
-/// Who sends a request, and by what that is known.
+/// The client of a request, and the credential that proves it.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
     caller: Caller,
@@ -66,7 +66,7 @@ enum Credential {
     Bearer(HeaderValue),
     /// `X-API-Key`.
     ApiKey(HeaderValue),
-    /// That of the connection.
+    /// The client certificate of the connection.
     Certificate(Arc<ClientCertificate>),
     /// Another replica, which has authenticated the client.
     Replica,
@@ -127,7 +127,7 @@ impl Guard {
             && matches!(Credential::of(&head.headers, arrival), Ok(Credential::Nothing))
     }
 
-    /// What is at a path for clients that look for where tokens are given.
+    /// The metadata at a path for clients that look for the authorization server.
     pub fn metadata_at(&self, path: &str, needed: impl FnOnce() -> Scopes) -> Option<Value> {
         if !path.starts_with(METADATA_PATH) {
             return None;
@@ -224,7 +224,7 @@ impl Identity {
 }
 
 impl Credential {
-    /// That of a request, shown in one way.
+    /// The credential of a request; there may be one.
     fn of(headers: &HeaderMap, arrival: &Arrival) -> Result<Self, Denied> {
         let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
         let (authorization, another) = (bearers.next(), bearers.next());
@@ -272,7 +272,7 @@ fn readable(value: &HeaderValue) -> Result<&str, Denied> {
     Ok(text.trim())
 }
 
-/// What stands behind `Bearer`; of another scheme, nothing.
+/// The token of the scheme `Bearer`; `None` for another scheme.
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.trim().split_once(' ').unwrap_or_else(|| (value.trim(), ""));
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

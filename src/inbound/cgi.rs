@@ -1,7 +1,7 @@
 //! CGI (RFC 3875): one request of a web server, which starts the program for it.
 //!
-//! [`request`] makes an HTTP request of the variables that the web server sets, [`head`] writes the head of the
-//! response as the web server reads it. The request then goes the way of every other, so REST, MCP and
+//! [`request`] makes an HTTP request of the variables that the web server sets, [`head`] writes the head of
+//! the response as the web server reads it. The request then goes the way of every other, so REST, MCP and
 //! `passthrough` are the same as over a port of our own.
 //!
 //! Not spoken is NPH, where the program writes the whole of HTTP itself (section 5).

@@ -204,7 +204,7 @@ impl Display for Rejection {
     }
 }
 
-/// How far the end of the server has come, for what waits.
+/// The stages of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
     /// It serves.
@@ -232,7 +232,7 @@ impl Ending {
         Self::new(watch::channel(Shutdown::OneRequest).1)
     }
 
-    /// How far it has come.
+    /// The current stage.
     pub fn now(&self) -> Shutdown {
         self.0.as_ref().map_or(Shutdown::Serving, |shutdown| *shutdown.borrow())
     }
@@ -243,8 +243,8 @@ impl Ending {
         let _ = shutdown.wait_for(|shutdown| *shutdown > Shutdown::Serving).await;
     }
 
-    /// The result of some work, unless the shutdown timeout ends first. The work is pinned by the caller: a future that
-    /// is passed by value takes twice its size.
+    /// The result of some work, unless the shutdown timeout ends first. The work is pinned by the caller: a
+    /// future that is passed by value takes twice its size.
     pub async fn unless_overdue<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let overdue = async {
             let reached = match self.0.clone() {

@@ -1,4 +1,5 @@
-//! The request filter that all HTTP APIs share: Host, Origin, trusted proxies, CORS; framing and size of bodies.
+//! The request filter that all HTTP APIs share: Host, Origin, trusted proxies, CORS; framing and size of
+//! bodies.
 //!
 //! A browser on the operator's machine can be made to talk to a server on loopback (DNS rebinding). It then
 //! names its own page in `Origin` and its own domain in `Host`, so both must be allowed (MCP 2026-07-28,
@@ -41,14 +42,15 @@ pub struct FilterSettings {
     /// Hosts that clients may address us by: `name` (any port), `name:port`, or `*` for any.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call us and read responses: `scheme://host` (any port),
-    /// `scheme://host:port`, `null`, or `*` for any. Our own pages need not be named. Where there are none, pages
-    /// of this machine are admitted too, but no browser lets them read the response.
+    /// `scheme://host:port`, `null`, or `*` for any. Our own pages need not be named. Where there are none,
+    /// pages of this machine are admitted too, but no browser lets them read the response.
     pub allowed_origins: Vec<String>,
     /// Limit of the body of a request, in bytes.
     pub body_limit_bytes: usize,
-    /// Limit of all bodies that are held at once, in bytes; there is always room for one of the allowed length.
+    /// Limit of all bodies that are held at once, in bytes; there is always room for one of the allowed
+    /// length.
     pub bodies_limit_bytes: usize,
-    /// How long a client may take to send a body.
+    /// Timeout of a body.
     pub body_timeout: Duration,
     /// Proxies before us, whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
@@ -59,8 +61,8 @@ pub struct FilterSettings {
 /// A port with a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
-    /// That of clients. Without allowed origins, pages of this machine at other ports are admitted, as a page under
-    /// development calls what it is made for.
+    /// That of clients. Without allowed origins, pages of this machine at other ports are admitted, as a page
+    /// under development calls what it is made for.
     Clients,
     /// That of the admin API, which is for its own pages only.
     Admin,
@@ -93,8 +95,8 @@ impl Port {
 /// This machine, as those on it call it.
 pub(super) const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Whether a header is one of proxies (the client's address, the original URL): from anybody but a trusted proxy it
-/// would deceive the upstream.
+/// Whether a header is one of proxies (the client's address, the original URL): from anybody but a trusted
+/// proxy it would deceive the upstream.
 fn is_of_a_proxy(name: &str) -> bool {
     const NAMES: [&str; 7] = [
         "forwarded",
@@ -218,8 +220,8 @@ impl MeterSource for Filter {
     }
 }
 
-/// A web page of another origin that sends the request, if one does: whether it may read the response (Fetch, "CORS
-/// protocol"), or only links to us.
+/// A web page of another origin that sends the request, if one does: whether it may read the response (Fetch,
+/// "CORS protocol"), or only links to us.
 #[derive(Debug, Default)]
 pub struct Page {
     reader: Option<HeaderValue>,
@@ -235,7 +237,8 @@ impl Page {
         Self { reader: None, has_link: true }
     }
 
-    /// Whether somebody follows a link of a page that may not call us: it may be shown something, but not call a tool.
+    /// Whether somebody follows a link of a page that may not call us: it may be shown something, but not
+    /// call a tool.
     pub fn has_link(&self) -> bool {
         self.has_link
     }
@@ -273,8 +276,8 @@ impl Page {
 /// `Retry-After` for a body for which there is no room.
 const AGAIN_AFTER_SECONDS: u64 = 2;
 
-/// The part of each body that is not counted: clients that send long ones, and never their end, keep nobody out
-/// whose body is short. Most are shorter.
+/// The part of each body that is not counted: clients that send long ones, and never their end, keep nobody
+/// out whose body is short. Most are shorter.
 const FREE_BYTES: usize = 16 << 10;
 
 /// The bytes of all bodies that are held. Clones count together.
@@ -439,9 +442,9 @@ fn is_trusted(peer: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&peer.to_canonical()))
 }
 
-/// The address of the client: the peer of the connection, or the one that trusted proxies forward for. Each proxy adds
-/// its own peer at the end of `X-Forwarded-For`, so the list is read from there, as far as its writers are trusted; what
-/// comes before may be forged.
+/// The address of the client: the peer of the connection, or the one that trusted proxies forward for. Each
+/// proxy adds its own peer at the end of `X-Forwarded-For`, so the list is read from there, as far as its
+/// writers are trusted; what comes before may be forged.
 fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |address: IpAddr| is_trusted(address, trusted);
     let mut client = peer.to_canonical();

@@ -10,8 +10,8 @@ use super::{
     filter::{FilterSettings, LOOPBACK, Page, Port},
 };
 
-/// The relation of a page to the target of its request, which browsers send with or without an `Origin` (Fetch
-/// Metadata).
+/// The relation of a page to the target of its request, which browsers send with or without an `Origin`
+/// (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -109,8 +109,9 @@ impl Rules {
         }
     }
 
-    /// The host that was addressed, if it is allowed by its name, or is an address; `None` when it is only one of any. A
-    /// page of a name that is not ours may have been pointed at this address, and is then no page of ours.
+    /// The host that was addressed, if it is allowed by its name, or is an address; `None` when it is only
+    /// one of any. A page of a name that is not ours may have been pointed at this address, and is then no
+    /// page of ours.
     pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Rejection> {
         let Named { host, written } = named_host(head)?;
         let by_name = self.hosts.iter().any(|rule| match rule {
@@ -164,7 +165,8 @@ impl Rules {
         }
     }
 
-    /// Browsers send no `Origin` with what a page only shows or leads to, an image or a link, but say that it is another's.
+    /// Browsers send no `Origin` with what a page only shows or leads to, an image or a link, but say that it
+    /// is another's.
     fn check_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<Page, Rejection> {
         if !matches!(site, b"cross-site" | b"same-site") {
             return Ok(Page::default());
@@ -224,8 +226,8 @@ fn are_of(rules: &[OriginRule], text: &str, origin: Option<&(String, HostAndPort
     })
 }
 
-/// Whether this is the origin that is named. Without a port it is that of its scheme, as in browsers: another port is another
-/// origin. Of this machine, where each program has a port, any is meant.
+/// Whether this is the origin that is named. Without a port it is that of its scheme, as in browsers: another
+/// port is another origin. Of this machine, where each program has a port, any is meant.
 fn is_origin(scheme: &str, named: &HostAndPort, found: &HostAndPort) -> bool {
     let usual = match scheme {
         "http" => Some(80),

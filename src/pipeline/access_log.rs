@@ -22,8 +22,8 @@ use crate::{
     upstream::{Caller, Stage, UpstreamError},
 };
 
-/// The facts about one call. They are written when it is dropped, however the call ends: one whose client left has
-/// the outcome `cancelled`.
+/// The facts about one call. They are written when it is dropped, however the call ends: one whose client
+/// left has the outcome `cancelled`.
 #[derive(Debug)]
 pub(super) struct AccessLog<'a> {
     route: &'a BoundRoute,
@@ -41,7 +41,7 @@ pub(super) struct AccessLog<'a> {
     /// Bytes of all responses.
     received_bytes: usize,
     upstream_status: Option<StatusCode>,
-    /// Of the last response.
+    /// That of the last response.
     media_type: Option<String>,
     /// The end of the program that was run.
     exit: Option<End>,
@@ -104,8 +104,8 @@ impl<'a> AccessLog<'a> {
         self.route.meters.upstream_replied(result_word(reply), took);
     }
 
-    /// Logs standard error of a program at `debug`, because clients don't get it. It may repeat the arguments of the
-    /// call, so other levels log its length alone.
+    /// Logs standard error of a program at `debug`, because clients don't get it. It may repeat the arguments
+    /// of the call, so other levels log its length alone.
     fn program_ended(&self, exit: &Exit) {
         let (tool, upstream) = (&self.route.definition.name, &self.route.upstream);
         let request_id = &self.request_id;
@@ -158,8 +158,8 @@ impl<'a> AccessLog<'a> {
         self.reason = Some(chain);
     }
 
-    /// Logs the notes of a rule on how it read the response. When that failed, an operator must see the reason at the
-    /// usual level; notes that quote the response are for `debug` only.
+    /// Logs the notes of a rule on how it read the response. When that failed, an operator must see the
+    /// reason at the usual level; notes that quote the response are for `debug` only.
     pub(super) fn notes(&mut self, notes: &[Note], outcome: Outcome) {
         for note in notes {
             let (tool, request_id) = (&self.route.definition.name, &self.request_id);
@@ -267,8 +267,8 @@ fn millis(duration: Duration) -> u64 {
 /// The method of a call without a message: that of a task after its input is there.
 const CALL: &str = "tools/call";
 
-/// Begins the span of a call (OpenTelemetry's conventions for MCP). A message of MCP has its own, as several may come
-/// with one request, in the trace that it names itself. Otherwise it is the span of the request.
+/// Begins the span of a call (OpenTelemetry's conventions for MCP). A message of MCP has its own, as several
+/// may come with one request, in the trace that it names itself. Otherwise it is the span of the request.
 fn begin_span(tracing: &Tracing, route: &BoundRoute, call: &Call<'_>) -> Span {
     if !tracing.is_on() {
         return Span::default();

@@ -23,7 +23,7 @@ use crate::{
     upstream::{Due, UpstreamError},
 };
 
-/// How long the request that cancels an operation may take.
+/// Timeout of the request that cancels an operation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An operation that was handed over to a client.
@@ -37,9 +37,9 @@ pub struct OpenOperation {
     pub place: JobPlace,
     /// Its status.
     pub message: Option<String>,
-    /// How long to wait before the next poll.
+    /// The time until the next poll.
     pub wait: Duration,
-    /// How long it can be polled.
+    /// Its time to live.
     pub life: Duration,
 }
 
@@ -50,7 +50,7 @@ pub enum OperationState {
     Running {
         /// Its status.
         message: Option<String>,
-        /// How long to wait before the next poll.
+        /// The time until the next poll.
         wait: Duration,
     },
     /// It is done, with this result, which may be a tool error.

@@ -1,4 +1,5 @@
-//! Input requests of a call (elicitation, sampling, roots): which are sent, in which order, and what their answers are.
+//! Input requests of a call (elicitation, sampling, roots): which are sent, in which order, and what their
+//! answers are.
 
 use std::{future::Future, pin::Pin};
 
@@ -18,8 +19,8 @@ pub trait Elicitor: Send + Sync {
     /// The answers that came with the call.
     fn answers(&self) -> Map<String, Value>;
 
-    /// Sends these together, and gives an answer to each, by name; else a sentence for the model that says why
-    /// the call ends without.
+    /// Sends these together, and gives an answer to each, by name; else a sentence for the model that says
+    /// why the call ends without.
     fn ask(&mut self, questions: Vec<Question>) -> Answering<'_>;
 
     /// Reports that the client does not support these. The call ends with that.

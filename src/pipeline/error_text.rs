@@ -11,7 +11,7 @@ use crate::{
     upstream::{Stage, UpstreamError, Whose},
 };
 
-/// How long to wait for a service that has no place free: places come and go.
+/// The wait for a service whose concurrency slots are taken: they come and go.
 const WHEN_BUSY: Duration = Duration::from_secs(2);
 
 /// For a response that could not be turned into a result at all.
@@ -39,7 +39,7 @@ pub(super) fn request_not_built(why: WorkError) -> ToolResult {
     }
 }
 
-/// What may have come of a request that failed; the one who repeats it should know.
+/// The possible effect of a request that failed, for a client that may repeat it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     /// It has none, or none that a second one would add to.
@@ -50,7 +50,7 @@ pub(super) enum Effect {
     Unsent,
 }
 
-/// Of a tool that may be there when its server has listed its tools.
+/// For a tool that may exist once its server has listed its tools.
 pub(super) fn not_ready() -> ToolResult {
     later(
         Fault::Busy { again_after: WHEN_BUSY },
@@ -59,7 +59,7 @@ pub(super) fn not_ready() -> ToolResult {
     )
 }
 
-/// Of a prompt or a resource that may be there when its server has listed them.
+/// For a prompt or a resource that may exist once its server has listed them.
 pub(super) const NOT_READY: &str = "It is not ready: the service behind it has not started yet, or is away. Nothing was \
                                     sent; try again in a few seconds.";
 
@@ -235,7 +235,7 @@ pub(super) fn cannot_elicit(missing: &[Missing]) -> String {
     )
 }
 
-/// What a tool does, and the capability of MCP that it needs.
+/// The input that a tool requests, and the MCP capability for it.
 fn words_of(ability: Ability) -> (&'static str, &'static str) {
     match ability {
         Ability::Form => ("a person", "`elicitation`"),

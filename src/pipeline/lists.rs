@@ -21,13 +21,13 @@ use crate::{
 /// All lists of a configuration.
 #[derive(Debug, Default)]
 pub struct Lists {
-    /// What can be called.
+    /// The tools.
     pub tools: List,
-    /// What prompts there are.
+    /// The prompts.
     pub prompts: List,
-    /// What can be read under one URI each.
+    /// The resources with one URI each.
     pub resources: List,
-    /// What can be read under many URIs each.
+    /// The resource templates.
     pub resource_templates: List,
     /// Every scope that something needs.
     needed: Scopes,
@@ -38,7 +38,7 @@ pub struct Lists {
 /// One list, in the order of its keys.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct List {
-    /// What MCP calls it, such as `tools`.
+    /// Its member in MCP results, such as `tools`.
     name: &'static str,
     entries: Vec<Entry>,
 }
@@ -49,16 +49,16 @@ pub struct Entry {
     key: Box<str>,
     scopes: Scopes,
     json: Box<RawValue>,
-    /// What clients get that take objects only as structured content, where that is something else.
+    /// The definition for clients that accept objects only as structured content, where it differs.
     objects_only: Option<Box<RawValue>>,
 }
 
 /// Some of a list, and how to ask for the rest.
 #[derive(Debug, Clone)]
 pub struct Page<'a> {
-    /// What is on it, in the order of the list.
+    /// Its entries, in the order of the list.
     pub entries: Vec<&'a Entry>,
-    /// What asks for the next page; `None` on the last.
+    /// The cursor of the next page; `None` on the last.
     pub next_cursor: Option<String>,
 }
 
@@ -135,7 +135,7 @@ impl List {
         Self { name, entries }
     }
 
-    /// What MCP calls it, such as `tools`.
+    /// Its member in MCP results, such as `tools`.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -145,12 +145,12 @@ impl List {
         self.entries.is_empty()
     }
 
-    /// What a client sees of it.
+    /// The entries that a client may see.
     pub fn seen_by<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Entry> {
         self.entries.iter().filter(|entry| caller.may(&entry.scopes))
     }
 
-    /// What a client sees after `cursor`, at most `size` entries (at least one).
+    /// The entries that a client may see after `cursor`, at most `size` (at least one).
     ///
     /// A cursor is the key of the last entry that was shown. So any replica understands it, and it goes on at
     /// the right place after a reload, even when that entry is gone. A cursor of one list is none of another.
@@ -219,7 +219,7 @@ impl Snapshot {
         self.lists.needed.clone()
     }
 
-    /// What a client needs to read what has this URI; `None` where nothing has it.
+    /// The scopes for reading this URI; `None` where no resource has it.
     pub fn scopes_of_uri(&self, uri: &str) -> Option<&Scopes> {
         let own = self.table.by_uri(uri).map(|(route, _)| &route.route);
         let route = own.or_else(|| self.proxied.resource(uri).map(|resource| &resource.route));

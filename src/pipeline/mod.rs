@@ -3,9 +3,9 @@
 //! In reading order:
 //! - [`Call`] is what an API hands in, [`Gateway`] holds the active [`Snapshot`], in which every route is a
 //!   [`BoundRoute`].
-//! - `run`: the steps of a call. `elicit`: input requests to the client. `async_operation`: work that is polled after
-//!   the first response. `progress`: notifications to the client. `access_log`: log line, metrics and span.
-//!   `error_text`: texts of tool errors.
+//! - `run`: the steps of a call. `elicit`: input requests to the client. `async_operation`: work that is
+//!   polled after the first response. `progress`: notifications to the client. `access_log`: log line, metrics
+//!   and span. `error_text`: texts of tool errors.
 //! - `resources`, `prompts` (with completions) and `proxied`, the prompts and resources of MCP upstreams.
 //! - `lists`: tools, prompts and resources as clients see them. `watch`: their changes.
 //! - `worker_pool`: threads for CPU work that may take long.
@@ -88,22 +88,22 @@ impl Gateway {
         Self { shared, ..self }
     }
 
-    /// What it shares with other replicas.
+    /// The state that replicas share.
     pub fn shared(&self) -> Option<&SharedStore> {
         self.shared.as_ref()
     }
 
-    /// What is in force now.
+    /// The active snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
 
-    /// Where it is told that something changed.
+    /// The channel of changes.
     pub fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// Puts another snapshot in force, for calls that begin from now on, and tells what clients see of it.
+    /// Activates another snapshot, for calls that begin from now on, and publishes its changes.
     pub fn replace(&self, mut snapshot: Snapshot) {
         // Work of calls that began before goes on, and counts.
         snapshot.workers = self.snapshot.load().workers.clone();
@@ -115,7 +115,8 @@ impl Gateway {
     }
 }
 
-/// A request of a client to the pipeline, without wire details: the arguments of a tool, and the context of the call.
+/// A request of a client to the pipeline, without wire details: the arguments of a tool, and the context of
+/// the call.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
     /// The arguments, not yet checked.

@@ -29,9 +29,9 @@ pub trait Subscriber: fmt::Debug + Send + Sync {
 pub struct Progress<'a> {
     /// So far.
     pub done: f64,
-    /// Of how much, where that is known.
+    /// The total, where it is known.
     pub total: Option<f64>,
-    /// What is going on.
+    /// A status for people.
     pub message: Option<&'a str>,
 }
 
@@ -72,8 +72,8 @@ impl<'a> Reporter<'a> {
         self.subscriber.map(|_| Meanwhile::new()).unzip()
     }
 
-    /// Waits for a response, and reports meanwhile what happens; `counts_bytes` where its bytes are progress of the
-    /// call.
+    /// Waits for a response, and reports meanwhile what happens; `counts_bytes` where its bytes are progress
+    /// of the call.
     pub(super) async fn report_until<T>(
         &mut self,
         response: impl Future<Output = T>,

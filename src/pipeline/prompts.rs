@@ -16,16 +16,16 @@ use crate::{
     translate::{BLOCK_LIMIT, Jq, JqNames, Stop, Template, TemplateError, template_names},
 };
 
-/// How long the filter of a completion may take, in addition to the call.
+/// Timeout of the filter of a completion, in addition to the call.
 const FILTER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the messages of one prompt may be together, in bytes.
+/// Limit of the messages of one prompt together, in bytes.
 const MESSAGES_LIMIT_BYTES: usize = 64 << 20;
 
 /// Why a prompt has no messages. The text is for clients.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
-    /// What the client gave is at fault.
+    /// The arguments of the client are at fault.
     #[error("{0}")]
     Arguments(String),
     /// Something else is.
@@ -45,8 +45,8 @@ pub struct Typed<'a> {
 }
 
 impl Snapshot {
-    /// The messages of a prompt for arguments that were checked. Its parts are fetched at the same time, by calls
-    /// with the context of `call`. Dropping the future cancels them.
+    /// The messages of a prompt for arguments that were checked. Its parts are fetched at the same time, by
+    /// calls with the context of `call`. Dropping the future cancels them.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl Snapshot {
         })
     }
 
-    /// What is read under a URI, as a result of documents.
+    /// The contents of a URI, as a result of embedded resources.
     async fn embed(
         &self,
         uri: &Template,
@@ -153,8 +153,8 @@ impl Snapshot {
         Ok(self.call(route, call, &mut NoElicitor).await)
     }
 
-    /// The values of an argument; none where the route that gives them fails. The reason is logged, as an error does
-    /// not help a person who types.
+    /// The values of an argument; none where the route that gives them fails. The reason is logged, as an
+    /// error does not help a person who types.
     pub async fn complete(&self, completion: &Completion, typed: Typed<'_>, call: &Call<'_>) -> Suggestions {
         match completion {
             Completion::Listed(values) => Suggestions::of(values.clone(), typed.value, false),

@@ -217,7 +217,7 @@ impl ProxiedTable {
         self.prompts.values().chain(self.resources()).chain(self.templates())
     }
 
-    /// How many prompts, resources and templates it has.
+    /// The numbers of prompts, resources and templates.
     pub fn counts(&self) -> [usize; 3] {
         [self.prompts.len(), self.resources.len(), self.templates.len()]
     }
@@ -246,8 +246,8 @@ fn required(method: McpMethod) -> &'static str {
 }
 
 impl Snapshot {
-    /// Forwards a request for a prompt or a resource, with the arguments of `call` as parameters. `name` is its key
-    /// at the upstream, or the URI. Dropping the future cancels the request.
+    /// Forwards a request for a prompt or a resource, with the arguments of `call` as parameters. `name` is
+    /// its key at the upstream, or the URI. Dropping the future cancels the request.
     ///
     /// # Errors
     ///

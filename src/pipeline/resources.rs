@@ -16,7 +16,7 @@ use crate::{
 pub struct ReadResource {
     /// One at least.
     pub contents: Vec<ResourceContents>,
-    /// How long it may be cached, and by whom.
+    /// Its time to live, and the caches that may store it.
     pub freshness: Freshness,
 }
 
@@ -29,7 +29,7 @@ pub enum ReadError {
     /// The service has none, in its words.
     #[error("resource not found: {0}")]
     Missing(String),
-    /// What stands in the URI is no argument of the template.
+    /// The URI has values that are no arguments of the template.
     #[error("no resource can have this URI: {0}")]
     Arguments(String),
     /// Anything else.
@@ -37,12 +37,12 @@ pub enum ReadError {
     Failed(String),
 }
 
-/// How long contents may be cached, according to the upstream (RFC 9111, section 5.2.2).
+/// Cache control of contents, as the upstream sends it (RFC 9111, section 5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
-    /// So long; zero where the upstream says nothing.
+    /// Time to live; zero where the upstream sends none.
     pub lasts: Duration,
-    /// By these.
+    /// The caches that may store it.
     pub scope: CacheScope,
 }
 
@@ -98,7 +98,7 @@ impl Freshness {
                 _ => {}
             }
         }
-        // What a cache before us kept is not as fresh as that.
+        // A cache before us has used up a part of it.
         let age =
             headers.get(header::AGE).and_then(|value| value.to_str().ok()).map_or(Duration::ZERO, seconds);
         let scope = if public && !private { CacheScope::Public } else { CacheScope::Private };
@@ -112,8 +112,8 @@ fn seconds(text: &str) -> Duration {
 }
 
 impl Snapshot {
-    /// Reads a resource. Of `call`, the arguments are those in the URI. Dropping the future cancels the upstream
-    /// request.
+    /// Reads a resource. Of `call`, the arguments are those in the URI. Dropping the future cancels the
+    /// upstream request.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ pub(super) fn read_of(
     }
     let mut freshness = head.map_or(Freshness::NONE, |head| head.freshness);
     if route.request.forwards_headers() {
-        // What callers send may be what decides.
+        // Forwarded headers may decide the contents.
         freshness.scope = CacheScope::Private;
     }
     Ok(ReadResource { contents, freshness })

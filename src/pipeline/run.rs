@@ -36,8 +36,8 @@ pub enum CallOutcome {
 }
 
 impl Snapshot {
-    /// Calls a tool. Every failure is a tool result. Dropping the future cancels the upstream request. Time in
-    /// which the client is asked for input is no part of the timeout.
+    /// Calls a tool. Every failure is a tool result. Dropping the future cancels the upstream request. Time
+    /// in which the client is asked for input is no part of the timeout.
     pub async fn call(
         &self,
         route: &Arc<BoundRoute>,
@@ -100,7 +100,7 @@ pub(super) struct Run<'a> {
     pub(super) response: Option<ResponseHeaders>,
 }
 
-/// What the upstream requests of one call have in common.
+/// The common parts of all upstream requests of one call.
 pub(super) struct Exchange<'a> {
     pub(super) route: &'a Arc<BoundRoute>,
     pub(super) arguments: Arguments,
@@ -281,7 +281,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A translation in which a rule may ask the client's model: with its answer the response is translated again.
+    /// A translation in which a rule may ask the client's model: with its answer the response is translated
+    /// again.
     async fn translate_with_sampling(&mut self, reply: Reply) -> Result<Translation, Box<ToolResult>> {
         let mut translation = self.translate(self.call.arguments.clone(), reply.clone()).await?;
         let Some(sample) = translation.asks.take() else { return Ok(translation) };
@@ -309,7 +310,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Sends the log lines of the route to the client: those for the time before the response, or for a response.
+    /// Sends the log lines of the route to the client: those for the time before the response, or for a
+    /// response.
     fn send_log_lines(&mut self, status: Option<StatusCode>) {
         let (route, arguments) = (self.call.route, &self.call.arguments);
         let stop = Stop::after(Stop::TEXT_STEPS);
@@ -366,7 +368,8 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Adds the age of a cached response to its result. A response that is an error after all is not cached any longer.
+/// Adds the age of a cached response to its result. A response that is an error after all is not cached any
+/// longer.
 fn with_age_or_forgotten(
     result: Result<ToolResult, Box<ToolResult>>,
     age: Option<Duration>,
@@ -420,7 +423,7 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// Longer than the timeout of any call.
 const CLIENT_TIMEOUT_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// How long the client waits for the result, where its headers say so.
+/// The timeout that the client sends in its headers, if any.
 ///
 /// # Errors
 ///

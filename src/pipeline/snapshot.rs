@@ -76,7 +76,7 @@ pub struct BoundRoute {
     pub(super) route: Arc<Route>,
     pub(super) policies: Arc<RoutePolicies>,
     pub(super) meters: Arc<RouteMeters>,
-    /// How the memory of its responses is charged.
+    /// The account of the memory of its responses.
     pub(super) charge: Option<BodyCharge>,
 }
 
@@ -94,14 +94,14 @@ impl Borrow<Route> for BoundRoute {
     }
 }
 
-/// How many times its length a response counts that is only passed on: the bytes that came, their text, and the result,
-/// which has it once as text and once as structure.
+/// How many times its length a response counts that is only passed on: the bytes that came, their text, and
+/// the result, which has it once as text and once as structure.
 const PASSED_ON_FACTOR: usize = 3;
 
 /// The same where rules or a schema look into it: the trees that they make are several times as long.
 const LOOKED_INTO_FACTOR: usize = 10;
 
-/// What is to be listed of servers that have not said yet what they have.
+/// The lists that MCP upstreams have not sent yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AwaitedLists {
     /// Tools of these.
@@ -115,7 +115,7 @@ pub struct AwaitedLists {
 /// A server whose tools or prompts are to be listed and are not known yet: what they will be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Awaited {
-    /// What every name begins with, but those that were given.
+    /// The prefix of every name but the given ones.
     pub prefix: String,
     /// The names that were given.
     pub given: Vec<String>,
@@ -196,7 +196,7 @@ impl Snapshot {
         !self.lists.prompts.is_empty() || self.may_have_more()[0]
     }
 
-    /// What a client that has read the lists of another one would read again.
+    /// The changes for clients that have read the lists of the snapshot before.
     pub(super) fn differences(&self, before: &Self) -> Vec<Change> {
         let mut differences = Vec::new();
         let (now, before) = (&self.lists, &before.lists);

@@ -1,11 +1,11 @@
 //! Changes of lists and resources: upstreams don't announce them, so watched resources are polled.
 //!
-//! [`Changes`] publishes them to subscribers. A resource is polled while at least one client watches it, however many
-//! do. An upstream that knows validators (`ETag`, `Last-Modified`) responds without a body when nothing changed; else
-//! the contents are compared with those of the last poll, as clients would read them.
+//! [`Changes`] publishes them to subscribers. A resource is polled while at least one client watches it,
+//! however many do. An upstream that knows validators (`ETag`, `Last-Modified`) responds without a body when
+//! nothing changed; else the contents are compared with those of the last poll, as clients would read them.
 //!
-//! Where replicas share a store, each polls for its own clients and publishes changes to the others, so that all
-//! clients hear of a change when the first replica does, and once.
+//! Where replicas share a store, each polls for its own clients and publishes changes to the others, so that
+//! all clients hear of a change when the first replica does, and once.
 
 use std::{
     collections::HashMap,
@@ -59,7 +59,7 @@ pub enum Change {
     Prompts,
     /// The lists of resources and of their templates.
     Resources,
-    /// What is read under this URI.
+    /// The contents of this URI.
     Resource(Arc<str>),
 }
 
@@ -155,15 +155,16 @@ pub(super) struct Watches(Arc<Mutex<HashMap<Arc<str>, Watched>>>);
 
 #[derive(Debug)]
 struct Watched {
-    /// How many want to know.
+    /// The number of its watchers.
     listeners: usize,
-    /// What asks the upstream.
+    /// The task that polls the upstream.
     task: AbortHandle,
-    /// What clients were told of last.
+    /// The fingerprint of the last published contents.
     told: Told,
 }
 
-/// The fingerprint of what clients know, or could read: that of the first look, or of the last change that they were told.
+/// The fingerprint of what clients know, or could read: that of the first look, or of the last change that
+/// they were told.
 #[derive(Debug, Clone, Default)]
 struct Told(Arc<Mutex<Option<u64>>>);
 
@@ -177,7 +178,7 @@ impl Told {
 /// A resource at its last poll.
 #[derive(Debug)]
 struct Known {
-    /// Of the contents.
+    /// Fingerprint of the contents.
     fingerprint: u64,
     /// The route that they were read through: another one may make other contents of the same reply.
     route: Option<Arc<Route>>,
@@ -251,7 +252,7 @@ impl Gateway {
         }
     }
 
-    /// How many resources are watched now.
+    /// The number of watched resources.
     pub fn watched(&self) -> usize {
         self.watches.watched().len()
     }
@@ -264,7 +265,7 @@ impl Watches {
 }
 
 impl Watching {
-    /// What is watched.
+    /// The watched URI.
     pub fn uri(&self) -> &Arc<str> {
         &self.uri
     }
@@ -299,7 +300,8 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>, told: Told) {
                     gateway.changes().tell(Change::Resource(Arc::clone(&uri)));
                 }
                 let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
-                // What we only see otherwise than another replica is no change, or the two would go on for ever.
+                // Where two replicas only see different contents, nothing has changed, or they would notify
+                // each other for ever.
                 if is_news
                     && has_changed
                     && let Some(shared) = gateway.shared()

@@ -1,7 +1,7 @@
 //! Threads for CPU work that may take long, beside those that serve connections.
 //!
-//! Short work is done where it came up; if it takes more steps than that thread may spend, it begins again in the
-//! pool.
+//! Short work is done where it came up; if it takes more steps than that thread may spend, it begins again in
+//! the pool.
 
 use std::{
     collections::HashMap,
@@ -25,12 +25,12 @@ use crate::{
     translate::{self, Facts, Stop, Trace, Translation, Translator},
 };
 
-/// How much work that may take long is done at once, in all and for one route: long replies are translated here, and values
-/// checked against a schema where that costs much.
+/// How much work that may take long is done at once, in all and for one route: long replies are translated
+/// here, and values checked against a schema where that costs much.
 ///
-/// In all as much as there are cores, so that the trees of long replies do not fill the memory; for one route at most half of it,
-/// so that a slow one leaves room for the others. Work waits for its turn until its deadline, and is never begun when its caller
-/// has left.
+/// In all as much as there are cores, so that the trees of long replies do not fill the memory; for one route
+/// at most half of it, so that a slow one leaves room for the others. Work waits for its turn until its
+/// deadline, and is never begun when its caller has left.
 #[derive(Debug, Clone)]
 pub(super) struct WorkerPool {
     permits: Arc<Semaphore>,
@@ -93,8 +93,8 @@ impl WorkerPool {
 
 /// Does work on a thread of its own once it has its permits, until `deadline`.
 ///
-/// Work that nobody waits for any more, because of the deadline or because its caller left, is asked to stop; it keeps its
-/// permits until it does.
+/// Work that nobody waits for any more, because of the deadline or because its caller left, is asked to stop;
+/// it keeps its permits until it does.
 ///
 /// # Errors
 ///
@@ -138,19 +138,21 @@ impl Drop for Waiting {
     }
 }
 
-/// From this size on a reply that is only passed on is translated in the pool. Below it that takes about
-/// half a millisecond, which is a fair time for a thread that serves other calls too; two where it is all tiny values.
+/// From this size on a reply that is only passed on is translated in the pool. Below it that takes about half
+/// a millisecond, which is a fair time for a thread that serves other calls too; two where it is all tiny
+/// values.
 const LARGE_REPLY_BYTES: usize = 1 << 20;
 
-/// The same for a reply that rules or a schema look into, or that is a failure: what rules do to it is counted only in part.
+/// The same for a reply that rules or a schema look into, or that is a failure: what rules do to it is
+/// counted only in part.
 const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
 /// The same for the arguments of a call.
 const LARGE_ARGUMENTS_BYTES: usize = 32 << 10;
 
-/// How many steps rules may take on a thread that serves other calls too: matches of a pattern, rounds of a filter, what it costs
-/// to check a value against a schema. That is about a millisecond. A translation that takes more begins again in the pool: it
-/// has no effects, so nothing is done twice.
+/// How many steps rules may take on a thread that serves other calls too: matches of a pattern, rounds of a
+/// filter, what it costs to check a value against a schema. That is about a millisecond. A translation that
+/// takes more begins again in the pool: it has no effects, so nothing is done twice.
 const INLINE_STEPS: u64 = 10_000;
 
 impl WorkerPool {
@@ -165,7 +167,7 @@ impl WorkerPool {
         let known = arguments.into_values();
         let large =
             if is_passed_on(&route.translator, &reply) { LARGE_REPLY_BYTES } else { LARGE_FOR_RULES_BYTES };
-        // What rules do with arguments is as much as what they do with a reply.
+        // Rules may do as much with arguments as with a response.
         let is_short = is_shorter(&reply, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
         let (name, route) = (&route.definition.name, Arc::clone(route));
         self.run_counted(name, deadline, is_short, move |stop| translate(&route, &known, &reply, stop)).await
@@ -221,7 +223,8 @@ impl WorkerPool {
         Box::pin(self.run(name, deadline, move |stop| request(&route, &arguments, &headers, stop))).await
     }
 
-    /// Does work here, where that may take no more than [`INLINE_STEPS`], else in the pool; from the beginning.
+    /// Does work here, where that may take no more than [`INLINE_STEPS`], else in the pool; from the
+    /// beginning.
     async fn run_counted<T: Send + 'static>(
         &self,
         route: &ToolName,
@@ -262,16 +265,16 @@ fn weighs_less(value: &Value, left: &mut usize) -> bool {
     }
 }
 
-/// Whether a reply is checked and passed on: no rule looks into it, no schema is held against it, and it is no failure,
-/// of which the words are looked for.
+/// Whether a reply is checked and passed on: no rule looks into it, no schema is held against it, and it is
+/// no failure, of which the words are looked for.
 fn is_passed_on(translator: &Translator, reply: &Reply) -> bool {
     let has_failed =
         !reply.status.is_success() || reply.exit.as_ref().is_some_and(|exit| !exit.end.is_success());
     translator.rules.is_empty() && translator.output.is_none() && !has_failed
 }
 
-/// `translate` is total, but it runs the parsers of libraries on untrusted bytes: should one panic, this call is lost
-/// and no other.
+/// `translate` is total, but it runs the parsers of libraries on untrusted bytes: should one panic, this call
+/// is lost and no other.
 fn translate(
     route: &Route,
     (args, answers): &(Value, Value),

@@ -86,8 +86,8 @@ impl Outbox {
         self.sender.is_some()
     }
 
-    /// Sends a notification. It is lost when there is no stream, or the client reads too slowly: no result depends on
-    /// it.
+    /// Sends a notification. It is lost when there is no stream, or the client reads too slowly: no result
+    /// depends on it.
     pub(super) fn notify(&self, method: &str, params: &Value) {
         if let Some(sender) = &self.sender {
             let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
@@ -129,10 +129,10 @@ impl Outbox {
     }
 }
 
-/// How many questions may wait for an answer at once, of all clients.
+/// Limit of our open requests to clients.
 const QUESTIONS_LIMIT: usize = 10_000;
 
-/// What a client answered.
+/// The answer in a client's result.
 pub(super) type Answered = Result<Box<RawValue>, ErrorData>;
 
 /// The questions that wait for an answer in this process.
@@ -143,7 +143,7 @@ pub(super) struct Questions {
     waiting: Mutex<HashMap<String, Waiting>>,
 }
 
-/// What waits for an answer.
+/// An open request.
 #[derive(Debug)]
 struct Waiting {
     /// Whose answer is taken, where clients are told apart.
@@ -229,13 +229,13 @@ impl Drop for Question {
 #[derive(Debug)]
 pub(super) struct CallSubscriber<'a> {
     outbox: &'a Outbox,
-    /// By which it knows what the progress is of; without it none is told.
+    /// The progress token; without one there are no progress notifications.
     token: Option<Value>,
     level: Option<LogLevel>,
 }
 
 impl<'a> CallSubscriber<'a> {
-    /// What the client of a request wants to be told.
+    /// The notifications that the client of a request wants.
     ///
     /// # Errors
     ///

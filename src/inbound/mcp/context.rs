@@ -1,8 +1,8 @@
 //! The context of a message: its transport and headers, its client and revision.
 //!
-//! Revision 2026-07-28 repeats parts of the body in headers. Balancers and gateways decide by them without reading
-//! the body, so a request in which the two differ is rejected (MCP 2026-07-28, Streamable HTTP, "Server
-//! Validation").
+//! Revision 2026-07-28 repeats parts of the body in headers. Balancers and gateways decide by them without
+//! reading the body, so a request in which the two differ is rejected (MCP 2026-07-28, Streamable HTTP,
+//! "Server Validation").
 
 use std::{
     borrow::Cow,
@@ -77,7 +77,7 @@ impl<'a> Carrier<'a> {
         Self { context, transport: Transport::Stdio(handshake) }
     }
 
-    /// Who sent the message.
+    /// The client that sent the message.
     pub(super) fn caller(self) -> &'a Caller {
         self.context.caller()
     }
@@ -114,7 +114,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// What is said of the revision beside the message.
+    /// The revision that the transport names.
     ///
     /// # Errors
     ///
@@ -156,8 +156,8 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Checks `Mcp-Method` of a notification, which may be missing: but a gateway that decides by it must not read
-    /// another method than we do.
+    /// Checks `Mcp-Method` of a notification, which may be missing: but a gateway that decides by it must not
+    /// read another method than we do.
     ///
     /// # Errors
     ///
@@ -169,7 +169,8 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Checks `Mcp-Name`, which repeats the name of a tool or prompt, the URI of a resource or the id of a task.
+    /// Checks `Mcp-Name`, which repeats the name of a tool or prompt, the URI of a resource or the id of a
+    /// task.
     ///
     /// # Errors
     ///
@@ -196,7 +197,7 @@ impl<'a> Carrier<'a> {
         self.head().map_or(Ok(()), |head| check_arguments(&head.headers, schema, arguments))
     }
 
-    /// What the client of a request is capable of, as far as it has said so.
+    /// The capabilities that the client of a request has declared.
     pub(super) fn capabilities(
         self,
         request: &Request<'_>,
@@ -278,7 +279,7 @@ pub(super) struct CacheHints {
 }
 
 impl Client<'_> {
-    /// What the client can be asked, as it says itself: with each request, or at `initialize`.
+    /// The capabilities of the client, declared with each request or at `initialize`.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
         self.carrier.capabilities(self.request, self.revision, self.seal)
     }
@@ -295,7 +296,7 @@ impl Client<'_> {
         }
     }
 
-    /// Who may keep what it is told of lists: where callers are told apart, they are told different things.
+    /// The cache scope of lists: where clients are told apart, each sees its own.
     pub(super) fn cache_scope(&self) -> &'static str {
         if self.carrier.owner().is_some() { "private" } else { "public" }
     }
@@ -326,8 +327,8 @@ impl Client<'_> {
         RpcResponse::tool_result(self.request.id, self.revision, &result, self.meta)
     }
 
-    /// A result with the members of an upstream's, byte for byte. The cache hints of a resource are the upstream's, or
-    /// `ttlMs: 0`.
+    /// A result with the members of an upstream's, byte for byte. The cache hints of a resource are the
+    /// upstream's, or `ttlMs: 0`.
     pub(super) fn forwarded(&self, members: &Members, resource: Option<&Proxied>) -> RpcResponse {
         let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
         let shown: BTreeMap<&str, &RawValue> = members
@@ -442,8 +443,8 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     }
 }
 
-/// The largest whole number that every reader of a header has exactly: 2^53 - 1 (MCP 2026-07-28, Streamable HTTP,
-/// "Schema Extension").
+/// The largest whole number that every reader of a header has exactly: 2^53 - 1 (MCP 2026-07-28, Streamable
+/// HTTP, "Schema Extension").
 const MOST_SAFE: u64 = 9_007_199_254_740_991;
 
 /// Whether no reader takes the number for another one.

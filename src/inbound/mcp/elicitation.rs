@@ -1,7 +1,8 @@
 //! Input requests (elicitation, sampling, roots) of a request, in the form of each revision.
 //!
-//! Since 2026-07-28 a request ends with its input requests (`input_required`), and the client sends it again with the
-//! answers; those of earlier rounds travel with it, encrypted. Before, the client gets requests while its own waits.
+//! Since 2026-07-28 a request ends with its input requests (`input_required`), and the client sends it again
+//! with the answers; those of earlier rounds travel with it, encrypted. Before, the client gets requests
+//! while its own waits.
 
 use std::time::SystemTime;
 
@@ -27,18 +28,19 @@ use crate::{
 pub(super) struct RequestElicitor<'a> {
     client: &'a Client<'a>,
     asking: &'a Asking,
-    /// What the request is for: another one can't take its state.
+    /// A digest of the request: its state is of no use for another one.
     subject: String,
-    /// What came with it (the newer era).
+    /// The answers that came with the request (since 2026-07-28).
     round: ElicitationRound,
 }
 
-/// What the client of a request has answered so far, for the request that follows.
+/// The answers of a client so far, for its next request.
 #[derive(Default, Serialize, Deserialize)]
 struct RequestState {
     subject: String,
     answers: Map<String, Value>,
-    /// The names of the questions that were asked with it: the request that follows answers these and no others.
+    /// The names of the questions that were asked with it: the request that follows answers these and no
+    /// others.
     #[serde(default)]
     asked: Vec<String>,
 }
@@ -71,9 +73,10 @@ impl<'a> RequestElicitor<'a> {
                 let state = request_state.map(|token| opened(client, &token, &subject)).transpose()?;
                 let responses = input_responses.object("params.inputResponses")?;
                 let mut responses: Map<String, Value> = responses.unwrap_or_default();
-                // Responses to what was not asked are ignored: a client, or the model behind it, may have made them
-                // up. The questions are asked (again), as SEP-2322 recommends. Only arguments are taken unasked: the
-                // client may set them in the request as well, and they are checked in the same way.
+                // Responses to what was not asked are ignored: a client, or the model behind it, may have
+                // made them up. The questions are asked (again), as SEP-2322 recommends. Only arguments are
+                // taken unasked: the client may set them in the request as well, and they are checked in the
+                // same way.
                 let RequestState { answers: answered, asked, .. } = state.unwrap_or_default();
                 responses.retain(|name, _| asked.contains(name) || asking.gives_arguments(name));
                 let abilities = if asking.is_empty() { Abilities::default() } else { capabilities() };
@@ -88,7 +91,7 @@ impl<'a> RequestElicitor<'a> {
         Ok(Self { client, asking, subject, round: ElicitationRound::new(abilities, answered, responses) })
     }
 
-    /// What the request is answered with in place of its result, where that is not to be.
+    /// The response in place of a result, while input is missing.
     ///
     /// # Errors
     ///
@@ -171,7 +174,7 @@ pub(super) fn requests(questions: &[Question], revision: Revision) -> Map<String
     requests.collect()
 }
 
-/// What a request is for and whose it is, in a few bytes.
+/// A digest of a request and its client.
 fn subject((method, owner): (&str, Option<&str>), name: &str, arguments: &Map<String, Value>) -> String {
     let mut written = json!([method, owner, name]).to_string();
     write_sorted(&Value::Object(arguments.clone()), &mut written);
@@ -206,7 +209,7 @@ fn write_sorted(value: &Value, out: &mut String) {
     }
 }
 
-/// What was asked and answered before a request that brings its state back.
+/// The state that a request brings back.
 fn opened(client: &Client<'_>, token: &str, subject: &str) -> Result<RequestState, RpcError> {
     let refuse =
         |why: &str| RpcError::Params(format!("`params.requestState`: {why}; call again without it").into());
@@ -226,14 +229,14 @@ fn opened(client: &Client<'_>, token: &str, subject: &str) -> Result<RequestStat
 #[derive(Debug)]
 pub(super) struct ElicitationRound {
     pub(super) abilities: Abilities,
-    /// What has been answered, this time and before.
+    /// All answers, of this request and of earlier ones.
     pub(super) answered: Map<String, Value>,
-    /// What came with the request, until somebody asks.
+    /// The answers of this request, until they are taken.
     responses: Option<Map<String, Value>>,
     pub(super) outcome: RoundOutcome,
 }
 
-/// What is left.
+/// The outcome of a round.
 #[derive(Debug)]
 pub(super) enum RoundOutcome {
     /// Nothing, as far as is known.
@@ -305,10 +308,10 @@ impl Elicitor for ElicitationRound {
     }
 }
 
-/// What a client is able to do that declares these capabilities.
+/// The kinds of input request that a client with these capabilities supports.
 ///
-/// `elicitation` came with 2025-06-18; its modes, lists to choose several from and titles with 2025-11-25, where one
-/// without modes means forms (Elicitation, "Capabilities").
+/// `elicitation` came with 2025-06-18; its modes, lists to choose several from and titles with 2025-11-25,
+/// where one without modes means forms (Elicitation, "Capabilities").
 pub(super) fn abilities(revision: Revision, capabilities: &Map<String, Value>) -> Abilities {
     let declared = |name: &str| capabilities.get(name).and_then(Value::as_object);
     let elicitation = declared("elicitation");
@@ -372,8 +375,8 @@ fn sample_params(sample: &Sample) -> Value {
     params
 }
 
-/// A form as a revision has it. Before 2025-11-25 a choice with titles has them beside it, and only a flag has a
-/// default.
+/// A form as a revision has it. Before 2025-11-25 a choice with titles has them beside it, and only a flag
+/// has a default.
 fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, Value> {
     match revision {
         Revision::R2025_11_25 | Revision::R2026_07_28 => return document,
@@ -396,7 +399,7 @@ fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, 
     document
 }
 
-/// What a client answered.
+/// The answer in a client's result.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! JSON-RPC messages, borrowed from the bytes of a body, and their parameters.
 //!
-//! A message is scanned once, and its parameters once. Ids and members stay raw JSON: an id is echoed byte for byte,
-//! and the arguments of a call are parsed once.
+//! A message is scanned once, and its parameters once. Ids and members stay raw JSON: an id is echoed byte
+//! for byte, and the arguments of a call are parsed once.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -17,10 +17,10 @@ use crate::{
     route::LogLevel,
 };
 
-/// How many messages a batch may have.
+/// Limit of the messages of a batch.
 const BATCH_LIMIT: usize = 100;
 
-/// How long a token for progress may be, in bytes: it is repeated in every message.
+/// Limit of a progress token, in bytes: it is repeated in every notification.
 const TOKEN_LIMIT_BYTES: usize = 1024;
 
 /// One message of a client.
@@ -81,7 +81,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The members of an object as they were written. None may be there twice: a proxy before us may have read the other.
+/// The members of an object as they were written. None may be there twice: a proxy before us may have read
+/// the other.
 #[derive(Debug, Default)]
 struct Members<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
 
@@ -346,7 +347,7 @@ impl<'a> Meta<'a> {
         self.protocol_version.optional_text("io.modelcontextprotocol/protocolVersion")
     }
 
-    /// What the client is capable of, as it says with each request of the newer era.
+    /// The capabilities of the client, which each request has since 2026-07-28.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
         self.client_capabilities.object_or_empty()
     }

@@ -2,7 +2,8 @@
 //!
 //! Transport and messages:
 //! - [`Mcp`]: the HTTP endpoint; `stdio`: the same over pipes.
-//! - `message`: JSON-RPC messages and parameters; `context`: transport, headers, client and revision of a message.
+//! - `message`: JSON-RPC messages and parameters; `context`: transport, headers, client and revision of a
+//!   message.
 //! - `revision`: protocol revisions and all their differences; `rpc_error`: the table of errors.
 //! - `protocol`: dispatch of a message to its method.
 //! - `response`: results, errors and event streams; `client_channel`: what a client gets before its result.
@@ -10,10 +11,12 @@
 //!
 //! Methods:
 //! - `server_info` (initialize, discover, lists), `tools`, `prompts`, `resources`, `tasks`.
-//! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: those of a task.
+//! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: those of a
+//!   task.
 //!
 //! State and notifications:
-//! - `sessions`, `subscriptions` on open streams, and `session_subscriptions`, the resources that sessions subscribe to.
+//! - `sessions`, `subscriptions` on open streams, and `session_subscriptions`, the resources that sessions
+//!   subscribe to.
 //! - `replicas`: forwarding of messages that another replica must handle.
 //!
 //! Messages are not parsed into trees: an id is echoed byte for byte, and an upstream's JSON is copied into
@@ -73,17 +76,17 @@ pub use replicas::PeerAddress;
 pub use resumable::ResumeSettings;
 pub use stdio::{Line, Parted};
 
-/// What the endpoint takes.
+/// The methods of the endpoint.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 
-/// What it takes where `GET` would open no stream.
+/// The same where `GET` would open no stream.
 const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 
 /// How long a client hears nothing before a stream begins, that says so from time to time: connections on
 /// which nothing happens are cut by what stands between.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Of a stream that a client comes back to.
+/// For a stream that can't be resumed.
 const GONE: &str = "`Last-Event-ID`: what followed this event is no longer kept; call again";
 
 /// The MCP endpoint. Cheap to clone.
@@ -187,8 +190,8 @@ impl Mcp {
         })
     }
 
-    /// Opens a stream of notifications, for a session up to 2025-11-25. A request that accepts no stream is a person
-    /// with a browser; one without a session can't be notified.
+    /// Opens a stream of notifications, for a session up to 2025-11-25. A request that accepts no stream is a
+    /// person with a browser; one without a session can't be notified.
     async fn get(&self, carrier: Carrier<'_>) -> Result<Response<Body>, RpcError> {
         let headers = carrier.headers();
         let session = match (carrier.revision()?.era(), carrier.session_to_check()?) {
@@ -270,7 +273,7 @@ impl Mcp {
         tokio::select! {
             biased;
             answer = &mut answering => match mailbox.try_recv() {
-                // What was said just before the result goes before it too.
+                // A message just before the result is sent before it.
                 Ok(first) => response::event_stream(Some(first), mailbox, Box::pin(std::future::ready(answer))),
                 Err(_) => answered(answer, form),
             },
@@ -309,29 +312,30 @@ fn answered(answer: Option<response::RpcResponse>, form: ResponseForm) -> Respon
 /// Settings of the MCP face.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSettings {
-    /// What clients are told they talk to.
+    /// The name of the server.
     pub server_name: String,
     /// The same for people.
     pub server_title: Option<String>,
     /// The version beside the name.
     pub server_version: String,
-    /// What a model should know of the tools as a whole.
+    /// Instructions for models that use the tools.
     pub instructions: Option<String>,
-    /// How many tools one page of `tools/list` holds, at least 1. Some clients never ask for a second page.
+    /// Page size of `tools/list`, at least 1. Some clients never fetch a second page.
     pub page_size: usize,
-    /// How long clients may keep the tool list (`ttlMs`, revision 2026-07-28).
+    /// Cache hint of lists (`ttlMs`, revision 2026-07-28).
     pub list_ttl: Duration,
-    /// What tokens are sealed with: the same on every replica. Without one, only this process knows its own.
+    /// The key of encrypted tokens, the same on every replica. Without one, only this process can read its
+    /// own.
     pub secret: Option<Secret>,
     /// Where other replicas reach this one, to hand on answers to its questions.
     pub peer: Option<PeerAddress>,
-    /// How replicas know one another, where they are reached through TLS.
+    /// TLS settings for reaching other replicas.
     pub peer_tls: Option<ClientTls>,
-    /// How many streams may be open on which clients wait for changes.
+    /// Limit of the open streams of notifications.
     pub stream_limit: usize,
-    /// How many of these one caller may have, where that is said.
+    /// Limit of those of one client, if any.
     pub caller_stream_limit: Option<usize>,
-    /// How patiently the streams of calls wait for clients that have lost their connection.
+    /// Settings of resumable streams.
     pub resume: ResumeSettings,
 }
 

@@ -1,5 +1,5 @@
-//! `prompts/list`, `prompts/get`, and `completion/complete`: values for an argument of a prompt or of a resource
-//! template. Prompts of MCP upstreams are forwarded.
+//! `prompts/list`, `prompts/get`, and `completion/complete`: values for an argument of a prompt or of a
+//! resource template. Prompts of MCP upstreams are forwarded.
 
 use std::borrow::Cow;
 
@@ -109,7 +109,7 @@ async fn messages(
     Ok(client.result(&PromptResult { description, messages: messages.collect() }))
 }
 
-/// What an argument is completed of.
+/// The target of a completion.
 #[derive(Debug, PartialEq, Eq)]
 enum Reference<'a> {
     /// A prompt, by its name.

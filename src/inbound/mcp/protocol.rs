@@ -33,7 +33,7 @@ use crate::{
     pipeline::Gateway,
 };
 
-/// What answers messages, whatever they come by.
+/// Dispatches messages of all transports, and holds the state of the endpoint.
 #[derive(Debug)]
 pub(super) struct Protocol {
     pub(super) gateway: Gateway,
@@ -229,7 +229,7 @@ impl Protocol {
         }
     }
 
-    /// What is left of a stream after the event of this id, wherever it is.
+    /// The rest of a stream after the event with this id, wherever the stream is.
     pub(super) async fn resumed(
         &self,
         carrier: Carrier<'_>,
@@ -326,7 +326,7 @@ impl Protocol {
                 let requested = request.param("protocolVersion").required_text("params.protocolVersion")?;
                 let negotiated = Revision::negotiated(&requested);
                 let answer = server_info.initialize(&self.gateway.snapshot(), client, negotiated);
-                // What is no object is taken for nothing: no client depends on it.
+                // Anything but an object counts as none: no client depends on it.
                 let capabilities = request.param("capabilities").object_or_empty();
                 let session = Session::new(negotiated, capabilities).of(client.carrier.caller());
                 Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))

@@ -4,9 +4,9 @@
 //! replica. The id of our request holds, encrypted, the address of the replica that sent it. Other replicas
 //! forward the response to that address, once.
 //!
-//! The forwarded request names its client in an encrypted token ([`ForwardedIdentity`]) that is valid for this request
-//! and a short time. The client's credentials are not forwarded. The token holds a digest of the request, so
-//! it is of no use for another one.
+//! The forwarded request names its client in an encrypted token ([`ForwardedIdentity`]) that is valid for
+//! this request and a short time. The client's credentials are not forwarded. The token holds a digest of the
+//! request, so it is of no use for another one.
 
 use std::{
     sync::Arc,
@@ -38,31 +38,31 @@ use crate::{
     },
 };
 
-/// How long a question's id opens.
+/// Lifetime of the id of our request to a client.
 const QUESTION_LIFE: Duration = Duration::from_secs(60 * 60);
 
-/// How long another replica may take to take an answer.
+/// Timeout of a request to another replica.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How much of what it says to that is read.
+/// Limit of its response to a forwarded answer, in bytes.
 const REPLY_LIMIT_BYTES: usize = 64 << 10;
 
-/// How much of what it answers to a request is read: a result, and what stands round it.
+/// Limit of its response to a forwarded request, in bytes: a result with its envelope.
 const RESULT_LIMIT_BYTES: usize = 256 << 20;
 
 /// Marks an answer that was handed on, so that it is not again.
 const HANDED_ON: HeaderName = HeaderName::from_static("glossator-handed-on");
 
-/// What the other replica looks at.
+/// The headers that the other replica needs.
 const CARRIED: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL_VERSION, SESSION_ID];
 
-/// How this replica names its questions, and what it can tell from the names of others.
+/// The other replicas: forwarding to them, and names by which they find this one.
 #[derive(Debug)]
 pub(super) struct Peers {
     seal: Seal,
     /// Where other replicas reach this one.
     own: Option<PeerAddress>,
-    /// How they are known where they are reached through TLS.
+    /// TLS settings for reaching them.
     tls: Option<ClientTls>,
 }
 
@@ -231,13 +231,13 @@ async fn within_timeout<T>(peer: &str, request: impl Future<Output = Result<T, U
 /// Tells it.
 pub(super) const CALLER: HeaderName = HeaderName::from_static("glossator-caller");
 
-/// How long that is believed: as long as replicas wait for one another, and what their clocks differ by.
+/// Lifetime of a signed identity: the timeout between replicas, and a difference of their clocks.
 const LIFE: Duration = Duration::from_secs(15);
 
 /// Where replicas take what is handed on to them.
 pub(super) const PATH: &str = "/mcp";
 
-/// What a request is about, beside its body.
+/// The headers that a signed identity is bound to, in addition to the body.
 const BOUND: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVENT_ID];
 
 /// Tells with a request to [`PATH`] whom it is sent for. `None` for a name that no header can hold.
@@ -277,14 +277,14 @@ pub(super) fn read_forwarded_identity(
 }
 
 impl ForwardedIdentity {
-    /// Who sends this request; `None` where another one was meant.
+    /// The client of this request; `None` if the identity was signed for another one.
     pub(super) fn sender_of(self, head: &Parts, body: &[u8]) -> Option<Caller> {
         let target = head.uri.path_and_query()?.as_str();
         (self.request == digest(&head.method, target, &head.headers, body)).then_some(self.caller)
     }
 }
 
-/// What no two requests have in common that ask for different things.
+/// A digest of a request.
 fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> String {
     let mut all = Vec::new();
     let mut add = |part: &[u8]| {

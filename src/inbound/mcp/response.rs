@@ -36,7 +36,7 @@ pub(super) struct RpcResponse {
     status: StatusCode,
     body: Vec<u8>,
     session: Option<String>,
-    /// What `WWW-Authenticate` says.
+    /// The value of `WWW-Authenticate`.
     challenge: Option<HeaderValue>,
 }
 
@@ -121,7 +121,7 @@ impl RpcResponse {
         Self::of(refusal.status(revision), &Response { jsonrpc: "2.0", id, error })
     }
 
-    /// What another replica answered.
+    /// The response of another replica.
     pub(super) fn of_peer(status: StatusCode, body: Bytes) -> Self {
         Self { status, body: Vec::from(body), ..Self::default() }
     }
@@ -195,8 +195,8 @@ pub(super) fn write_tool_result(
     out.push(b'}');
 }
 
-/// The response to a request that is rejected before its message is read: a JSON-RPC error without an id, as both
-/// specifications allow.
+/// The response to a request that is rejected before its message is read: a JSON-RPC error without an id, as
+/// both specifications allow.
 pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
     request.rejected(rejection);
     let refusal = RpcError::NotAMessage(rejection.to_string().into());
@@ -241,7 +241,7 @@ pub(super) enum ResponseForm {
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// What the client sends and what it takes.
+/// The form of the response that a client accepts.
 ///
 /// # Errors
 ///
@@ -280,15 +280,15 @@ fn is_json(headers: &HeaderMap) -> bool {
         })
 }
 
-/// What is sent from time to time while nothing happens, so that no proxy between takes the stream for dead.
+/// Keep-alive comment and its interval: proxies close connections that are idle.
 pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": keep-alive\n\n");
 
-/// What a message is answered with, when it comes; `None` where there is nothing to say.
+/// The response to a message, once it is there; `None` where there is none.
 pub(super) type PendingResponse = Pin<Box<dyn Future<Output = Option<RpcResponse>> + Send>>;
 
-/// What is still to be sent. Dropping it ends what it waits for.
+/// The rest of a stream. Dropping it cancels the call.
 struct Events {
-    /// What is there already.
+    /// An event that is there already.
     first: Option<Bytes>,
     mailbox: Mailbox,
     /// Gone when the result has come.

@@ -32,20 +32,20 @@ use super::{
     revision::Revision,
 };
 
-/// How many streams are kept at once; further ones end with their connection.
+/// Limit of the streams that are kept; further ones end with their connection.
 const STREAMS_LIMIT: usize = 1024;
 
 /// How long all streams are together that are at their end and have been read, in bytes; what is more is not
 /// kept for clients that have not heard the last of it.
 const READ_LIMIT_BYTES: usize = 16 << 20;
 
-/// How many messages of one stream are kept, the result aside; the oldest go first.
+/// Limit of the kept messages of one stream, without its result; the oldest are dropped first.
 const MESSAGES_LIMIT: usize = 256;
 
-/// How long those of one stream are together, in bytes.
+/// The same in bytes.
 const MESSAGES_LIMIT_BYTES: usize = 1 << 20;
 
-/// How long a client should wait before it comes back.
+/// The `retry` of event streams.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The streams of this replica that clients may come back to.
@@ -57,10 +57,10 @@ pub(super) struct Resumables {
     read_bytes: AtomicUsize,
 }
 
-/// How patiently streams wait for their clients.
+/// Settings of resumable streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResumeSettings {
-    /// How long a stream waits for a client that has left it; none waits where this is zero.
+    /// How long a stream can be resumed; never where this is zero.
     pub patience: Duration,
     /// How long one connection carries a stream, for clients that know how to come back; as long as it takes
     /// where there is none.
@@ -157,7 +157,7 @@ impl Resumables {
                     biased;
                     answer = &mut answering => {
                         mailbox.close();
-                        // What was said just before the result goes before it too.
+                        // A message just before the result is sent before it.
                         while let Some(message) = mailbox.recv().await {
                             resumable.say(&message);
                         }
@@ -204,7 +204,7 @@ struct Resumable {
     log: watch::Sender<Log>,
 }
 
-/// What was said on a stream, and who reads it.
+/// The events of a stream, and its readers.
 #[derive(Debug, Default)]
 struct Log {
     /// The number of the first event that is kept.
@@ -215,7 +215,7 @@ struct Log {
     is_over: bool,
     /// Its session is.
     is_closed: bool,
-    /// How many have read it; the last of them does.
+    /// The number of readers so far; the last of them is the active one.
     readers: u64,
     /// Whether that one is still there.
     is_read: bool,

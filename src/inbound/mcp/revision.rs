@@ -26,7 +26,7 @@ pub(super) enum Revision {
     R2026_07_28,
 }
 
-/// How a client says what it speaks.
+/// How a client names its revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Era {
     /// With `initialize`, once: up to 2025-11-25.
@@ -58,7 +58,7 @@ pub(super) enum Method {
     Unsubscribe,
 }
 
-/// What a method needs to be offered: methods of undeclared capabilities are not found.
+/// The condition for a method: those of undeclared capabilities are not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
@@ -117,7 +117,7 @@ impl MethodRow {
     }
 }
 
-/// What JSON-RPC calls a message by when its own id can't be told.
+/// The id in an error about a message whose own id is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnknownId {
     Null,
@@ -267,7 +267,7 @@ impl Revision {
         }
     }
 
-    /// What clients take as `structuredContent`, and as the root of an `outputSchema`.
+    /// The shapes of `structuredContent`, and of the root of an `outputSchema`.
     pub(super) fn shapes(self) -> Shapes {
         match self.era() {
             Era::Handshake => Shapes::ObjectsOnly,

@@ -1,4 +1,4 @@
-//! What a client did that has no result.
+//! JSON-RPC errors: reason, code, HTTP status per revision, data; and their counts.
 
 use std::{
     borrow::Cow,
@@ -46,7 +46,7 @@ pub(super) enum RpcError {
     /// A completion for a resource template that is not there.
     #[error("unknown resource template `{}`; `resources/templates/list` names those there are", Short(uri))]
     UnknownTemplate { uri: String },
-    /// What a prompt was asked for with can't be taken.
+    /// The arguments of a prompt are wrong.
     #[error("{0}")]
     Prompt(Cow<'static, str>),
     /// A prompt that can't be made, by no fault of the client.
@@ -72,7 +72,7 @@ pub(super) enum RpcError {
     /// HTTP headers and body disagree, or a header that repeats the body is missing.
     #[error("{0}")]
     Headers(String),
-    /// What only clients can ask for that know tasks.
+    /// A tool that requires tasks, which the client does not declare.
     #[error("this needs the extension `{}`, which the client does not declare", tasks::EXTENSION)]
     NeedsTasks,
     /// Something has to be asked that the client has not declared it can be (revision 2026-07-28).
@@ -142,7 +142,7 @@ impl RpcError {
                 let forbidden = StatusCode::FORBIDDEN;
                 ("scope is missing", ErrorCode::INVALID_REQUEST, forbidden, forbidden)
             }
-            // What makes a client of the older era begin another session.
+            // Makes a client up to 2025-11-25 begin another session.
             Self::NoSession => ("unknown session", ErrorCode::INVALID_REQUEST, MISSING, MISSING),
             // Only of streams, which the older era opens by `GET`.
             Self::TooManyStreams => {
@@ -242,7 +242,7 @@ impl MeterSource for ErrorCounts {
     }
 }
 
-/// What a client would have to declare, as it does so itself.
+/// The missing capabilities in the form of a declaration.
 fn capabilities(missing: &[Missing]) -> Value {
     let mut capabilities = json!({});
     for missing in missing {

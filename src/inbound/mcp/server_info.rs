@@ -1,4 +1,4 @@
-//! What the server says of itself, and of its tools: `initialize`, `server/discover`, `tools/list`.
+//! `initialize`, `server/discover`, capabilities, and pages of all lists.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::pipeline::{List, Snapshot};
 
-/// What does not change from one request to the next.
+/// The parts of results that are the same for all requests.
 #[derive(Debug)]
 pub(super) struct ServerInfo {
     server: Implementation,
@@ -42,7 +42,7 @@ impl ServerInfo {
         Self { server, instructions, page_size, list_ttl, meta, no_meta: Map::new() }
     }
 
-    /// What `_meta` of a result holds beside what the result itself brings.
+    /// `_meta` of every result.
     pub(super) fn result_meta(&self, revision: Revision) -> &Map<String, Value> {
         match revision.era() {
             Era::Handshake => &self.no_meta,

@@ -21,13 +21,13 @@ use crate::{
     telemetry::Foreign,
 };
 
-/// How many sessions may have subscribed; of more, those are forgotten that do not listen, the oldest first.
+/// Limit of the sessions with subscriptions; beyond it, the oldest without a stream is evicted.
 const SESSION_LIMIT: usize = 10_000;
 
-/// How many resources one session may have subscribed to.
+/// Limit of the subscriptions of one session.
 pub(super) const SUBSCRIPTION_LIMIT: usize = 100;
 
-/// How long their URIs may be together, in bytes.
+/// Limit of their URIs together, in bytes.
 const SUBSCRIBED_LIMIT_BYTES: usize = 32 << 10;
 
 /// The subscriptions of all sessions.
@@ -37,7 +37,7 @@ pub(super) struct SessionSubscriptions(Mutex<SubscribedSessions>);
 #[derive(Debug, Default)]
 struct SubscribedSessions {
     by_id: HashMap<Box<str>, SubscribedSession>,
-    /// How many there have been.
+    /// The number of sessions since the start.
     begun: u64,
 }
 
@@ -45,16 +45,16 @@ struct SubscribedSessions {
 struct SubscribedSession {
     /// Which of them all it is.
     number: u64,
-    /// How many streams it listens on.
+    /// The number of its streams here.
     streams: usize,
-    /// What it wants to hear of.
+    /// The resources that it has subscribed to.
     resources: BTreeMap<Box<str>, WatchedResource>,
 }
 
 /// One resource that a session wants to hear of.
 #[derive(Debug)]
 struct WatchedResource {
-    /// That somebody wants to hear of it, while the session listens here.
+    /// The poll of the resource, while the session has a stream here.
     watching: Option<Watching>,
     /// Whether other replicas can know it.
     is_known: bool,
@@ -105,7 +105,7 @@ impl SessionSubscriptions {
         let Some(found) = sessions.by_id.get_mut(session) else { return };
         found.resources.retain(|uri, wanted| !wanted.is_known || uris.iter().any(|other| **other == **uri));
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
-            // What is no resource here may be one of another configuration.
+            // A URI that is unknown here may be one of another configuration.
             if found.resources.contains_key(uri.as_str())
                 || !found.has_room_for(uri)
                 || gateway.can_watch(uri).is_err()
@@ -238,7 +238,7 @@ impl Drop for SessionListener {
     }
 }
 
-/// How long subscriptions are kept after the last one of their session.
+/// Lifetime of the subscriptions of a session in the shared state.
 const SUBSCRIPTION_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Protocol {

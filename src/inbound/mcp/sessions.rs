@@ -24,16 +24,16 @@ use crate::{
     upstream::Caller,
 };
 
-/// How long an id opens.
+/// Lifetime of a session id.
 const LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// What is kept of a client's capabilities: those that matter to a server.
+/// The client capabilities that matter to a server.
 const KEPT: [&str; 3] = ["elicitation", "roots", "sampling"];
 
-/// How long what a client says of one capability may be, in bytes; what is longer is kept as `{}`.
+/// Limit of one capability, in bytes; a longer one is kept as `{}`.
 const CAPABILITY_LIMIT_BYTES: usize = 256;
 
-/// What a client said at `initialize`.
+/// The parameters of `initialize`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
     pub(super) revision: String,
@@ -77,7 +77,7 @@ impl Session {
         seal.seal(Purpose::Session, &content, now + LIFE)
     }
 
-    /// What an id holds.
+    /// The session in an id.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ pub(super) struct Sessions {
     ended: Mutex<Ended>,
 }
 
-/// What is done with an id that was not given out here.
+/// The policy for session ids of unknown origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strangers {
     /// Every replica has the same secret, so there is none that should be known.
@@ -185,10 +185,10 @@ impl Sessions {
     }
 }
 
-/// How many sessions' levels are kept; the oldest makes room for a new one.
+/// Limit of the sessions whose log level is kept; the oldest is evicted.
 const LEVELS_LIMIT: usize = 10_000;
 
-/// How much of an id tells it from every other: its salt.
+/// Length of the part of an id that is unique: its salt.
 const KEY_LENGTH: usize = 32;
 
 /// The levels of sessions.
@@ -217,7 +217,7 @@ impl Levels {
         }
     }
 
-    /// What it wants, as far as was heard here.
+    /// The level of a session, if this replica knows it.
     pub(super) fn of(&self, session: &str) -> Option<LogLevel> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).levels.get(key(session)).copied()
     }
@@ -227,7 +227,7 @@ fn key(session: &str) -> &str {
     session.get(..KEY_LENGTH).unwrap_or(session)
 }
 
-/// How long an id may be that a request can be cancelled by, in bytes.
+/// Limit of the id of a request that can be cancelled, in bytes.
 const ID_LIMIT_BYTES: usize = 256;
 
 /// A session, and the id of a request in it as JSON.

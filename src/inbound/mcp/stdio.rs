@@ -46,16 +46,16 @@ const IN_FLIGHT_LIMIT: usize = 256;
 /// A line that a client wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// What stood in it, without its end.
+    /// Its bytes, without the line break.
     Whole(Vec<u8>),
     /// It is longer than a message may be; the rest was passed over.
     TooLong {
-        /// How long it may be.
+        /// Its limit.
         limit_bytes: usize,
     },
 }
 
-/// How a conversation ended.
+/// The end of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Parted {
@@ -63,7 +63,7 @@ pub enum Parted {
     Clean,
     /// The client said nothing more, and the drain timeout was over before all of its requests were answered.
     CutOff {
-        /// How many were not.
+        /// The number of requests without a response.
         requests: usize,
     },
 }
@@ -132,7 +132,7 @@ struct Conversation {
     /// Told when the client says nothing more: what would never end by itself ends then.
     shutdown: watch::Sender<Shutdown>,
     running: JoinSet<()>,
-    /// What tells a client of the older era of changes, and the handshake that it is told for.
+    /// The notifications for a client up to 2025-11-25, and the handshake that they are for.
     telling: JoinSet<()>,
     told_for: Option<Arc<Handshake>>,
 }
@@ -184,7 +184,7 @@ impl Conversation {
         let (protocol, out) = (Arc::clone(&self.protocol), self.out.clone());
         let session = handshake.session.as_str();
         let Ok((place, closed)) = protocol.streams.place_of(session, &Caller::Only) else { return };
-        // From now on: what changes after the next answer is not missed.
+        // From now on, so that no change after the next response is missed.
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         self.telling.spawn(async move {
@@ -234,8 +234,8 @@ async fn answer(
     let _ = out.send(in_one_line(answer.into_body())).await;
 }
 
-/// Does some work, and sends what it puts into the mailbox, all of it before its result. `None` when nobody reads any
-/// more.
+/// Does some work, and sends what it puts into the mailbox, all of it before its result. `None` when nobody
+/// reads any more.
 async fn send_during<T>(
     work: impl Future<Output = T>,
     mut mailbox: Mailbox,

@@ -1,5 +1,5 @@
-//! Notifications of changes: `subscriptions/listen` since 2026-07-28, and before that the stream that a session opens
-//! by `GET`; the limits of such streams, and which of a session's gets the notifications.
+//! Notifications of changes: `subscriptions/listen` since 2026-07-28, and before that the stream that a
+//! session opens by `GET`; the limits of such streams, and which of a session's gets the notifications.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// Of how many resources one stream may want to hear; those beyond are left out of the acknowledgement.
 const RESOURCE_LIMIT: usize = 100;
 
-/// What a client asks to be told.
+/// The filter of `subscriptions/listen`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SubscriptionFilter {
@@ -40,7 +40,7 @@ struct SubscriptionFilter {
     resource_subscriptions: Option<Vec<String>>,
 }
 
-/// What a client is told.
+/// The notifications that a client gets.
 #[derive(Debug, Default)]
 pub(super) struct Subscription {
     tools: bool,
@@ -58,7 +58,7 @@ enum Resources {
     OfSession(SessionListener),
 }
 
-/// Who is told.
+/// A client that is notified.
 pub(super) struct Recipient<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) caller: Caller,
@@ -69,7 +69,7 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<R
     let asked = client.request.param("notifications").object("params.notifications")?;
     let asked = asked.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
     let _place = protocol.streams.place(client.carrier.caller())?;
-    // From before the acknowledgement on: whoever has it misses nothing.
+    // Before the acknowledgement, so that no change after it is missed.
     let listener = protocol.gateway.changes().listen();
     let audience = Recipient { gateway: &protocol.gateway, caller: client.carrier.caller().clone() };
     let wanted = Subscription::of(asked, &audience);
@@ -150,7 +150,7 @@ impl Subscription {
         let gateway = audience.gateway;
         let mut uris = asked.resource_subscriptions.unwrap_or_default();
         uris.retain(|uri| audience.may_read(uri));
-        // What can't be watched is left out of the acknowledgement, and read again by who wants to know.
+        // Resources that can't be watched are left out of the acknowledgement: the client polls them.
         let watched = uris.iter().take(RESOURCE_LIMIT).filter_map(|uri| gateway.watch(uri).ok());
         Self {
             tools: asked.tools_list_changed == Some(true),
@@ -233,7 +233,7 @@ const SESSION_LIMIT: usize = 4;
 #[derive(Debug)]
 pub(super) struct Streams {
     limit: usize,
-    /// How many of each caller, where that has a limit.
+    /// Limit of the streams of each client, if any.
     callers: Option<CallerParts>,
     open: Mutex<OpenStreams>,
 }
@@ -241,9 +241,9 @@ pub(super) struct Streams {
 #[derive(Debug, Default)]
 struct OpenStreams {
     count: usize,
-    /// How many there have ever been.
+    /// The number of streams since the start.
     begun: u64,
-    /// Of each session by its id, the oldest first.
+    /// The streams of each session by its id, the oldest first.
     of_sessions: HashMap<Arc<str>, Vec<SessionStream>>,
 }
 

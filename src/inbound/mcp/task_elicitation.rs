@@ -1,7 +1,8 @@
 //! Tasks that ask their client while they go on: what they are made of until the upstream has the work.
 //!
-//! Answers come one by one, by requests that give nothing back (`tasks/update`), so there is nothing that could travel
-//! with the client. They are kept by the replica that the call came to, and a task's id says, sealed, which one that is.
+//! Answers come one by one, by requests that give nothing back (`tasks/update`), so there is nothing that
+//! could travel with the client. They are kept by the replica that the call came to, and a task's id says,
+//! sealed, which one that is.
 
 use std::{
     collections::HashMap,
@@ -27,14 +28,14 @@ use crate::{
     upstream::Caller,
 };
 
-/// How many of them are kept at once. A call that comes to more asks its client itself.
+/// Limit of such tasks. A call beyond it elicits input itself.
 const TASKS_LIMIT: usize = 1024;
 
-/// How long the answers to one of them may be together, in bytes.
+/// Limit of the answers of one task, in bytes.
 const ANSWERS_LIMIT_BYTES: usize = 64 << 10;
 
-/// How long the results are together that are kept, in bytes: those of work that was done before it could be asked
-/// about.
+/// How long the results are together that are kept, in bytes: those of work that was done before it could be
+/// asked about.
 const RESULTS_LIMIT_BYTES: usize = 32 << 20;
 
 /// The tasks of this replica that ask.
@@ -52,7 +53,7 @@ pub(super) struct ElicitingTask {
     stand: tokio::sync::Mutex<ElicitingState>,
 }
 
-/// How one stands.
+/// The state of such a task.
 #[derive(Debug)]
 pub(super) enum ElicitingState {
     /// It waits for answers; these are there.
@@ -82,7 +83,7 @@ impl Drop for KeptResult {
     }
 }
 
-/// What the upstream is asked once everything is answered.
+/// The call of a task once its input is there.
 pub(super) struct TaskWork {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) route: Arc<BoundRoute>,
@@ -94,11 +95,11 @@ pub(super) struct TaskWork {
     pub(super) caller: Caller,
     pub(super) trace: Option<TraceContext>,
     pub(super) protocol: &'static str,
-    /// What is kept of a result.
+    /// Keeps the result.
     pub(super) keep: Box<dyn FnOnce(ToolResult) -> ElicitingState + Send>,
 }
 
-/// What is left to ask after answers, or what came of them.
+/// The remaining input of a task, or its outcome.
 pub(super) enum Remaining {
     /// These questions.
     Questions(Vec<Question>),
@@ -111,7 +112,8 @@ pub(super) enum Remaining {
 }
 
 impl ElicitingTasks {
-    /// Keeps a new task that waits for its first answers, and gives its name here. `None` where there are too many.
+    /// Keeps a new task that waits for its first answers, and gives its name here. `None` where there are too
+    /// many.
     pub(super) fn begin(&self, abilities: Abilities, life: Duration) -> Option<String> {
         let now = Instant::now();
         let mut tasks = self.tasks();
@@ -157,7 +159,7 @@ impl ElicitingTask {
         self.stand.lock().await
     }
 
-    /// What is left to ask of this task, and all answers after these responses.
+    /// The remaining input of this task, and all answers after these responses.
     pub(super) async fn left(
         &self,
         (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
@@ -178,8 +180,8 @@ impl ElicitingTask {
         (Remaining::Wrong(why), answers)
     }
 
-    /// Has the upstream begin the work, now that everything is answered. Nobody waits for it: the call that this is
-    /// part of is over.
+    /// Has the upstream begin the work, now that everything is answered. Nobody waits for it: the call that
+    /// this is part of is over.
     pub(super) fn begin(self: Arc<Self>, stand: &mut ElicitingState, work: TaskWork) {
         let (ends, mut ended) = oneshot::channel();
         let answers = match std::mem::replace(stand, ElicitingState::Beginning { _ends: ends }) {
@@ -225,7 +227,7 @@ impl TaskWork {
     }
 }
 
-/// What is asked first of a client that is able to do this; `None` where the call is not one that asks.
+/// The first input requests for a client with these abilities; `None` for a call without any.
 pub(super) async fn first_questions(
     of: (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,

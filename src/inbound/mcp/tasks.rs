@@ -242,7 +242,7 @@ fn written_result(mut result: ToolResult, revision: Revision) -> Vec<u8> {
     out
 }
 
-/// What a task's id holds.
+/// The content of a task's id.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Task {
     pub(super) tool: String,
@@ -287,7 +287,7 @@ impl Task {
         (protocol.seal.seal(Purpose::Task, &content, now + life), task)
     }
 
-    /// What every answer tells of it.
+    /// The members of every response about it.
     pub(super) fn told(&self, id: &str, status: &str, message: Option<&str>) -> Map<String, Value> {
         let created = Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::UNIX_EPOCH);
         let mut members = Map::new();
@@ -335,7 +335,7 @@ impl TaskRequest {
         let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
         let content = content.map_err(|_| RpcError::Params(GONE.into()))?;
         let task: Option<Task> = serde_json::from_slice(&content).ok();
-        // To anybody else it is not there.
+        // It is unknown to other clients.
         if task.as_ref().is_some_and(|task| task.owner.as_deref() != client.carrier.owner()) {
             return Err(RpcError::Params(GONE.into()));
         }
@@ -360,7 +360,7 @@ impl TaskRequest {
         Ok(self.of_job(client, &place, self.task.arguments.clone(), answers.clone()).await)
     }
 
-    /// How a task stands that is kept here.
+    /// The state of a task that this replica keeps.
     async fn here(&self, client: &Client<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
         let poll = self.route.job.as_ref().map_or(JobRule::POLL_DEFAULT, |job| job.poll);
         let stand = task.stand().await;

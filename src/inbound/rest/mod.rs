@@ -1,7 +1,8 @@
 //! REST: tools at endpoints, a manifest of them, and every other path proxied unmodified.
 //!
-//! In reading order: [`Rest::handle`] finds the target of a path and the arguments of a call, `response` writes
-//! results, errors and `GET /tools`, `openapi` is `GET /openapi.json`, `passthrough` proxies a request.
+//! In reading order: [`Rest::handle`] finds the target of a path and the arguments of a call, `response`
+//! writes results, errors and `GET /tools`, `openapi` is `GET /openapi.json`, `passthrough` proxies a
+//! request.
 //!
 //! | path | |
 //! |---|---|
@@ -275,8 +276,8 @@ fn endpoint_of(route: &Route, parts: &Parts) -> String {
     own.map_or_else(|| format!("/tools/{}", route.definition.name), |endpoint| endpoint.path.clone())
 }
 
-/// The arguments of a call: from the path, the query and the JSON body, each name once. Those in path and query are
-/// text, of which the input schema says the type.
+/// The arguments of a call: from the path, the query and the JSON body, each name once. Those in path and
+/// query are text, of which the input schema says the type.
 fn arguments(
     route: &Route,
     in_path: Vec<(String, String)>,
@@ -311,7 +312,8 @@ fn arguments(
     Ok(arguments)
 }
 
-/// A body without a type is taken for JSON; what browsers send across origins without a preflight request is not.
+/// A body without a type is taken for JSON; what browsers send across origins without a preflight request is
+/// not.
 fn check_media_type(headers: &HeaderMap) -> Result<(), Rejection> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let text = String::from_utf8_lossy(value.as_bytes());
@@ -405,8 +407,8 @@ fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
     }
 }
 
-/// The target as the client sees it: methods by which it may call a tool. Without any, the path is one that no tool
-/// has.
+/// The target as the client sees it: methods by which it may call a tool. Without any, the path is one that
+/// no tool has.
 fn as_seen<'a>(
     snapshot: &'a Snapshot,
     target: Target<'a>,

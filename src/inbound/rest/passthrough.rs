@@ -1,10 +1,10 @@
-//! Passthrough: requests that are not for us are proxied to an upstream, so that existing clients keep working
-//! through the same port.
+//! Passthrough: requests that are not for us are proxied to an upstream, so that existing clients keep
+//! working through the same port.
 //!
 //! Method, path, query, both bodies and all end-to-end headers cross unchanged, streamed; `Host` becomes the
 //! upstream's. Added are `X-Forwarded-For` (after that of a trusted proxy), `X-Forwarded-Host` and
-//! `X-Forwarded-Proto` (where a trusted proxy set none) and `Via`, which the response gets too. The filter has
-//! removed such headers of clients that are no trusted proxies.
+//! `X-Forwarded-Proto` (where a trusted proxy set none) and `Via`, which the response gets too. The filter
+//! has removed such headers of clients that are no trusted proxies.
 
 use std::{
     net::IpAddr,
@@ -103,7 +103,8 @@ pub(super) async fn forward(
     })
 }
 
-/// The log line of a request that is handed through, written when the body of its response has ended or is dropped.
+/// The log line of a request that is handed through, written when the body of its response has ended or is
+/// dropped.
 struct Line {
     begun: Instant,
     request_id: RequestId,
@@ -173,8 +174,8 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
         return reject(StatusCode::BAD_REQUEST, text.to_owned());
     }
     check_coding(&parts.headers)?;
-    // `h2c` may be ignored (RFC 9110, section 7.8); any other protocol is what the client needs, and without it
-    // the upstream's response would puzzle it.
+    // `h2c` may be ignored (RFC 9110, section 7.8); any other protocol is what the client needs, and without
+    // it the upstream's response would puzzle it.
     let upgrades = parts.headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
     let wanted = upgrades.flat_map(|value| value.split(',')).map(str::trim).find(|name| {
         !name.is_empty()

@@ -114,7 +114,8 @@ fn seconds(time: Duration) -> HeaderValue {
     HeaderValue::from(rounded.max(1))
 }
 
-/// The response to `GET /tools`: a list; or, for a client that accepts the envelope of MCP, the object of `tools/list`.
+/// The response to `GET /tools`: a list; or, for a client that accepts the envelope of MCP, the object of
+/// `tools/list`.
 pub(super) fn manifest(
     headers: &HeaderMap,
     snapshot: &Snapshot,
@@ -187,8 +188,8 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
     }
 }
 
-/// The structured value alone, or `{"result": TEXT}` when there is none; `{"error": TEXT}` of a tool error, with
-/// `code` and `details` beside it where its rule gives it a code and a structure.
+/// The structured value alone, or `{"result": TEXT}` when there is none; `{"error": TEXT}` of a tool error,
+/// with `code` and `details` beside it where its rule gives it a code and a structure.
 ///
 /// The value is what the `mcp` envelope has as `structuredContent`, so it meets the `outputSchema` that
 /// `GET /tools` shows. A result with neither structure nor text (a picture, say) gives its content blocks as
