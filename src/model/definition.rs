@@ -32,25 +32,16 @@ pub struct ToolDefinition {
 impl ToolDefinition {
     /// The definition as clients read it, with the output schema for what `shapes` says they take.
     pub fn to_json(&self, shapes: super::Shapes) -> Map<String, Value> {
-        let mut out = Map::new();
-        out.insert("name".into(), self.name.as_str().into());
-        if let Some(title) = &self.title {
-            out.insert("title".into(), title.as_str().into());
-        }
-        if let Some(description) = &self.description {
-            out.insert("description".into(), description.as_str().into());
-        }
-        out.insert("inputSchema".into(), Value::Object(Map::clone(&self.input_schema)));
-        if let Some(schema) = self.output_schema_for(shapes) {
-            out.insert("outputSchema".into(), Value::Object(Map::clone(schema)));
-        }
-        if let Some(annotations) = &self.annotations {
-            out.insert("annotations".into(), Value::Object(annotations.clone()));
-        }
-        if let Some(meta) = &self.meta {
-            out.insert("_meta".into(), Value::Object(meta.clone()));
-        }
-        out
+        let schema = |schema: &SchemaDocument| Value::Object(Map::clone(schema));
+        object_of_some([
+            ("name", Some(self.name.as_str().into())),
+            ("title", self.title.as_deref().map(Value::from)),
+            ("description", self.description.as_deref().map(Value::from)),
+            ("inputSchema", Some(schema(&self.input_schema))),
+            ("outputSchema", self.output_schema_for(shapes).map(schema)),
+            ("annotations", self.annotations.clone().map(Value::Object)),
+            ("_meta", self.meta.clone().map(Value::Object)),
+        ])
     }
 
     fn output_schema_for(&self, shapes: super::Shapes) -> Option<&SchemaDocument> {
@@ -60,6 +51,12 @@ impl ToolDefinition {
         };
         bare.or(self.output_schema.as_ref())
     }
+}
+
+/// An object of those members that are there, in order.
+pub fn object_of_some<const N: usize>(members: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    let members = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    members.collect()
 }
 
 /// The name a client calls a tool by.

@@ -8,25 +8,22 @@
 //!
 //! Nothing here knows a wire: no HTTP, no JSON-RPC, no clock.
 
-mod contents;
 mod definition;
 mod har;
 mod json;
-mod number;
 mod recording;
 mod response;
 mod result;
 mod schema;
 mod text;
-mod tree;
 mod violation;
 mod write;
 
-pub use contents::{ContentsOf, ResourceContents};
-pub use definition::{ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, ToolNameError};
+pub use definition::{
+    ARGUMENT_VALUE_LIMIT, Arguments, ToolDefinition, ToolName, ToolNameError, object_of_some,
+};
 pub use har::{Exchange, HarError};
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
-pub use number::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, check_number};
 pub use recording::{Choice, Recording, RecordingError};
 pub use response::{End, EndError, Exit, Reply};
 pub use result::{
@@ -37,6 +34,12 @@ pub use schema::{
     CHECK_STEP_LIMIT, Checked, Schema, SchemaDocument, SchemaError, TooCostly, combined, kind_of,
     listed_values, own_types, referred, type_of,
 };
-pub use text::{LimitedWriter, cut_bytes, cut_characters, floor_char_boundary};
+pub use text::{
+    LimitedWriter, NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, NumberOutOfBounds, check_number, cut_bytes,
+    cut_characters, floor_char_boundary,
+};
 pub use violation::Violation;
-pub use write::{Shapes, result_to_json, write_block, write_escaped, write_result, write_result_fields};
+pub use write::{
+    ContentsOf, ResourceContents, Shapes, result_to_json, write_block, write_escaped, write_result,
+    write_result_fields,
+};

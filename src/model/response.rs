@@ -48,8 +48,13 @@ impl Reply {
         let value = value.to_str().ok()?;
         let essence = value.split(';').next()?.trim();
         // RFC 9110, section 5.6.2.
-        let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        let is_token = |part: &str| !part.is_empty() && part.bytes().all(is_of_token);
+        let is_token = |part: &str| {
+            let is_of_token = |byte: u8| {
+                matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+                    || byte.is_ascii_alphanumeric()
+            };
+            !part.is_empty() && part.bytes().all(is_of_token)
+        };
         let (kind, subtype) = essence.split_once('/')?;
         let good = is_token(kind) && is_token(subtype) && essence.len() <= LONGEST_BYTES;
         good.then(|| match essence.bytes().any(|byte| byte.is_ascii_uppercase()) {

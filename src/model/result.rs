@@ -6,7 +6,7 @@ use bytestring::ByteString;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::JsonText;
+use super::{JsonText, object_of_some};
 
 /// The result of one call: what every face sends, free of any wire.
 #[derive(Debug, Clone, PartialEq)]
@@ -255,17 +255,11 @@ impl Structured {
 impl Annotations {
     /// The hints as clients read them.
     pub fn to_json(&self) -> Map<String, Value> {
-        let mut map = Map::new();
-        if !self.audience.is_empty() {
-            map.insert("audience".into(), self.audience.clone().into());
-        }
-        if let Some(priority) = self.priority {
-            map.insert("priority".into(), priority.into());
-        }
-        if let Some(last_modified) = &self.last_modified {
-            map.insert("lastModified".into(), last_modified.as_str().into());
-        }
-        map
+        object_of_some([
+            ("audience", (!self.audience.is_empty()).then(|| self.audience.clone().into())),
+            ("priority", self.priority.map(Value::from)),
+            ("lastModified", self.last_modified.as_deref().map(Value::from)),
+        ])
     }
 }
 

@@ -2,16 +2,17 @@
 
 mod escape;
 mod scan;
+mod tree;
+
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use memchr::memmem;
 use serde_json::{Value, value::RawValue};
 
-use self::scan::{Counts, Flaw, scan};
-use super::tree;
-
 pub(super) use self::escape::escape;
+use self::scan::{Counts, Flaw, scan};
 
 /// How deep arrays and objects may nest, in a reply and in arguments.
 ///
@@ -20,7 +21,8 @@ pub const JSON_DEPTH_LIMIT: usize = 127;
 
 /// How the keys begin by which `serde_json` marks numbers and raw values inside its own trees; in a document they
 /// would be taken for those.
-const PARSER_KEYS: &str = "$serde_json::private::";
+static PARSER_KEYS: LazyLock<memmem::Finder<'static>> =
+    LazyLock::new(|| memmem::Finder::new("$serde_json::private::"));
 
 /// One well-formed JSON document as text: UTF-8, no white space around it, nested at most
 /// [`JSON_DEPTH_LIMIT`] deep.
@@ -46,30 +48,16 @@ pub struct JsonError {
 }
 
 impl JsonError {
-    fn new(error: &serde_json::Error) -> Self {
+    /// In the parser's words of what it does not take, else of `what` at a place that it passes over.
+    fn new(bytes: &[u8], position: usize, what: String) -> Self {
+        let Err(error) = serde_json::from_slice::<&RawValue>(bytes) else {
+            let json = bytes.trim_ascii_start();
+            return Self::at(json, position.saturating_sub(bytes.len() - json.len()), what);
+        };
         // serde_json writes "expected value at line 1 column 1"; the place is ours to word.
         let text = error.to_string();
         let what = text.split(" at line ").next().unwrap_or(&text).to_owned();
         Self { what, line: error.line(), column: error.column() }
-    }
-
-    /// In the parser's words, of what it does not take.
-    fn of_parser(bytes: &[u8]) -> Self {
-        match serde_json::from_slice::<&RawValue>(bytes) {
-            Err(error) => Self::new(&error),
-            Ok(_) => Self { what: "expected value".to_owned(), line: 1, column: 1 },
-        }
-    }
-
-    /// Of what the parser passes over, unless there is something else that it does not take.
-    fn within(bytes: &[u8], position: usize, what: impl FnOnce() -> String) -> Self {
-        match serde_json::from_slice::<&RawValue>(bytes) {
-            Err(error) => Self::new(&error),
-            Ok(raw) => {
-                let space = bytes.len() - bytes.trim_ascii_start().len();
-                Self::at(raw.get().as_bytes(), position.saturating_sub(space), what())
-            }
-        }
     }
 
     fn at(json: &[u8], position: usize, what: String) -> Self {
@@ -87,7 +75,8 @@ impl JsonText {
     ///
     /// [`JsonError`] when they are not, when they are not UTF-8, or when they nest too deep.
     pub fn check(bytes: &Bytes) -> Result<Self, JsonError> {
-        let text = ByteString::try_from(bytes.clone()).map_err(|_| JsonError::of_parser(bytes))?;
+        let text = ByteString::try_from(bytes.clone());
+        let text = text.map_err(|_| JsonError::new(bytes, 0, "bytes that are not UTF-8".to_owned()))?;
         Self::check_text(&text)
     }
 
@@ -98,17 +87,20 @@ impl JsonText {
     /// [`JsonError`] when it is not one JSON document, or when it nests too deep.
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
-        let counts = scan(bytes, usize::MAX).map_err(|flaw| match flaw {
-            Flaw::Grammar | Flaw::TooManyValues(_) => JsonError::of_parser(bytes),
-            Flaw::Depth(position) => JsonError::within(bytes, position, || {
-                format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects")
-            }),
-            Flaw::LoneSurrogate(position) => {
-                JsonError::within(bytes, position, || "half of a surrogate pair in a string".into())
-            }
+        let counts = scan(bytes, usize::MAX).map_err(|flaw| {
+            let (position, what) = match flaw {
+                Flaw::Grammar | Flaw::TooManyValues(_) => (0, "expected value".to_owned()),
+                Flaw::Depth(position) => {
+                    (position, format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects"))
+                }
+                Flaw::LoneSurrogate(position) => {
+                    (position, "half of a surrogate pair in a string".to_owned())
+                }
+            };
+            JsonError::new(bytes, position, what)
         })?;
         let json = text.trim_matches(is_space);
-        if let Some(position) = memmem::find(json.as_bytes(), PARSER_KEYS.as_bytes()) {
+        if let Some(position) = PARSER_KEYS.find(json.as_bytes()) {
             return Err(JsonError::at(
                 json.as_bytes(),
                 position,

@@ -9,11 +9,11 @@ use std::{
 use serde_json::{Map, Number, Value};
 
 use super::plan::{Part, Plan, Way};
-use crate::model::number::{NUMBER_EXPONENT_LIMIT, check_number};
+use crate::model::text::{NUMBER_EXPONENT_LIMIT, check_number};
 
 /// How deep schemas may look into each other for one check: each takes a step down the stack.
 // Frames of a debug build are several times as large.
-const DEPTH_LIMIT: u32 = if cfg!(debug_assertions) { 250 } else { 700 };
+pub(super) const DEPTH_LIMIT: u32 = if cfg!(debug_assertions) { 250 } else { 700 };
 
 /// What it costs to note one error, where whether there is one costs one step.
 const ERROR_STEPS: u64 = 25;

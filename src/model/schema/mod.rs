@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 pub use self::types::{combined, kind_of, listed_values, own_types, referred, type_of};
 use self::{cost::NoCost, plan::Plan};
 use super::{
-    number::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number},
+    text::{NUMBER_DIGITS_LIMIT, NUMBER_EXPONENT_LIMIT, check_number},
     violation::{Violation, shown},
 };
 

@@ -1,6 +1,6 @@
 //! A schema as far as it matters for what a check costs: which part looks at which value, and how much it does there.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
@@ -290,75 +290,30 @@ fn places(hir: &Hir) -> u64 {
 }
 
 impl Plan {
-    /// How many steps a check may take for each value of a large one, counted as far as that goes: references that lead to the same
-    /// part again and again multiply, and where they lead back to the same value there is no number.
+    /// How many steps a check takes for one value at most, by the parts that look at it: references that lead to
+    /// the same part again and again multiply, and where they lead back to the same value there is no number.
+    ///
+    /// No schema of ordinary use comes near the number from which on it is not counted.
     pub(super) fn steps_per_value(&self) -> u64 {
-        /// How many different groups of parts are looked at, each of which may be for one and the same value.
-        const MOST_GROUPS: usize = 2_000;
-        let same =
-            |part: &Part| part.same.iter().map(|(_, same)| *same).chain(part.targets.clone()).collect();
-        if in_circles(&self.parts.iter().map(same).collect::<Vec<_>>()).contains(&true) {
-            return u64::MAX;
-        }
-        let mut most = 0;
-        let mut open = vec![BTreeMap::from([(0, 1)])];
-        let mut known: HashSet<BTreeMap<usize, u64>> = open.iter().cloned().collect();
-        while let Some(group) = open.pop() {
-            let Some(group) = self.with_same(group) else { return u64::MAX };
-            let steps = group.iter().map(|(part, times)| self.parts[*part].keywords.saturating_mul(*times));
-            most = most.max(steps.fold(0, u64::saturating_add));
-            for next in self.inside(&group) {
-                if known.len() < MOST_GROUPS && known.insert(next.clone()) {
-                    open.push(next);
-                }
-            }
-        }
-        most
+        let mut known = vec![None; self.parts.len()];
+        (0..self.parts.len()).map(|index| self.steps_of(index, &mut known, 0)).max().unwrap_or(0)
     }
 
-    /// All parts that are held against a value when these are, and how often. `None` where that is too often to count.
-    fn with_same(&self, group: BTreeMap<usize, u64>) -> Option<BTreeMap<usize, u64>> {
-        const MOST: usize = 20_000;
-        let mut all: BTreeMap<usize, u64> = BTreeMap::new();
-        let mut open: Vec<(usize, u64)> = group.into_iter().collect();
-        for _ in 0..MOST {
-            let Some((index, times)) = open.pop() else { return Some(all) };
+    fn steps_of(&self, index: usize, known: &mut [Option<u64>], depth: u32) -> u64 {
+        const MOST_COUNTED: u64 = 50_000;
+        if let Some(steps) = known[index] {
+            return steps;
+        }
+        // Whoever leads back here finds that; and what looks deeper than this is never checked.
+        known[index] = Some(u64::MAX);
+        if depth < super::cost::DEPTH_LIMIT {
             let part = &self.parts[index];
-            let is_known = all.contains_key(&index);
-            *all.entry(index).or_default() += times;
-            // What the validator keeps, it finds once.
-            if !(is_known && part.is_recursive) {
-                let same = part.same.iter().map(|(_, same)| *same).chain(part.targets.iter().copied());
-                open.extend(same.map(|same| (same, times)));
-            }
+            let same = part.same.iter().map(|(_, same)| same).chain(&part.targets);
+            let steps = same.map(|same| self.steps_of(*same, known, depth + 1));
+            let steps = steps.fold(part.keywords, u64::saturating_add);
+            known[index] = Some(if steps > MOST_COUNTED { u64::MAX } else { steps });
         }
-        None
-    }
-
-    /// The groups that are held against values inside.
-    fn inside(&self, group: &BTreeMap<usize, u64>) -> Vec<BTreeMap<usize, u64>> {
-        let mut named: BTreeMap<&str, BTreeMap<usize, u64>> = BTreeMap::new();
-        let (mut others, mut items) = (BTreeMap::new(), BTreeMap::new());
-        for (index, times) in group {
-            let part = &self.parts[*index];
-            for (name, member) in &part.members {
-                *named.entry(name).or_default().entry(*member).or_default() += times;
-            }
-            let patterned = part.patterned.iter().map(|(_, member)| member);
-            for other in patterned.chain(&part.other_members) {
-                *others.entry(*other).or_default() += times;
-            }
-            for item in part.first_items.iter().chain(&part.items).chain(&part.contains) {
-                *items.entry(*item).or_default() += times;
-            }
-        }
-        let named = named.into_values().map(|mut member| {
-            for (other, times) in &others {
-                *member.entry(*other).or_default() += times;
-            }
-            member
-        });
-        named.chain([others.clone(), items]).filter(|group| !group.is_empty()).collect()
+        known[index].unwrap_or(u64::MAX)
     }
 }
 
