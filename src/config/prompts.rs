@@ -20,8 +20,8 @@ use super::{
     suggest,
 };
 use crate::{
-    model::Arguments,
-    prompt::{Part, PartTemplate, Prompt, PromptArgument, PromptName, Role},
+    model::{Arguments, ToolName},
+    prompt::{Part, PartTemplate, Prompt, PromptArgument, Role},
     route::{Completion, InputSchema, JsonTemplate, Scopes},
     translate::{Template, template_names},
 };
@@ -53,8 +53,9 @@ pub(super) fn read(
     entry: &Entry,
 ) -> Option<PromptFile> {
     let before = report.errors();
-    let name = entry.key.text.parse::<PromptName>().map_err(|error| {
-        report.error(entry.key.span, error.to_string(), "letters, digits, `_`, `-` and `.` make a name");
+    let name = entry.key.text.parse::<ToolName>().map_err(|error| {
+        let what = format!("a prompt is named as a tool is, and {error}");
+        report.error(entry.key.span, what, "letters, digits, `_`, `-` and `.` make a name");
     });
     let section = Section::open(report, entry.key.span, &entry.value, &PROMPT)?;
     let written = section.map("arguments").unwrap_or_default();

@@ -89,7 +89,7 @@ impl Lists {
                 Entry::new(resource.uri.as_str(), scopes.clone(), &resource.to_json())
             })
         };
-        let prompts = || prompts.in_order().iter();
+        let prompts = || prompts.values();
         let offered =
             |key: &str, entry: &Proxied| Entry::new(key, entry.route.scopes.clone(), &entry.definition);
         let routes = routes().chain(proxied.all().map(|entry| &entry.route));

@@ -205,7 +205,7 @@ impl Snapshot {
     }
 
     fn knows_values(&self) -> bool {
-        let mut arguments = self.prompts.in_order().iter().flat_map(|prompt| &prompt.arguments);
+        let mut arguments = self.prompts.values().flat_map(|prompt| &prompt.arguments);
         let in_uri = |route: &Route| {
             let is_known = |name: &str| route.completions.iter().any(|(known, _)| known == name);
             let mut names = route.resource.iter().flat_map(|resource| resource.uri.arguments());

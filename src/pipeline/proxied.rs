@@ -124,7 +124,7 @@ impl ProxiedTable {
     ///
     /// A sentence when another has that name.
     pub fn add_prompt(&mut self, name: String, prompt: Proxied, own: &PromptTable) -> Result<(), String> {
-        if own.by_name(&name).is_some() {
+        if own.contains_key(name.as_str()) {
             return Err(format!(
                 "there is a prompt `{name}` in the configuration; give the prompts a `prefix`"
             ));

@@ -338,7 +338,8 @@ impl Written {
         store: &Store,
     ) -> Result<SnapshotParts, Conflict> {
         let (table, routes) = lists.table(&self.importer, &self.routes)?;
-        let prompts = PromptTable::new(self.prompts.iter().map(|file| Arc::clone(&file.prompt)).collect());
+        let prompts = self.prompts.iter().map(|file| (file.prompt.name.clone(), Arc::clone(&file.prompt)));
+        let prompts: PromptTable = prompts.collect();
         let (proxied, standing) = lists.proxied(&self.importer, &table, &prompts);
         for (name, asked) in upstreams.iter_mut() {
             let all = routes.iter().chain(&standing);

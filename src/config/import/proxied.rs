@@ -11,8 +11,8 @@ use crate::{
         node::{Entry, Kind, Node},
         routes::Surroundings,
     },
+    model::ToolName,
     pipeline::{Proxied, UriPattern},
-    prompt::PromptName,
     route::{Route, UpstreamName},
     upstream::mcp::{ListKind, McpLists},
 };
@@ -67,8 +67,9 @@ impl Trees<'_> {
                 taken(lists.of(ListKind::Prompts), "name", rules, &mut out.notes)
             {
                 let name = rules.name_of(&upstream_key);
-                if let Err(error) = name.parse::<PromptName>() {
-                    out.notes.push(note(&upstream_key, format!("it is left out: {error}")));
+                if let Err(error) = name.parse::<ToolName>() {
+                    let why = format!("it is left out: a prompt is named as a tool is, and {error}");
+                    out.notes.push(note(&upstream_key, why));
                     continue;
                 }
                 definition["name"] = name.as_str().into();

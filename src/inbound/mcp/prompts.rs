@@ -37,7 +37,7 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<RpcR
         Era::PerRequest => client.carrier.check_name(&name)?,
     }
     let snapshot = protocol.gateway.snapshot();
-    let prompt = snapshot.prompts.by_name(&name);
+    let prompt = snapshot.prompts.get(&*name);
     let Some(prompt) = prompt else {
         return match (snapshot.proxied.prompt(&name), snapshot.prompt_not_ready(&name)) {
             (Some(prompt), _) => Box::pin(forward(client, &snapshot, prompt, arguments)).await,
@@ -191,7 +191,7 @@ pub(super) async fn complete(protocol: &Protocol, client: &Client<'_>) -> Result
 fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference<'_>) -> Option<(&'s Proxied, Value)> {
     match reference {
         Reference::Prompt(name) => {
-            let is_own = snapshot.prompts.by_name(name).is_some();
+            let is_own = snapshot.prompts.contains_key(&**name);
             let entry = snapshot.proxied.prompt(name).filter(|_| !is_own)?;
             Some((entry, json!({ "type": "ref/prompt", "name": entry.upstream_key })))
         }
@@ -242,7 +242,7 @@ async fn suggestions(
     let unknown = |of: &str| RpcError::Prompt(format!("the {of} has no argument `{}`", Short(name)).into());
     match reference {
         Reference::Prompt(prompt) => {
-            let found = snapshot.prompts.by_name(prompt);
+            let found = snapshot.prompts.get(&**prompt);
             let found =
                 found.ok_or_else(|| RpcError::UnknownPrompt { prompt: prompt.clone().into_owned() })?;
             client.may(&found.scopes)?;

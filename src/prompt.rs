@@ -1,0 +1,364 @@
+//! Prompts: messages for a model that a person asks for by name, made of templates.
+//!
+//! In reading order: [`Prompt`] is one, with its [`PromptArgument`]s; its messages are made of
+//! [`PartTemplate`]s, each of which gives one or several [`Message`]s; a [`PromptTable`] has all of them.
+//!
+//! Pure: no `async`, clock, environment or log. The routes that a part shows are called by `pipeline`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    model::{
+        Annotations, Arguments, Block, Content, ResourceBody, Structured, Text, ToolName, ToolResult,
+        kind_of, object_of_some,
+    },
+    route::{Asking, Completion, RouteCall, Scopes},
+    translate::{Stop, Template, TemplateError, is_moment},
+};
+
+/// All prompts, by name.
+pub type PromptTable = BTreeMap<ToolName, Arc<Prompt>>;
+
+/// One prompt.
+#[derive(Debug)]
+pub struct Prompt {
+    /// What it is called by. It is written as a tool's name is: the specification leaves it open, and clients
+    /// that make a command of it want letters, digits and few marks.
+    pub name: ToolName,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// What a caller has to be allowed, where callers are told apart.
+    pub scopes: Scopes,
+    /// What a person is asked for.
+    pub arguments: Vec<PromptArgument>,
+    /// What is asked before its messages are made.
+    pub asking: Asking,
+    /// What its messages are made of, in order.
+    pub parts: Vec<PartTemplate>,
+}
+
+/// One argument of a prompt; its value is a text.
+#[derive(Debug)]
+pub struct PromptArgument {
+    /// What it is called by.
+    pub name: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What it means.
+    pub description: Option<String>,
+    /// Whether the prompt can't be had without it.
+    pub required: bool,
+    /// What it may be.
+    pub completion: Option<Completion>,
+}
+
+impl Prompt {
+    /// How many parts one prompt may have.
+    pub const PART_LIMIT: usize = 100;
+    /// How many of them may ask an upstream: they are asked at the same time, and each reply is held until all are
+    /// there.
+    pub const FETCH_LIMIT: usize = 8;
+
+    /// An argument by its name.
+    pub fn argument(&self, name: &str) -> Option<&PromptArgument> {
+        self.arguments.iter().find(|argument| argument.name == name)
+    }
+
+    /// The prompt as a list shows it (MCP 2026-07-28, schema, `Prompt`).
+    pub fn to_json(&self) -> Map<String, Value> {
+        let arguments = || self.arguments.iter().map(PromptArgument::to_json).map(Value::Object).collect();
+        object_of_some([
+            ("name", Some(self.name.as_str().into())),
+            ("title", self.title.as_deref().map(Value::from)),
+            ("description", self.description.as_deref().map(Value::from)),
+            ("arguments", (!self.arguments.is_empty()).then(arguments)),
+        ])
+    }
+
+    /// Checks what a client gave.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names each argument that is missing, unknown or no text.
+    pub fn check(&self, given: Map<String, Value>) -> Result<Arguments, String> {
+        let missing = |argument: &&PromptArgument| argument.required && !given.contains_key(&argument.name);
+        let missing = self.arguments.iter().filter(missing);
+        let mut wrong: Vec<String> =
+            missing.map(|argument| format!("argument `{}` is required", argument.name)).collect();
+        for (name, value) in &given {
+            let what = match (self.argument(name), value) {
+                (Some(_), Value::String(_)) => continue,
+                (Some(_), value) => format!("must be a string, found {}", kind_of(value)),
+                (None, _) => format!("is unknown; {}", self.known_names()),
+            };
+            wrong.push(format!("argument `{}` {what}", name.chars().take(100).collect::<String>()));
+            if wrong.len() >= Self::MOST_TOLD {
+                break;
+            }
+        }
+        if wrong.is_empty() { Ok(given.into()) } else { Err(wrong.join(". ")) }
+    }
+
+    /// How many things wrong with the arguments are told.
+    const MOST_TOLD: usize = 5;
+
+    fn known_names(&self) -> String {
+        let names: Vec<_> = self.arguments.iter().map(|argument| format!("`{}`", argument.name)).collect();
+        match names.is_empty() {
+            true => "this prompt takes none".to_owned(),
+            false => format!("this prompt takes {}", names.join(", ")),
+        }
+    }
+}
+
+impl PromptArgument {
+    fn to_json(&self) -> Map<String, Value> {
+        object_of_some([
+            ("name", Some(self.name.as_str().into())),
+            ("title", self.title.as_deref().map(Value::from)),
+            ("description", self.description.as_deref().map(Value::from)),
+            ("required", Some(self.required.into())),
+        ])
+    }
+}
+
+/// Who says a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// One message: one block of content (MCP 2026-07-28, schema, `PromptMessage`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Who says it.
+    pub role: Role,
+    /// What.
+    pub content: Content,
+}
+
+/// A part of a prompt, which gives one message or several.
+#[derive(Debug)]
+pub struct PartTemplate {
+    /// Who says it.
+    pub role: Role,
+    /// What it shows.
+    pub part: Part,
+    /// Hints for clients, for each block that has none of its own.
+    pub annotations: Option<Annotations>,
+    /// When it was changed; left out when that is no moment.
+    pub last_modified: Option<Template>,
+}
+
+/// What a part shows.
+#[derive(Debug)]
+pub enum Part {
+    /// A text; an empty one is left out.
+    Text(Template),
+    /// The blocks of the result of a call.
+    Route(RouteCall),
+    /// What is read under a URI, by a route that is a resource.
+    Read(Template),
+    /// An embedded document that is written here.
+    Resource {
+        /// What it is called.
+        uri: Template,
+        /// Such as `text/csv`.
+        media_type: Option<String>,
+        /// What is in it.
+        text: Template,
+    },
+    /// A link.
+    ResourceLink {
+        /// Where to.
+        uri: Template,
+        /// A short name.
+        name: Template,
+        /// What it is.
+        description: Option<Template>,
+        /// Such as `text/csv`.
+        media_type: Option<String>,
+    },
+}
+
+impl Role {
+    /// As MCP writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+impl PartTemplate {
+    /// The templates in it, for checks at load.
+    pub fn templates(&self) -> Vec<&Template> {
+        let of_part: Vec<&Template> = match &self.part {
+            Part::Text(template) | Part::Read(template) => vec![template],
+            Part::Route(_) => Vec::new(),
+            Part::Resource { uri, text, .. } => vec![uri, text],
+            Part::ResourceLink { uri, name, description, .. } => {
+                [uri, name].into_iter().chain(description).collect()
+            }
+        };
+        of_part.into_iter().chain(&self.last_modified).collect()
+    }
+
+    /// Whether it asks an upstream.
+    pub fn is_fetched(&self) -> bool {
+        matches!(self.part, Part::Route(_) | Part::Read(_))
+    }
+
+    /// The messages of a part that asks nobody; none where it is a text that is empty, or where it is fetched.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] when a template can't be filled in.
+    pub fn written(&self, names: &minijinja::Value, stop: &Stop) -> Result<Vec<Message>, TemplateError> {
+        let block = match &self.part {
+            Part::Text(template) => match template.render_until(names, stop)? {
+                text if text.trim().is_empty() => return Ok(Vec::new()),
+                text => Block::Text(Text::Plain(text)),
+            },
+            Part::Route(_) | Part::Read(_) => return Ok(Vec::new()),
+            Part::Resource { uri, media_type, text } => Block::Resource {
+                uri: uri.render_until(names, stop)?,
+                mime_type: media_type.clone(),
+                body: ResourceBody::Text(text.render_until(names, stop)?),
+            },
+            Part::ResourceLink { uri, name, description, media_type } => Block::ResourceLink {
+                uri: uri.render_until(names, stop)?,
+                name: name.render_until(names, stop)?,
+                description: description
+                    .as_ref()
+                    .map(|template| template.render_until(names, stop))
+                    .transpose()?,
+                mime_type: media_type.clone(),
+            },
+        };
+        self.messages(vec![block.into()], names, stop)
+    }
+
+    /// The messages of a part that shows a result.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`] when a template can't be filled in.
+    pub fn shown(
+        &self,
+        result: ToolResult,
+        names: &minijinja::Value,
+        stop: &Stop,
+    ) -> Result<Vec<Message>, TemplateError> {
+        let structured = result.structured;
+        let alone =
+            |content: Content| Content { block: alone(content.block, structured.as_ref()), ..content };
+        self.messages(result.content.into_iter().map(alone).collect(), names, stop)
+    }
+
+    fn messages(
+        &self,
+        contents: Vec<Content>,
+        names: &minijinja::Value,
+        stop: &Stop,
+    ) -> Result<Vec<Message>, TemplateError> {
+        let mut annotations = self.annotations.clone();
+        if let Some(template) = &self.last_modified {
+            let moment = template.render_until(names, stop)?;
+            // A hint that is none would have strict clients refuse the whole prompt.
+            if is_moment(moment.trim()) {
+                annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());
+            }
+        }
+        let message = |content: Content| Message {
+            role: self.role,
+            content: Content {
+                annotations: content.annotations.or_else(|| annotations.clone()),
+                block: content.block,
+            },
+        };
+        Ok(contents.into_iter().map(message).collect())
+    }
+}
+
+impl Message {
+    /// How many bytes it is long, nearly.
+    pub fn bytes(&self) -> usize {
+        match &self.content.block {
+            Block::Text(Text::Plain(text) | Text::Error(text)) => text.len(),
+            Block::Text(Text::Shared(text)) => text.len(),
+            Block::Text(Text::OfStructure) => 0,
+            Block::Image { data, .. } | Block::Audio { data, .. } => data.len(),
+            Block::ResourceLink { uri, .. } => uri.len(),
+            Block::Resource { body: ResourceBody::Text(body) | ResourceBody::Blob(body), .. } => body.len(),
+            Block::AsSent(sent) => sent.json.bytes().len(),
+        }
+    }
+}
+
+/// A block that needs no structure beside it: there is none in a prompt.
+fn alone(block: Block, structured: Option<&Structured>) -> Block {
+    match (block, structured) {
+        (Block::Text(Text::OfStructure), Some(structured)) => {
+            Block::Text(Text::Shared(structured.json().shared().clone()))
+        }
+        (block, _) => block,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn argument(name: &str, required: bool) -> PromptArgument {
+        PromptArgument { name: name.to_owned(), title: None, description: None, required, completion: None }
+    }
+
+    #[track_caller]
+    fn check(given: Value, expected: Result<(), &str>) {
+        let prompt = Prompt {
+            scopes: Scopes::default(),
+            name: "assess".parse().unwrap(),
+            title: None,
+            description: None,
+            arguments: vec![argument("city", true), argument("tone", false)],
+            asking: Asking::default(),
+            parts: Vec::new(),
+        };
+        let found = prompt.check(given.as_object().unwrap().clone()).map(|_| ());
+        assert_eq!(found, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn what_is_wrong_with_arguments_is_told() {
+        check(json!({ "city": "Oslo" }), Ok(()));
+        check(json!({ "city": "", "tone": "short" }), Ok(()));
+        check(json!({ "tone": "short" }), Err("argument `city` is required"));
+        check(json!({ "city": 5 }), Err("argument `city` must be a string, found a number"));
+        check(
+            json!({ "city": "Oslo", "town": "x" }),
+            Err("argument `town` is unknown; this prompt takes `city`, `tone`"),
+        );
+        let many: Map<_, _> = (0..100).map(|number| (format!("a{number}"), json!("x"))).collect();
+        let prompt = Prompt {
+            scopes: Scopes::default(),
+            name: "none".parse().unwrap(),
+            title: None,
+            description: None,
+            arguments: Vec::new(),
+            asking: Asking::default(),
+            parts: Vec::new(),
+        };
+        assert_eq!(prompt.check(many).unwrap_err().matches("takes none").count(), 5);
+    }
+}
