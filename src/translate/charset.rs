@@ -1,11 +1,14 @@
 //! Bytes to text, by the charset that the reply's headers, its rule or its own first bytes declare: HTML in
 //! `<meta>`, XML in its declaration.
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, cell::OnceCell, str::FromStr};
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_USER_DEFINED};
+use html5ever::tokenizer::{
+    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
+};
 
 use crate::model::Reply;
 
@@ -152,7 +155,7 @@ pub(super) fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<D
         return Ok(Some(Declared { encoding, because: "the XML declaration, in two bytes a character" }));
     }
     let start = &body[..body.len().min(LOOKED_THROUGH_BYTES)];
-    let in_meta = || meta(start).map(|label| named(&label, "`<meta>`"));
+    let in_meta = || meta(start).map(|label| named(label.as_bytes(), "`<meta>`"));
     let in_declaration = || xml_declaration(start).map(|label| named(label, "the XML declaration"));
     let found = if is_html(media_type, start) { in_meta().or_else(in_declaration) } else { in_declaration() };
     found.transpose()
@@ -202,109 +205,57 @@ fn xml_declaration(start: &[u8]) -> Option<&[u8]> {
     Some(&value[..end])
 }
 
-/// The charset of the first `<meta>` that has one, as browsers look for it (HTML, section 13.2.3.2).
-fn meta(start: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = start;
-    loop {
-        let at = rest.iter().position(|byte| *byte == b'<')?;
-        rest = &rest[at + 1..];
-        if let Some(comment) = rest.strip_prefix(b"!--") {
-            // `<!-->` is a whole comment: its end may begin in its beginning.
-            let end = rest[1..].windows(3).position(|three| three == b"-->");
-            rest = end.map_or_else(|| &comment[comment.len()..], |end| &rest[1 + end + 3..]);
-            continue;
-        }
-        let name_length = rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
-        let (name, after) = rest.split_at(name_length);
-        if name.is_empty() && !rest.starts_with(b"/") {
-            continue;
-        }
-        let mut tag = Attributes { rest: after };
-        let label = match name.eq_ignore_ascii_case(b"meta") {
-            true => charset_of_meta(&mut tag),
-            false => {
-                // A `<` or a `>` in an attribute is none.
-                tag.by_ref().for_each(drop);
-                None
-            }
-        };
-        if label.is_some() {
-            return label;
-        }
-        rest = tag.rest;
-    }
+/// The charset of the first `<meta>` that has one.
+fn meta(start: &[u8]) -> Option<String> {
+    let tokenizer = Tokenizer::new(MetaSink::default(), TokenizerOpts::default());
+    let input = BufferQueue::default();
+    // Each byte as a character of its own: tags and labels are ASCII in every charset that can be declared so.
+    input.push_back(start.iter().copied().map(char::from).collect::<String>().into());
+    let _ = tokenizer.feed(&input);
+    tokenizer.sink.charset.into_inner()
 }
 
-fn charset_of_meta(tag: &mut Attributes<'_>) -> Option<Vec<u8>> {
-    let (mut charset, mut content, mut is_content_type) = (None, None, false);
-    for (name, value) in tag {
-        match name.as_slice() {
-            b"charset" => charset = charset.or_else(|| (!value.is_empty()).then_some(value)),
-            b"content" => content = content.or_else(|| charset_in(value)),
-            b"http-equiv" => is_content_type |= value.eq_ignore_ascii_case(b"content-type"),
-            _ => {}
+/// Keeps the first charset that a `<meta>` has, in `charset` or in `content` (HTML, section 13.2.3.2).
+#[derive(Default)]
+struct MetaSink {
+    charset: OnceCell<String>,
+}
+
+impl TokenSink for MetaSink {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _: u64) -> TokenSinkResult<()> {
+        if let Token::TagToken(Tag { kind: TagKind::StartTag, name, attrs, .. }) = token
+            && &*name == "meta"
+        {
+            let value = |name: &str| {
+                attrs
+                    .iter()
+                    .find(|attribute| &*attribute.name.local == name)
+                    .map(|attribute| &*attribute.value)
+            };
+            let is_content_type =
+                value("http-equiv").is_some_and(|value| value.eq_ignore_ascii_case("content-type"));
+            let charset = value("charset").filter(|charset| !charset.is_empty());
+            let charset =
+                charset.or_else(|| value("content").filter(|_| is_content_type).and_then(charset_in));
+            if let Some(charset) = charset {
+                self.charset.get_or_init(|| charset.to_owned());
+            }
         }
+        TokenSinkResult::Continue
     }
-    charset.or_else(|| content.filter(|_| is_content_type)).map(<[u8]>::to_vec)
 }
 
 /// `text/html; charset=iso-8859-1`: what stands after `charset=`.
-fn charset_in(content: &[u8]) -> Option<&[u8]> {
-    let name = b"charset";
-    let at = content.windows(name.len()).position(|part| part.eq_ignore_ascii_case(name))?;
-    let value = content[at + name.len()..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
-    let value = match value.split_first() {
-        Some((quote @ (b'"' | b'\''), inside)) => inside.split(|byte| byte == quote).next()?,
-        _ => value.split(|byte| *byte == b';' || byte.is_ascii_whitespace()).next()?,
+fn charset_in(content: &str) -> Option<&str> {
+    let at = content.to_ascii_lowercase().find("charset")? + "charset".len();
+    let value = content[at..].trim_ascii_start().strip_prefix('=')?.trim_ascii_start();
+    let value = match value.chars().next()? {
+        quote @ ('"' | '\'') => value[1..].split(quote).next()?,
+        _ => value.split(|c: char| c == ';' || c.is_ascii_whitespace()).next()?,
     };
     (!value.is_empty()).then_some(value)
-}
-
-/// The attributes of a tag; when they are at their end, `rest` is what follows the tag.
-struct Attributes<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Attributes<'a> {
-    fn take(&mut self, is_part: impl Fn(u8) -> bool) -> &'a [u8] {
-        let length = self.rest.iter().take_while(|byte| is_part(**byte)).count();
-        let (taken, rest) = self.rest.split_at(length);
-        self.rest = rest;
-        taken
-    }
-}
-
-impl<'a> Iterator for Attributes<'a> {
-    /// The name in lower case, and the value.
-    type Item = (Vec<u8>, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.take(|byte| byte.is_ascii_whitespace() || byte == b'/');
-        if self.rest.first().is_none_or(|byte| *byte == b'>') {
-            return None;
-        }
-        let (first, _) = self.rest.split_first()?;
-        // A name may begin with `=`, or nothing would be taken.
-        let begun = usize::from(*first == b'=');
-        let (beginning, rest) = self.rest.split_at(begun);
-        self.rest = rest;
-        let name = self.take(|byte| !byte.is_ascii_whitespace() && !matches!(byte, b'/' | b'>' | b'='));
-        let name = [beginning, name].concat().to_ascii_lowercase();
-        self.take(|byte| byte.is_ascii_whitespace());
-        let Some(value) = self.rest.strip_prefix(b"=") else { return Some((name, b"")) };
-        self.rest = value;
-        self.take(|byte| byte.is_ascii_whitespace());
-        let value = match self.rest.split_first() {
-            Some((quote @ (b'"' | b'\''), inside)) => {
-                self.rest = inside;
-                let value = self.take(|byte| byte != *quote);
-                self.rest = self.rest.get(1..).unwrap_or_default();
-                value
-            }
-            _ => self.take(|byte| !byte.is_ascii_whitespace() && byte != b'>'),
-        };
-        Some((name, value))
-    }
 }
 
 #[cfg(test)]
@@ -371,14 +322,9 @@ mod tests {
         check("text/html", None, b"<meta charset=utf-8>Troms\xf8", Err("expected text in UTF-8"));
         check("text/html", None, b"<meta charset=klingon>", Err("a name that is none"));
     }
-}
-
-#[cfg(test)]
-mod declared_tests {
-    use super::*;
 
     #[track_caller]
-    fn check(media_type: &str, body: &str, expected: Option<(&str, &str)>) {
+    fn check_declared(media_type: &str, body: &str, expected: Option<(&str, &str)>) {
         let media_type = (!media_type.is_empty()).then_some(media_type);
         let found = declared(media_type, body.as_bytes()).unwrap();
         let found = found.map(|declared| (declared.encoding.name(), declared.because));
@@ -395,7 +341,7 @@ mod declared_tests {
             "<!-- <meta charset=utf-8> --><!--><p title='<meta charset=utf-8>'></p><meta charset=sjis>",
             "<?xml version='1.0'?><meta name=a content='charset=utf-8'><meta charset=sjis>",
         ] {
-            check("text/html", body, Some(("Shift_JIS", "`<meta>`")));
+            check_declared("text/html", body, Some(("Shift_JIS", "`<meta>`")));
         }
         for body in [
             "<meta name=x content='charset=sjis'>",
@@ -403,37 +349,37 @@ mod declared_tests {
             "< meta charset=sjis>",
             "<meta charset",
         ] {
-            check("text/html", body, None);
+            check_declared("text/html", body, None);
         }
-        check("text/html", &format!("{}<meta charset=sjis>", " ".repeat(1024)), None);
-        check("text/plain", "<html><meta charset=sjis>", Some(("Shift_JIS", "`<meta>`")));
-        check("text/plain", "write <meta charset=sjis>", None);
-        check("application/json", "<html><meta charset=sjis>", None);
+        check_declared("text/html", &format!("{}<meta charset=sjis>", " ".repeat(1024)), None);
+        check_declared("text/plain", "<html><meta charset=sjis>", Some(("Shift_JIS", "`<meta>`")));
+        check_declared("text/plain", "write <meta charset=sjis>", None);
+        check_declared("application/json", "<html><meta charset=sjis>", None);
     }
 
     #[test]
     fn xml_says_it_in_its_declaration() {
         let declaration = Some(("windows-1252", "the XML declaration"));
-        check(
+        check_declared(
             "text/xml",
             "<?xml version=\"1.0\" encoding='ISO-8859-1' standalone=\"yes\"?><a/>",
             declaration,
         );
-        check("", "<?xml encoding = \"latin1\"?>", declaration);
-        check("application/soap+xml", "<?xml version='1.0'?><a encoding='latin1'/>", None);
-        check("text/html", "<?xml version='1.0' encoding='latin1'?><html>", declaration);
-        check("text/xml", "<a/>", None);
+        check_declared("", "<?xml encoding = \"latin1\"?>", declaration);
+        check_declared("application/soap+xml", "<?xml version='1.0'?><a encoding='latin1'/>", None);
+        check_declared("text/html", "<?xml version='1.0' encoding='latin1'?><html>", declaration);
+        check_declared("text/xml", "<a/>", None);
     }
 
     #[test]
     fn utf_16_that_is_read_byte_by_byte_is_none() {
         let told = Some(("UTF-8", "a declaration of UTF-16 in single bytes"));
-        check("text/xml", "<?xml version=\"1.0\" encoding=\"utf-16\"?><a/>", told);
-        check("text/html", "<meta charset=utf-16le>", told);
+        check_declared("text/xml", "<?xml version=\"1.0\" encoding=\"utf-16\"?><a/>", told);
+        check_declared("text/html", "<meta charset=utf-16le>", told);
         let wide = Some(("UTF-16LE", "the XML declaration, in two bytes a character"));
-        check("text/xml", "<\0?\0x\0m\0l\0", wide);
+        check_declared("text/xml", "<\0?\0x\0m\0l\0", wide);
         let wide = Some(("UTF-16BE", "the XML declaration, in two bytes a character"));
-        check("", "\0<\0?\0x\0m\0l", wide);
+        check_declared("", "\0<\0?\0x\0m\0l", wide);
     }
 
     #[test]
