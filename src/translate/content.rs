@@ -128,15 +128,17 @@ pub(in crate::translate) enum TextKind {
 }
 
 impl ContentTemplate {
+    fn blocks(&self) -> &[BlockTemplate] {
+        match self {
+            Self::Default => &[],
+            Self::Blocks(blocks) => blocks,
+        }
+    }
+
     /// The templates in it, for checks at load.
     pub fn templates(&self) -> Vec<&Template> {
-        match self {
-            Self::Default => Vec::new(),
-            Self::Blocks(blocks) => blocks
-                .iter()
-                .flat_map(|block| block.payload.templates().into_iter().chain(&block.last_modified))
-                .collect(),
-        }
+        let blocks = self.blocks().iter();
+        blocks.flat_map(|block| block.payload.templates().into_iter().chain(&block.last_modified)).collect()
     }
 
     /// Whether the structure is read into a tree for it.
@@ -145,28 +147,17 @@ impl ContentTemplate {
         let looks_inside = |block: &BlockTemplate| {
             block.when.is_some() || block.each.is_some() || matches!(block.payload, Payload::JsonPretty)
         };
-        match self {
-            Self::Default => false,
-            Self::Blocks(blocks) => blocks.iter().any(looks_inside) || self.templates().iter().any(is_asked),
-        }
+        self.blocks().iter().any(looks_inside) || self.templates().iter().any(is_asked)
     }
 
     /// Whether it shows text that is not the structure, or the reply, as it is.
     pub(in crate::translate) fn has_own_text(&self) -> bool {
-        match self {
-            Self::Default => false,
-            Self::Blocks(blocks) => {
-                blocks.iter().any(|block| matches!(block.payload, Payload::Text(_) | Payload::Verbatim))
-            }
-        }
+        self.blocks().iter().any(|block| matches!(block.payload, Payload::Text(_) | Payload::Verbatim))
     }
 
     /// Whether the structure is shown with a line per member, which is longer than on one line.
     pub(in crate::translate) fn is_pretty(&self) -> bool {
-        match self {
-            Self::Default => false,
-            Self::Blocks(blocks) => blocks.iter().any(|block| matches!(block.payload, Payload::JsonPretty)),
-        }
+        self.blocks().iter().any(|block| matches!(block.payload, Payload::JsonPretty))
     }
 }
 
@@ -202,9 +193,9 @@ impl BlockTemplate {
             Ok(Value::Array(rows)) if rows.len() > BLOCK_LIMIT => Err(too_many(rows.len())),
             Ok(Value::Array(rows)) => Ok(rows),
             Ok(Value::Null) => Ok(Vec::new()),
-            Ok(other) => Err(Why::plainly(format!("expected a list for `each`, found {}", kind_of(&other)))),
+            Ok(other) => Err(why!("expected a list for `each`, found {}", kind_of(&other))),
             // It shows nothing of the value.
-            Err(error) => Err(Why::plainly(format!("`each` {error}"))),
+            Err(error) => Err(why!("`each` {error}")),
         }
     }
 
@@ -244,7 +235,7 @@ pub(in crate::translate) fn render(
     };
     let names = known.names(asked);
     let plain = Name::from_pairs(names.clone());
-    let budget = Budget::of_result().until(known.view.stop());
+    let budget = Budget::of_result().until(known.view.facts.stop);
     let (mut shown, mut bytes) = (Vec::new(), 0);
     let mut add = |block: Shown| {
         let length = match &block.content.block {
@@ -261,9 +252,9 @@ pub(in crate::translate) fn render(
         shown.push(block);
         match bytes {
             // One block alone has the limits of its own.
-            _ if shown.len() > 1 && bytes > CONTENT_LIMIT_BYTES => Err(Why::plainly(format!(
-                "the blocks of content are longer than {CONTENT_LIMIT_BYTES} bytes together"
-            ))),
+            _ if shown.len() > 1 && bytes > CONTENT_LIMIT_BYTES => {
+                Err(why!("the blocks of content are longer than {CONTENT_LIMIT_BYTES} bytes together"))
+            }
             _ if shown.len() > BLOCK_LIMIT => Err(too_many(shown.len())),
             _ => Ok(()),
         }
@@ -355,7 +346,7 @@ impl Payload {
             },
             Self::Resource { uri, media_type, body } => Block::Resource {
                 uri: render(uri)?,
-                mime_type: media_type.clone().or_else(|| view.reply().media_type().map(Into::into)),
+                mime_type: media_type.clone().or_else(|| view.reply.media_type().map(Into::into)),
                 body: match body {
                     BodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
                     BodyTemplate::Blob(template) => ResourceBody::Blob(base64_text(render(template)?)?),

@@ -31,7 +31,7 @@ pub(super) fn marked(error: ToolResult, reply: &Reply) -> ToolResult {
 
 /// The tool error for a status that is no success.
 pub(super) fn of_status(view: &ResponseView<'_>, translator: &Translator) -> ToolResult {
-    let reply = view.reply();
+    let reply = view.reply;
     if let Some(exit) = &reply.exit {
         return marked(
             ToolResult::error(Fault::Upstream { status: reply.status.as_u16() }, of_end(exit.end)),
@@ -99,7 +99,7 @@ fn sentence_for(view: &ResponseView<'_>, status: StatusCode) -> String {
     if status.is_informational() {
         return format!("The upstream answered with status {status}, which is no answer.");
     }
-    let when = match retry_after(view.reply()) {
+    let when = match retry_after(view.reply) {
         Some(1) => "in 1 second".to_owned(),
         Some(seconds) => format!("in {seconds} seconds"),
         None => "later".to_owned(),
@@ -126,11 +126,11 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
             _ => (None, None),
         };
     }
-    let media_type = view.reply().media_type().unwrap_or_default();
+    let media_type = view.reply.media_type().unwrap_or_default();
     let text = view.lossy_text();
     if is_page(&media_type, &text) {
         let page = translator.redaction.beginning(&text, PAGE_LIMIT_BYTES);
-        let message = message_of_page(&page, view.reply().status);
+        let message = message_of_page(&page, view.reply.status);
         return (message.and_then(|message| safe_text(&begun(&message), &sent)), None);
     }
     if !media_type.is_empty() && !media_type.starts_with("text/") {
@@ -238,7 +238,7 @@ pub(super) fn told(
         Verdict::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),
     };
     let outcome = Outcome::Error(Fault::Reported { status: None });
-    let result = marked(ToolResult::new(outcome, content), view.reply());
+    let result = marked(ToolResult::new(outcome, content), view.reply);
     Err(Box::new(match code {
         Some(code) => result.with_meta(CODE_META_KEY, code),
         None => result,
@@ -247,7 +247,7 @@ pub(super) fn told(
 
 /// Whether the reply is what an upstream answered that is known to be an MCP server.
 fn is_of_upstream(view: &ResponseView<'_>) -> bool {
-    view.reply().media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
+    view.reply.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
 }
 
 /// Whether a code says that the server itself failed, or did not understand us (JSON-RPC 2.0, section 5.1):

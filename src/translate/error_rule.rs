@@ -10,8 +10,7 @@ use super::{
     matcher::Captures,
     response_view::{Finding, ResponseView},
     template::{Budget, Template, TemplateError},
-    trace::LONGEST_TRACED,
-    translator::{Job, Note},
+    translator::{Job, LONGEST_TRACED},
     variables::{Known, jq_names},
 };
 use crate::model::{Fault, JsonText, Structured, ToolResult, cut_bytes};
@@ -100,14 +99,7 @@ impl Job<'_> {
         let value = if rule.reads_value() {
             let value = finding.value();
             finding.trace(self.trace);
-            value
-                .map_err(|why| {
-                    self.note(format!("the value of an error could not be read: {}", why.plain()));
-                    let why = why.to_string();
-                    let why = self.translator.redaction.without_cut_quotes(&why);
-                    self.notes.push(Note::Quoting(format!("the value of an error could not be read: {why}")));
-                })
-                .ok()
+            value.map_err(|why| self.note_why("the value of an error could not be read", &why)).ok()
         } else {
             None
         };
@@ -127,7 +119,7 @@ impl Job<'_> {
         });
         let known = Known { view, captures, value, structured: structured.as_ref() };
         let names = Name::from_pairs(known.names_without(&self.translator.redaction, &asked));
-        let budget = Budget::of_result().until(view.stop());
+        let budget = Budget::of_result().until(view.facts.stop);
         let code = rule.code.as_ref().and_then(|code| match code.render(&names, &budget) {
             Ok(code) => code,
             Err(error) => {

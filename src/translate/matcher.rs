@@ -111,7 +111,7 @@ impl Matcher {
 
     /// The named captures when every condition holds, or which one does not and what was found.
     pub(super) fn holds(&self, view: &ResponseView<'_>, finding: &Finding<'_>) -> Result<Captures, String> {
-        let reply = view.reply();
+        let reply = view.reply;
         if let Some(patterns) = &self.status
             && !patterns.iter().any(|pattern| pattern.holds(reply.status))
         {
@@ -134,10 +134,8 @@ impl Matcher {
             let Some(exit) = &reply.exit else {
                 return Err("there is no `stderr`: no program ran".to_owned());
             };
-            match pattern.captures(&exit.stderr_text()) {
-                Some(found) => captures.extend(found),
-                None => return Err(format!("`stderr` does not match `{pattern}`")),
-            }
+            let found = pattern.captures(&exit.stderr_text());
+            captures.extend(found.ok_or_else(|| format!("`stderr` does not match `{pattern}`"))?);
         }
         for (name, pattern) in &self.headers {
             let found = reply
@@ -145,17 +143,12 @@ impl Matcher {
                 .get_all(name)
                 .iter()
                 .find_map(|value| pattern.captures(&String::from_utf8_lossy(value.as_bytes())));
-            match found {
-                Some(found) => captures.extend(found),
-                None => return Err(format!("no header `{name}` matches `{pattern}`")),
-            }
+            captures.extend(found.ok_or_else(|| format!("no header `{name}` matches `{pattern}`"))?);
         }
         if let Some(pattern) = &self.text {
             let text = view.text().map_err(|error| format!("the text can't be read: {error}"))?;
-            match pattern.captures(text) {
-                Some(found) => captures.extend(found),
-                None => return Err(format!("the text does not match `{pattern}`")),
-            }
+            let found = pattern.captures(text);
+            captures.extend(found.ok_or_else(|| format!("the text does not match `{pattern}`"))?);
         }
         let holds = |jq: &Jq, what: &str, value| match jq.holds(value, jq_names(view, &captures)) {
             true => Ok(()),

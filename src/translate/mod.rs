@@ -12,6 +12,8 @@
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
+#[macro_use]
+mod why;
 mod charset;
 mod content;
 mod content_encoding;
@@ -21,11 +23,9 @@ mod default_error;
 mod error_rule;
 pub mod extract;
 mod fields;
-mod filters;
 mod jq;
 mod leak_filter;
 mod limit;
-mod markdown;
 mod matcher;
 mod output_schema;
 mod redaction;
@@ -33,10 +33,8 @@ mod response_view;
 mod stop;
 mod success;
 mod template;
-mod trace;
 mod translator;
 mod variables;
-mod why;
 #[cfg(test)]
 mod tests;
 
@@ -62,9 +60,8 @@ pub use response_view::{Look, look};
 pub use stop::Stop;
 pub use success::{SuccessRule, words_of_nothing};
 pub(crate) use template::Budget as TemplateBudget;
-pub use template::{Template, TemplateError, line_names, template_names};
-pub use trace::{Step, Trace};
+pub use template::{Template, TemplateError, TemplatePlace, line_names, template_names};
 pub use translator::{
-    Action, Facts, Note, Otherwise, Rule, Translation, TranslationLimits, Translator, translate,
+    Action, Facts, Note, Otherwise, Rule, Step, Trace, Translation, TranslationLimits, Translator, translate,
 };
 pub use variables::{SAMPLE, Sample, SampleTemplate, Speaker, TEMPLATE_NAMES};

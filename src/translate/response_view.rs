@@ -16,13 +16,11 @@ use super::{
     },
     jq::Jq,
     matcher::{Captures, Matcher},
-    stop::Stop,
-    trace::{LONGEST_TRACED, Trace},
-    translator::{Facts, TranslationLimits},
+    translator::{Facts, LONGEST_TRACED, Trace, TranslationLimits},
     variables::jq_names,
     why::Why,
 };
-use crate::model::{JsonText, Reply, TooManyValues, ToolName, cut_bytes};
+use crate::model::{JsonText, Reply, TooManyValues, cut_bytes};
 
 /// The body of a reply without its compression, made when first asked for.
 pub(super) type ExpandedBody = OnceCell<Result<Bytes, Why>>;
@@ -63,18 +61,6 @@ impl<'a> ResponseView<'a> {
         let (charset, because) = ("UTF-8", "what was found");
         let text = OnceCell::from(Ok(Decoded { text, charset, because }));
         Self { text, ..Self::new(self.reply, self.body, self.facts, self.limits) }
-    }
-
-    pub(crate) fn reply(&self) -> &'a Reply {
-        self.reply
-    }
-
-    pub(crate) fn tool(&self) -> &'a ToolName {
-        self.facts.tool
-    }
-
-    pub(crate) fn stop(&self) -> Option<&'a Stop> {
-        self.facts.stop
     }
 
     /// The body, compression undone.

@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use super::why::Why;
+
 /// Ends a translation from outside, or after a number of steps: between two matches of a pattern, two rounds of a filter, or
 /// before a check whose cost is known. Those are the only work whose time may grow faster than the reply. What comes of it
 /// then is an error that nobody reads. Clones are the same one.
@@ -53,6 +55,12 @@ impl Stop {
             }
         }
         !self.0.asked.load(Ordering::Relaxed)
+    }
+
+    /// Refuses a search through so many bytes where it takes more steps than may be taken.
+    pub(crate) fn check_search(stop: Option<&Self>, bytes: usize) -> Result<(), Why> {
+        let may_search = stop.is_none_or(|stop| stop.allows(Self::of_search(bytes)));
+        if may_search { Ok(()) } else { Err(STOPPED.into()) }
     }
 
     /// How many steps a search through so many bytes takes.

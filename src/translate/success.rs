@@ -8,12 +8,11 @@ use super::{
     default_error::told,
     extract::{Answered, Extract, Extracted},
     jq::Jq,
-    limit::{Cut, LIMIT_META_KEY, Limit},
+    limit::{LIMIT_META_KEY, Limit},
     matcher::Captures,
     response_view::{Finding, ResponseView},
     template::Template,
-    trace::{LONGEST_TRACED, content_words},
-    translator::{Failure, Job, Note},
+    translator::{Failure, Job, LONGEST_TRACED, Note, content_words},
     variables::{Known, SAMPLE, SampleTemplate, jq_names},
     why::Why,
 };
@@ -33,9 +32,6 @@ pub struct SuccessRule {
     /// What the client's model is asked before there is content: its answer is `answers.sample`.
     pub sample: Option<Box<SampleTemplate>>,
 }
-
-/// A structure within its limit, what was left out, and the text of the reply where that is the whole value.
-type Limited = (Option<Structured>, Option<Cut>, Option<ByteString>);
 
 impl Job<'_> {
     /// The success that a rule makes of a reply.
@@ -67,15 +63,8 @@ impl Job<'_> {
             }
             extracted => (extracted, Vec::new()),
         };
-        let whole_text = match &extracted {
-            Extracted::Text(text) => Some(text.clone()),
-            Extracted::Raw(_)
-            | Extracted::Value(_)
-            | Extracted::Block(_)
-            | Extracted::Answered(_)
-            | Extracted::Nothing => None,
-        };
-        let (found, mut block) = match extracted {
+        let whole_text = if let Extracted::Text(text) = &extracted { Some(text.clone()) } else { None };
+        let (found, block) = match extracted {
             Extracted::Block(content) => (None, Some(content)),
             other => (Some((other, tree)), None),
         };
@@ -86,9 +75,22 @@ impl Job<'_> {
             rule.sample.iter().flat_map(|sample| sample.templates()).flat_map(Template::names);
         let wants_value = asked.contains(&"value") || of_sample.any(|name| name == "value");
         let (structured, value) = self.structure(rule, view, captures, found, wants_value)?;
-        let (structured, cut, whole_text) = match (&rule.limit, structured) {
-            (Some(limit), Some(structured)) => self.limited(rule, limit, view, structured, whole_text)?,
-            (_, structured) => (structured, None, whole_text),
+        let (structured, cut) = match (&rule.limit, structured) {
+            (Some(limit), Some(structured)) => {
+                let output = self.translator.output.as_ref().map(|output| (output, view.facts.stop));
+                let (structured, cut) = limit
+                    .structure(structured, output, view.facts.args, rule.content.is_pretty())
+                    .map_err(Failure::TooLong)?;
+                (Some(structured), cut)
+            }
+            (_, structured) => (structured, None),
+        };
+        // Where the value is the text of the reply, a value that was cut is what is left of that.
+        let shortened =
+            structured.as_ref().filter(|_| cut.is_some()).map(|structured| structured.json().parse());
+        let whole_text = match (whole_text, shortened) {
+            (Some(_), Some(Value::String(text))) => Some(text.into()),
+            (whole_text, _) => whole_text,
         };
         if let Some(sample) = &rule.sample
             && view.facts.answers.get(SAMPLE).is_none()
@@ -96,7 +98,7 @@ impl Job<'_> {
             let known = Known { view, captures, value: value.as_ref(), structured: structured.as_ref() };
             let names = known
                 .names(&sample.templates().flat_map(Template::names).map(String::as_str).collect::<Vec<_>>());
-            let sample = sample.render(&minijinja::Value::from_pairs(names), view.stop());
+            let sample = sample.render(&minijinja::Value::from_pairs(names), view.facts.stop);
             let sample = sample.map_err(|error| {
                 let what = "what the model is asked could not be written";
                 Why::new(format!("{what}: {error}"), what)
@@ -121,7 +123,10 @@ impl Job<'_> {
             shown.extend(answered.into_iter().map(|content| Shown { content, text }));
         }
         if shown.is_empty() {
-            shown.push(self.default_block(view, block.take(), whole_text, structured.as_ref()));
+            let block = block.unwrap_or_else(|| default_block(view.reply, whole_text, structured.as_ref()));
+            let is_structure = matches!(block.block, Block::Text(Text::OfStructure));
+            let text = if is_structure { TextKind::Json } else { TextKind::Made };
+            shown.push(Shown { content: block, text });
         }
         let (mut content, cut): (Vec<_>, _) = match &rule.limit {
             None => (shown.into_iter().map(|shown| shown.content).collect(), cut),
@@ -156,48 +161,6 @@ impl Job<'_> {
         })
     }
 
-    /// The structure within its limit, what was left out of it, and the text of the reply where that is the value.
-    fn limited(
-        &mut self,
-        rule: &SuccessRule,
-        limit: &Limit,
-        view: &ResponseView<'_>,
-        structured: Structured,
-        whole_text: Option<ByteString>,
-    ) -> Result<Limited, Failure> {
-        let output = self.translator.output.as_ref().map(|output| (output, view.stop()));
-        let (structured, cut) = limit
-            .structure(structured, output, view.facts.args, rule.content.is_pretty())
-            .map_err(Failure::TooLong)?;
-        let whole_text = whole_text.map(|whole| match cut.as_ref().map(|_| structured.json().parse()) {
-            Some(Value::String(text)) => text.into(),
-            Some(_) | None => whole,
-        });
-        Ok((Some(structured), cut, whole_text))
-    }
-
-    fn default_block(
-        &self,
-        view: &ResponseView<'_>,
-        block: Option<Content>,
-        whole_text: Option<ByteString>,
-        structured: Option<&Structured>,
-    ) -> Shown {
-        let made = |content| Shown { content, text: TextKind::Made };
-        match block {
-            Some(block) => made(block),
-            None if structured.is_none() && whole_text.as_ref().is_none_or(|text| text.is_empty()) => {
-                made(Content::text(words_of_nothing(view.reply)))
-            }
-            None => match default_text(whole_text, structured) {
-                Text::OfStructure => {
-                    Shown { content: Block::Text(Text::OfStructure).into(), text: TextKind::Json }
-                }
-                text => made(Block::Text(text).into()),
-            },
-        }
-    }
-
     /// The structure, and the value it was made of where a template asks for that.
     fn structure(
         &mut self,
@@ -220,14 +183,7 @@ impl Job<'_> {
                 Some(_) => Err("it is empty, and this tool promises a value".into()),
             };
         }
-        let source = match &extracted {
-            Extracted::Raw(json) => Some(json.clone()),
-            Extracted::Value(_)
-            | Extracted::Text(_)
-            | Extracted::Block(_)
-            | Extracted::Answered(_)
-            | Extracted::Nothing => None,
-        };
+        let source = if let Extracted::Raw(json) = &extracted { Some(json.clone()) } else { None };
         // The value stays what it is.
         if rule.structured.is_none() && output.is_none() {
             let (json, value) = match (source, wants_value) {
@@ -255,7 +211,7 @@ impl Job<'_> {
                     match error.raised {
                         Some(raised) => Failure::Raised(raised),
                         // It shows nothing of the value.
-                        None => Why::plainly(format!("`structured` {error}")).into(),
+                        None => why!("`structured` {error}").into(),
                     }
                 })?;
                 self.trace_filter(jq, &value);
@@ -265,7 +221,7 @@ impl Job<'_> {
         let structured = match output {
             Some(output) => {
                 let structured = output
-                    .enforce(value, source.as_ref(), view.stop())
+                    .enforce(value, source.as_ref(), view.facts.stop)
                     .map_err(|why| why.under("the result does not meet the output schema"))?;
                 self.trace.step(|| {
                     (
@@ -289,8 +245,12 @@ pub fn words_of_nothing(reply: &Reply) -> String {
     }
 }
 
-/// The default text of a block: the text of the reply where that is the whole value, else the structure's JSON.
-fn default_text(whole_text: Option<ByteString>, structured: Option<&Structured>) -> Text {
+/// The block of a rule without content: the text of the reply where that is the whole value, else the structure's JSON.
+fn default_block(reply: &Reply, whole_text: Option<ByteString>, structured: Option<&Structured>) -> Content {
     let is_string = structured.is_none_or(|structured| structured.json().as_str().starts_with('"'));
-    whole_text.filter(|text| is_string && !text.is_empty()).map_or(Text::OfStructure, Text::Shared)
+    match whole_text.filter(|text| !text.is_empty()) {
+        None if structured.is_none() => Content::text(words_of_nothing(reply)),
+        Some(text) if is_string => Block::Text(Text::Shared(text)).into(),
+        _ => Block::Text(Text::OfStructure).into(),
+    }
 }

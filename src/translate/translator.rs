@@ -19,11 +19,10 @@ use super::{
     stop::Stop,
     success::SuccessRule,
     template::TemplateError,
-    trace::{Trace, held_words},
     variables::Sample,
     why::Why,
 };
-use crate::model::{Fault, Reply, ToolName, ToolResult, cut_bytes};
+use crate::model::{Block, Content, Fault, Reply, Text, ToolName, ToolResult, cut_bytes};
 
 /// The rules of one route, compiled.
 #[derive(Debug)]
@@ -350,11 +349,8 @@ impl Job<'_> {
                 marked(ToolResult::error(Fault::Unreadable, why), view.reply)
             }
             Failure::Unreadable(why) => {
-                self.note(format!("the reply could not be read: {}", why.plain()));
-                let why = why.to_string();
-                let why = self.translator.redaction.without_cut_quotes(&why);
-                self.trace.step(|| ("unreadable".into(), why.clone().into_owned()));
-                self.notes.push(Note::Quoting(format!("the reply could not be read: {why}")));
+                let why = self.note_why("the reply could not be read", &why);
+                self.trace.step(|| ("unreadable".into(), why.clone()));
                 self.note_body(view);
                 self.unreadable(view, &why)
             }
@@ -374,6 +370,14 @@ impl Job<'_> {
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
         self.notes.push(Note::Why(text.into()));
+    }
+
+    /// Why something could not be done, with and without words of the reply; gives the first.
+    pub(super) fn note_why(&mut self, what: &str, why: &Why) -> String {
+        self.note(format!("{what}: {}", why.plain()));
+        let why = self.translator.redaction.without_cut_quotes(&why.to_string()).into_owned();
+        self.notes.push(Note::Quoting(format!("{what}: {why}")));
+        why
     }
 
     /// A template that gave no text. What it says of that may show what it was given.
@@ -409,4 +413,85 @@ impl Job<'_> {
             self.notes.push(Note::Body(begins));
         }
     }
+}
+
+/// How much of a value a step shows, in bytes.
+pub(super) const LONGEST_TRACED: usize = 4000;
+
+/// One step of a translation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// What was done: `rule 2`, `default`, `otherwise`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`, `content`,
+    /// `error`, `unreadable`, `redact`.
+    pub what: String,
+    /// What came of it, for a person; may have several lines.
+    pub found: String,
+}
+
+/// What happened to one reply, step by step, for `glossator explain`: collects steps when somebody wants them, and costs
+/// nothing otherwise.
+#[derive(Debug, Default)]
+pub struct Trace {
+    steps: Option<Vec<Step>>,
+}
+
+impl Trace {
+    /// How many steps are kept; a translation has far fewer.
+    const MOST_STEPS: usize = 1000;
+
+    /// A trace that keeps nothing.
+    pub fn off() -> Self {
+        Self { steps: None }
+    }
+
+    /// A trace that keeps every step.
+    pub fn on() -> Self {
+        Self { steps: Some(Vec::new()) }
+    }
+
+    /// Whether somebody wants the steps.
+    pub(crate) fn is_on(&self) -> bool {
+        self.steps.is_some()
+    }
+
+    /// Notes a step. The closure runs only when the trace is on.
+    pub(crate) fn step(&mut self, step: impl FnOnce() -> (String, String)) {
+        if let Some(steps) = &mut self.steps
+            && steps.len() < Self::MOST_STEPS
+        {
+            let (what, found) = step();
+            steps.push(Step { what, found });
+        }
+    }
+
+    /// The steps, in order.
+    pub fn into_steps(self) -> Vec<Step> {
+        self.steps.unwrap_or_default()
+    }
+}
+
+/// That a rule holds, and with which captures.
+fn held_words(captures: &Captures) -> String {
+    let captures: Vec<_> = captures.iter().map(|(name, text)| format!("{name} = {text:?}")).collect();
+    match captures.is_empty() {
+        true => "holds".to_owned(),
+        false => format!("holds, with {}", captures.join(", ")),
+    }
+}
+
+/// The blocks of a result, in a few words each.
+pub(super) fn content_words(content: &[Content]) -> String {
+    let words = content.iter().map(|content| match &content.block {
+        Block::Text(Text::Plain(text) | Text::Error(text)) => {
+            format!("text {:?}", cut_bytes(text, LONGEST_TRACED))
+        }
+        Block::Text(Text::Shared(text)) => format!("text {:?}", cut_bytes(text, LONGEST_TRACED)),
+        Block::Text(Text::OfStructure) => "text: the structure as JSON".to_owned(),
+        Block::Image { mime_type, .. } => format!("image of {mime_type}"),
+        Block::Audio { mime_type, .. } => format!("audio of {mime_type}"),
+        Block::ResourceLink { uri, .. } => format!("resource_link to {uri}"),
+        Block::Resource { uri, .. } => format!("resource {uri}"),
+        Block::AsSent(sent) => cut_bytes(sent.json.as_str(), LONGEST_TRACED),
+    });
+    words.collect::<Vec<_>>().join("\n")
 }

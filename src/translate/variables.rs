@@ -80,12 +80,15 @@ pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -
 }
 
 /// A question to the client's model, with templates in it.
-#[derive(Debug)]
-pub struct SampleTemplate {
+pub type SampleTemplate = Sample<Template>;
+
+/// A question to the client's model: of texts it is ready to be asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample<T = String> {
     /// What is said, in order, and by whom; never empty.
-    pub messages: Vec<(Speaker, Template)>,
+    pub messages: Vec<(Speaker, T)>,
     /// What the model should know of its task.
-    pub system: Option<Template>,
+    pub system: Option<T>,
     /// How long the answer may be, in tokens.
     pub max_tokens: u64,
     /// How freely it answers.
@@ -105,25 +108,6 @@ pub enum Speaker {
     User,
     /// The model.
     Assistant,
-}
-
-/// The same, ready to be asked.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
-    /// What is said, in order, and by whom.
-    pub messages: Vec<(Speaker, String)>,
-    /// What the model should know of its task.
-    pub system: Option<String>,
-    /// How long the answer may be, in tokens.
-    pub max_tokens: u64,
-    /// How freely it answers.
-    pub temperature: Option<f64>,
-    /// Words at which the model stops.
-    pub stop_sequences: Vec<String>,
-    /// Names, or parts of names, of models that are fit for it, the best first.
-    pub models: Vec<String>,
-    /// Whether a call goes on without an answer.
-    pub optional: bool,
 }
 
 /// The name of the answer to what a rule asks of the client's model.

@@ -4,6 +4,13 @@ use std::fmt;
 
 use crate::model::cut_characters;
 
+/// A sentence, formatted as by `format!`, that quotes nothing of the response.
+macro_rules! why {
+    ($($sentence:tt)*) => {
+        $crate::translate::why::Why::plainly(format!($($sentence)*))
+    };
+}
+
 /// A sentence that may quote the response, for the client and for a log at `debug`, and one that quotes nothing, for the
 /// log at every level.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,4 +74,9 @@ impl fmt::Display for Why {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.quoting)
     }
+}
+
+/// Refuses more than `limit` of something, named in the plural.
+pub(crate) fn at_most(limit: usize, count: usize, what: &str) -> Result<(), Why> {
+    if count > limit { Err(why!("expected at most {limit} {what}, found more")) } else { Ok(()) }
 }

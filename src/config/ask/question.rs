@@ -18,7 +18,7 @@ use crate::{
         source::Span,
     },
     route::{Form, InquiryTemplate, QuestionTemplate},
-    translate::{self, Template},
+    translate::{self, Template, TemplatePlace},
 };
 
 /// One question, and the arguments that it asks for.
@@ -60,7 +60,7 @@ pub(super) fn one(
             report.error(node.span, "`url` is the address of a web page", help);
             return None;
         }
-        Template::compile_for_address(written.source()).ok()
+        Template::compile_for(TemplatePlace::Address, written.source()).ok()
     });
     let sample = section.entry("sample").map(|entry| sample(report, entry, &NAMES, asked));
     let (roots, optional) = (section.flag("roots"), section.flag("optional"));

@@ -11,7 +11,7 @@ use crate::{
         upstreams::{header_name, scalar},
     },
     route::{BodyTemplate, JsonTemplate, PathError, PathTemplate, QueryTemplate, ValueTemplate},
-    translate::Template,
+    translate::{Template, TemplatePlace},
 };
 
 impl Reader<'_, '_> {
@@ -103,7 +103,7 @@ impl Reader<'_, '_> {
             (None, None, Some(xml), None) => {
                 let template = self.template(xml, "`xml`")?;
                 // It compiled a moment ago; how it writes values makes no difference to that.
-                Template::compile_for_xml(template.source()).ok().map(BodyTemplate::Xml)
+                Template::compile_for(TemplatePlace::Xml, template.source()).ok().map(BodyTemplate::Xml)
             }
             (None, None, None, Some(text)) => self.template(text, "`text`").map(BodyTemplate::Text),
             _ if section.get("form").is_some() && form.is_none() => None,

@@ -1,11 +1,17 @@
-//! `json`, `ndjson` and `text`: what is handed on as the upstream wrote it, until somebody looks into it.
+//! `json`, `ndjson`, `text`, `binary` and `header`: what is handed on as the upstream wrote it.
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use bytestring::ByteString;
+use http::HeaderName;
+use serde_json::{Map, Value};
 
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
 use crate::{
-    model::JsonText,
-    translate::{response_view::ResponseView, why::Why},
+    model::{Block, Content, JsonText, ResourceBody},
+    translate::{
+        response_view::ResponseView,
+        why::{Why, at_most},
+    },
 };
 
 /// Reads a JSON document, nested at most [`JSON_DEPTH_LIMIT`](crate::model::JSON_DEPTH_LIMIT) deep.
@@ -47,12 +53,10 @@ impl Extraction for NdJson {
                 continue;
             }
             documents += 1;
-            if documents > RECORD_LIMIT {
-                return Err(Why::plainly(format!("expected at most {RECORD_LIMIT} documents, found more")));
-            }
+            at_most(RECORD_LIMIT, documents, "documents")?;
             JsonText::check_text(&whole.slice_ref(line)).map_err(|error| {
                 let (line, what) = (index + 1, error.what);
-                Why::plainly(format!("line {line}: expected a JSON document, found something else: {what}"))
+                why!("line {line}: expected a JSON document, found something else: {what}")
             })?;
             if documents > 1 {
                 list.push(b',');
@@ -88,6 +92,161 @@ impl Extraction for Text {
         let text = view.text()?.trim();
         // An empty slice may lie anywhere, which `slice_ref` does not take.
         Ok(Extracted::Text(if text.is_empty() { ByteString::new() } else { whole.slice_ref(text) }))
+    }
+}
+
+/// Takes the body as it is.
+#[derive(Debug, Clone)]
+pub struct Binary {
+    /// The kind of block; by the media type where the rule says nothing.
+    pub kind: Option<BinaryKind>,
+    /// The media type; the reply's own where the rule says nothing.
+    pub media_type: Option<String>,
+}
+
+/// The kinds of block that hold bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BinaryKind {
+    /// A picture.
+    Image,
+    /// A sound.
+    Audio,
+    /// A document.
+    Resource,
+}
+
+impl Extraction for Binary {
+    fn gives(&self) -> Gives {
+        Gives::Block
+    }
+
+    fn finds(&self) -> Finds<'_> {
+        Finds::NoFields
+    }
+
+    fn reads_text(&self) -> bool {
+        false
+    }
+
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        self.block(view).map(|block| Extracted::Block(Content::from(block)))
+    }
+}
+
+impl Binary {
+    /// The body as a block.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when the reply says that it is something else.
+    pub(crate) fn block(&self, view: &ResponseView<'_>) -> Result<Block, Why> {
+        let reply = view.reply;
+        let mime_type = self
+            .media_type
+            .clone()
+            .or_else(|| reply.media_type().map(Into::into))
+            .unwrap_or_else(|| "application/octet-stream".to_owned());
+        let kind = self.kind.unwrap_or_else(|| BinaryKind::of(&mime_type));
+        let expected = match kind {
+            BinaryKind::Image => Some("image"),
+            BinaryKind::Audio => Some("audio"),
+            BinaryKind::Resource => None,
+        };
+        if let Some(expected) = expected
+            && mime_type.split('/').next() != Some(expected)
+        {
+            return Err(Why::quoting(usize::MAX, |quoted| {
+                let found = quoted(&mime_type);
+                format!(
+                    "expected {expected} data, found {found}; `media_type` says otherwise where the reply is wrong"
+                )
+            }));
+        }
+        let data = BASE64_STANDARD.encode(view.body()?);
+        Ok(match kind {
+            BinaryKind::Image => Block::Image { data, mime_type },
+            BinaryKind::Audio => Block::Audio { data, mime_type },
+            BinaryKind::Resource => Block::Resource {
+                uri: format!("reply://{}", view.facts.tool),
+                mime_type: Some(mime_type),
+                body: ResourceBody::Blob(data),
+            },
+        })
+    }
+}
+
+impl BinaryKind {
+    fn of(mime_type: &str) -> Self {
+        match mime_type.split('/').next() {
+            Some("image") => Self::Image,
+            Some("audio") => Self::Audio,
+            _ => Self::Resource,
+        }
+    }
+}
+
+/// Reads the named headers into an object, or one of them as a value. A header that is there several times gives an array; one that is
+/// not there gives nothing. The name `status` gives the HTTP status as a number.
+#[derive(Debug, Clone)]
+pub struct Header {
+    /// The names, as the result's keys are to be written.
+    pub names: Vec<String>,
+    /// What is given.
+    pub shape: HeaderShape,
+}
+
+/// What the headers become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeaderShape {
+    /// An object of all of them.
+    #[default]
+    Object,
+    /// The value of the only one.
+    Value,
+}
+
+impl Extraction for Header {
+    fn finds(&self) -> Finds<'_> {
+        match self.shape {
+            HeaderShape::Value => Finds::NoFields,
+            HeaderShape::Object => Finds::Names(self.names.iter().map(String::as_str).collect()),
+        }
+    }
+
+    fn reads_text(&self) -> bool {
+        false
+    }
+
+    fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
+        let reply = view.reply;
+        let mut found = Map::new();
+        for name in &self.names {
+            if name == "status" {
+                found.insert(name.clone(), reply.status.as_u16().into());
+                continue;
+            }
+            let Ok(header) = name.parse::<HeaderName>() else { continue };
+            let values = reply.headers.get_all(header);
+            let mut values: Vec<Value> =
+                values.iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into()).collect();
+            match values.len() {
+                0 => {}
+                1 => {
+                    found.insert(name.clone(), values.remove(0));
+                }
+                _ => {
+                    found.insert(name.clone(), Value::Array(values));
+                }
+            }
+        }
+        if found.is_empty() {
+            let names: Vec<_> = self.names.iter().map(|name| format!("`{name}`")).collect();
+            return Err(why!("expected a header {}, found none of them", names.join(", ")));
+        }
+        Ok(Extracted::Value(match (self.shape, found.values_mut().next()) {
+            (HeaderShape::Value, Some(value)) => value.take(),
+            _ => Value::Object(found),
+        }))
     }
 }
 

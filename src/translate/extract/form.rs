@@ -6,7 +6,10 @@ use encoding_rs::{Encoding, UTF_8};
 use serde_json::{Map, Value};
 
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing, records::add};
-use crate::translate::{response_view::ResponseView, why::Why};
+use crate::translate::{
+    response_view::ResponseView,
+    why::{Why, at_most},
+};
 
 /// Reads `name=value&name=value` into an object of strings.
 ///
@@ -33,17 +36,15 @@ fn read(text: &str, encoding: &'static Encoding) -> Result<Value, Why> {
     }
     if let Some(at) = text.find(['\n', '\r']) {
         let pairs = text[..at].split('&').count();
-        return Err(Why::plainly(format!(
+        return Err(why!(
             "expected `name=value&name=value` in one line, found a line break after {pairs} pairs"
-        )));
+        ));
     }
     // What two bytes a character would be percent-encoded is UTF-8 (Encoding, section 4.3).
     let encoding = encoding.output_encoding();
     let mut pairs = Map::new();
     for (index, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
-        if index == RECORD_LIMIT {
-            return Err(Why::plainly(format!("expected at most {RECORD_LIMIT} pairs, found more")));
-        }
+        at_most(RECORD_LIMIT, index + 1, "pairs")?;
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let place = || format!("pair {}", index + 1);
         let name = unescaped(name, encoding).map_err(|why| why.under(&place()))?;
@@ -92,7 +93,7 @@ fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, Why> {
 fn decoded<'r>(run: &'r [u8], encoding: &'static Encoding) -> Result<Cow<'r, str>, Why> {
     encoding.decode_without_bom_handling_and_without_replacement(run).ok_or_else(|| {
         let name = encoding.name();
-        Why::plainly(format!("expected percent-encoded text in {name}, found bytes that it has not"))
+        why!("expected percent-encoded text in {name}, found bytes that it has not")
     })
 }
 

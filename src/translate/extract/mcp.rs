@@ -12,7 +12,10 @@ use serde_json::{Value, value::RawValue};
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
 use crate::{
     model::{Block, Content, JsonText, SentBlock},
-    translate::{response_view::ResponseView, why::Why},
+    translate::{
+        response_view::ResponseView,
+        why::{Why, at_most},
+    },
 };
 
 /// Reads an MCP tool result, bare or in a JSON-RPC response, as JSON or as an event of a stream.
@@ -136,7 +139,7 @@ impl Answered {
 
 impl Extraction for Mcp {
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
-        let is_stream = view.reply().media_type().is_some_and(|found| found == "text/event-stream");
+        let is_stream = view.reply.media_type().is_some_and(|found| found == "text/event-stream");
         let message = if is_stream { response_in_events(view.text()?)? } else { view.checked_json()? };
         answered(&message).map(Extracted::Answered)
     }
@@ -165,9 +168,7 @@ fn answered(message: &JsonText) -> Result<Answered, Why> {
         (None, Some(_)) => Vec::new(),
         (None, None) => return Err("expected an MCP tool result, found a result without `content`".into()),
     };
-    if content.len() > RECORD_LIMIT {
-        return Err(Why::plainly(format!("expected at most {RECORD_LIMIT} blocks of content, found more")));
-    }
+    at_most(RECORD_LIMIT, content.len(), "blocks of content")?;
     let content: Vec<Content> =
         content.into_iter().filter_map(|block| sent(message, block).transpose()).collect::<Result<_, _>>()?;
     let value = match structured {

@@ -1,12 +1,10 @@
 //! Extractors: from a response to a value. A new extractor is a file and a line of `extractors!`.
 
-mod binary;
 mod columns;
 mod csv;
 mod documents;
 mod form;
 mod grok;
-mod header;
 mod html;
 mod mcp;
 mod metrics;
@@ -14,7 +12,6 @@ mod pairs;
 mod parts;
 mod records;
 mod regex;
-mod rows;
 mod xml;
 
 use bytestring::ByteString;
@@ -23,21 +20,18 @@ use serde_json::Value;
 pub(super) use self::html::message_of as message_of_page;
 pub(crate) use self::mcp::{Answered, Verdict};
 pub use self::{
-    binary::{Binary, BinaryKind},
     columns::{ColumnLayout, Columns},
     csv::{Csv, CsvNames, Quote},
-    documents::{Json, NdJson, Text},
+    documents::{Binary, BinaryKind, Header, HeaderShape, Json, NdJson, Text},
     form::Form,
     grok::{GrokError, GrokPatterns},
-    header::{Header, HeaderShape},
     html::{Count, CssError, CssSelector, EachElement, Html, Selected, Table, TableShape, Take},
     mcp::{MCP_MEDIA_TYPE, Mcp},
     metrics::{Metrics, MetricsShape, NamePattern},
     pairs::{Indented, Pairs},
     parts::{Extract, Part, Typing},
-    records::Blocks,
+    records::{Blocks, Uneven},
     regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
-    rows::Uneven,
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
 };
 use super::{response_view::ResponseView, why::Why};
@@ -227,8 +221,9 @@ impl Extractor {
     /// twice the instructions.
     fn extract_wanted(&self, view: &ResponseView<'_>) -> Option<Extracted> {
         let ExtractorKind::Pairs(pairs @ Pairs { blocks: None, .. }) = &self.kind else { return None };
-        let wanted = self.typing.names().filter(|_| self.of.is_none())?;
-        let found = pairs.extract(view.text().ok()?, Some(&wanted), view.stop()).ok()?;
+        let Typing::Fields(fields) = &self.typing else { return None };
+        let wanted = Some(fields).filter(|fields| self.of.is_none() && !fields.have_others())?;
+        let found = pairs.extract(view.text().ok()?, Some(wanted), view.facts.stop).ok()?;
         self.typed(Extracted::Value(found), view).ok()
     }
 
@@ -260,7 +255,7 @@ impl Extractor {
             Extracted::Text(text) => Ok(text),
             found => match found.into_value(view)? {
                 Value::String(text) => Ok(text.into()),
-                other => Err(Why::plainly(format!("expected a text to read, found {}", kind_of(&other)))),
+                other => Err(why!("expected a text to read, found {}", kind_of(&other))),
             },
         }
     }

@@ -1,13 +1,11 @@
 //! `extract` of a rule: one extractor, or several that give a part of the value each, and the types of what
 //! they find.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Map, Value, json};
 
 use super::{Extracted, Extractor, ExtractorKind, Gives};
 use crate::translate::{
-    fields::{FieldType, Fields, Path, each_record},
+    fields::{FieldType, Fields, Path, each_record, list_of, object_of},
     response_view::ResponseView,
     why::Why,
 };
@@ -106,29 +104,27 @@ impl Extract {
 }
 
 fn schema_of_parts(parts: &[Part], schemas: Vec<Option<Map<String, Value>>>) -> Map<String, Value> {
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    for (part, schema) in parts.iter().zip(schemas) {
-        let schema = schema.unwrap_or_else(|| match &part.extractor.kind {
-            ExtractorKind::Text(_) => Map::from_iter([("type".to_owned(), "string".into())]),
-            kind if kind.gives() == Gives::Many => Map::from_iter([("type".to_owned(), "array".into())]),
-            _ => Map::new(),
-        });
-        properties.insert(part.name.clone(), Value::Object(schema));
-        if !part.optional {
-            required.push(Value::String(part.name.clone()));
-        }
-    }
-    let mut schema = Map::new();
-    schema.insert("type".into(), "object".into());
-    schema.insert("properties".into(), Value::Object(properties));
-    if !required.is_empty() {
-        schema.insert("required".into(), required.into());
-    }
-    schema
+    let property = |(part, schema): (&Part, Option<Map<String, Value>>)| {
+        let schema = schema.map_or_else(|| part.schema_as_found(), Value::Object);
+        (part.name.clone(), schema)
+    };
+    let required = parts.iter().filter(|part| !part.optional);
+    object_of(
+        parts.iter().zip(schemas).map(property).collect(),
+        required.map(|part| part.name.as_str()).collect(),
+    )
 }
 
 impl Part {
+    /// The schema of a part without types.
+    fn schema_as_found(&self) -> Value {
+        match &self.extractor.kind {
+            ExtractorKind::Text(_) => json!({ "type": "string" }),
+            kind if kind.gives() == Gives::Many => json!({ "type": "array" }),
+            _ => json!({}),
+        }
+    }
+
     /// Reads the part. `None` when it may be missing and is: its pattern matches nothing, its header is not
     /// there, or there is no text at all. What is there and can't be read is an error all the same.
     fn extract(&self, view: &ResponseView<'_>) -> Result<Option<Extracted>, Why> {
@@ -190,16 +186,6 @@ pub enum Typing {
 }
 
 impl Typing {
-    /// The outermost names that fields are taken from; `None` where all that is found is kept.
-    pub(super) fn names(&self) -> Option<BTreeSet<&str>> {
-        match self {
-            Self::Fields(fields) if !fields.have_others() => {
-                Some(fields.iter().flat_map(|field| [field.from.as_str(), field.from.first()]).collect())
-            }
-            Self::AsFound | Self::Fields(_) | Self::Value { .. } => None,
-        }
-    }
-
     /// The JSON Schema of one record; `None` where anything may be found.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         match self {
@@ -229,7 +215,7 @@ impl Typing {
             Self::Fields(fields) => fields.check_names(found),
             Self::Value { from: Some(path), .. } => match path.find(found) {
                 Some(_) => Ok(()),
-                None => Err(Why::plainly(format!("expected `{path}` in the reply, found none"))),
+                None => Err(why!("expected `{path}` in the reply, found none")),
             },
         }
     }
@@ -241,13 +227,11 @@ impl Typing {
     /// A sentence that names the way out.
     pub(super) fn admits_one(&self, found: &Value) -> Result<(), Why> {
         match (self, found) {
-            (Self::Fields(_) | Self::Value { from: Some(_), .. }, Value::Array(items)) => {
-                Err(Why::plainly(format!(
-                    "expected one object, found a list of {}; a list of objects is `type: object[]` with `fields` \
+            (Self::Fields(_) | Self::Value { from: Some(_), .. }, Value::Array(items)) => Err(why!(
+                "expected one object, found a list of {}; a list of objects is `type: object[]` with `fields` \
                      beside it",
-                    items.len()
-                )))
-            }
+                items.len()
+            )),
             _ => Ok(()),
         }
     }
@@ -270,14 +254,9 @@ impl Typing {
                 match value {
                     // What stands there is one value, were it a list.
                     Some(value) => kind.apply_to_place(value),
-                    None => Err(Why::plainly(format!("expected `{path}` in the reply, found none"))),
+                    None => Err(why!("expected `{path}` in the reply, found none")),
                 }
             }),
         }
     }
-}
-
-/// The schema of a list of records.
-pub(super) fn list_of(record: Map<String, Value>) -> Map<String, Value> {
-    Map::from_iter([("type".to_owned(), json!("array")), ("items".to_owned(), Value::Object(record))])
 }

@@ -1,11 +1,14 @@
-//! Records: what several extractors share that read one text or many records in it.
+//! Records and tables: what several extractors share that read many records of one text.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use serde_json::{Map, Value, map::Entry};
 
-use super::RECORD_LIMIT;
-use crate::translate::{matcher::Pattern, why::Why};
+use super::{RECORD_LIMIT, Typing};
+use crate::translate::{
+    matcher::Pattern,
+    why::{Why, at_most},
+};
 
 /// How a text is cut into blocks of lines.
 ///
@@ -100,9 +103,7 @@ pub(super) fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
 /// Records in a list of at most [`RECORD_LIMIT`]. `what` are they, in the plural.
 pub(super) fn gather(found: impl Iterator<Item = Result<Value, Why>>, what: &str) -> Result<Vec<Value>, Why> {
     let records = found.take(RECORD_LIMIT + 1).collect::<Result<Vec<_>, _>>()?;
-    if records.len() > RECORD_LIMIT {
-        return Err(Why::plainly(format!("expected at most {RECORD_LIMIT} {what}, found more")));
-    }
+    at_most(RECORD_LIMIT, records.len(), what)?;
     Ok(records)
 }
 
@@ -121,6 +122,223 @@ pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, val
             }
         },
     }
+}
+
+// HEAD Rows of cells under the names of columns: what `csv` and `columns` have in common.
+
+/// How much memory a table may take, in bytes, however long its reply is.
+// An eighth in unit tests, as a debug build is slow.
+const TABLE_LIMIT_BYTES: usize = if cfg!(test) { 32 << 20 } else { 256 << 20 };
+
+/// How much memory any table may take, in bytes.
+const SHORT_TABLE_LIMIT_BYTES: usize = 16 << 20;
+
+/// How much more memory a table may take for each byte of its reply: a cell of two bytes takes that much. Short rows
+/// that are padded, or under long names, would take a thousand times the reply.
+const TABLE_BYTES_PER_BYTE: usize = 128;
+
+/// What a cell takes beside its text and its name, in bytes: as was measured with cells of a few bytes.
+const CELL_BYTES: usize = 144;
+
+/// What becomes of rows with more or fewer cells than there are columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Uneven {
+    /// The reply is an error.
+    #[default]
+    Error,
+    /// Missing cells are empty; more cells are an error, unless they are empty.
+    Pad,
+    /// The row is passed over.
+    Skip,
+}
+
+/// How much of a line an error shows, in characters.
+const SHOWN: usize = 80;
+
+/// The line that names the columns of a table.
+pub(super) struct Heading {
+    /// Its number in the reply.
+    pub line: usize,
+    /// Whether it is written as prose is: a space behind each separator, and several words between two.
+    pub is_prose: bool,
+    /// Whether it must be one: the rule says how it begins, or that there need be no table, or a line is drawn under it.
+    pub is_certain: bool,
+}
+
+/// Rows that are gathered to a list of objects of strings.
+pub(super) struct Rows {
+    /// Where the names come from; nothing where the rule gives them.
+    heading: Option<Heading>,
+    names: Vec<String>,
+    /// Whether rows may have one more cell, an empty one: every line ends in a separator.
+    spare: bool,
+    uneven: Uneven,
+    rows: Vec<Value>,
+    bytes: usize,
+    limit_bytes: usize,
+}
+
+impl Rows {
+    /// Begins a table with the names that a header has; an empty one at its end is none. `text` is the whole reply.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when a column has no name, two have the same, or the header is the first tag of a page.
+    pub(super) fn under(
+        heading: Heading,
+        mut names: Vec<String>,
+        uneven: Uneven,
+        text: &str,
+    ) -> Result<Self, Why> {
+        let header_line = heading.line;
+        // A page of HTML that comes in place of a table: its first line would be a header, and the others rows.
+        if let Some(first) = names.first().filter(|_| is_markup(&names)) {
+            return Err(markup(header_line, first));
+        }
+        let spare = names.len() > 1 && names.last().is_some_and(String::is_empty);
+        if spare {
+            names.pop();
+        }
+        if let Some(index) = names.iter().position(String::is_empty) {
+            return Err(why!(
+                "line {header_line}: expected a name for every column, found none for column {}; `columns` gives names",
+                index + 1
+            ));
+        }
+        let mut seen = HashSet::new();
+        if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
+            return Err(Why::quoting(usize::MAX, |quoted| {
+                let found = quoted(twice);
+                format!(
+                    "line {header_line}: expected names of columns that differ, found {found} twice; `columns` gives names"
+                )
+            }));
+        }
+        Ok(Self { heading: Some(heading), spare, ..Self::named(names, uneven, text) })
+    }
+
+    /// Begins a table with the names that a rule gives, which were checked with it. `text` is the whole reply.
+    pub(super) fn named(names: Vec<String>, uneven: Uneven, text: &str) -> Self {
+        let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
+        let limit_bytes = allowed.min(TABLE_LIMIT_BYTES);
+        Self { heading: None, names, spare: false, uneven, rows: Vec::new(), bytes: 0, limit_bytes }
+    }
+
+    /// Adds a row; `line` is asked for where an error needs it.
+    ///
+    /// # Errors
+    ///
+    /// A sentence with the line, when the row has other cells than the table or the table grows too large.
+    pub(super) fn add(&mut self, cells: &[&str], line: impl Fn() -> usize) -> Result<(), Why> {
+        if let Some(first) = cells.first().filter(|first| self.rows.is_empty() && begins_page(first)) {
+            return Err(markup(line(), first));
+        }
+        let expected = self.names.len();
+        let surplus = cells.get(expected..).unwrap_or_default();
+        let blank = surplus.iter().all(|cell| cell.is_empty());
+        let good = cells.len() == expected || self.spare && blank && surplus.len() == 1;
+        if !good {
+            match self.uneven {
+                Uneven::Pad if blank => {}
+                Uneven::Skip => return Ok(()),
+                Uneven::Pad | Uneven::Error => {
+                    let found = cells.len();
+                    return Err(why!("line {}: expected {expected} cells, found {found}", line()));
+                }
+            }
+        }
+        if self.rows.len() == RECORD_LIMIT {
+            return Err(why!("line {}: expected at most {RECORD_LIMIT} rows, found more", line()));
+        }
+        let mut row = Map::with_capacity(expected);
+        for (index, name) in self.names.iter().enumerate() {
+            let cell = cells.get(index).copied().unwrap_or_default();
+            self.bytes += name.len() + cell.len() + CELL_BYTES;
+            row.insert(name.clone(), cell.into());
+        }
+        if self.bytes > self.limit_bytes {
+            return Err(why!(
+                "line {}: expected a table of at most {} bytes with its names in every row, found more",
+                line(),
+                self.limit_bytes
+            ));
+        }
+        self.rows.push(Value::Object(row));
+        Ok(())
+    }
+
+    /// All rows, as a list.
+    ///
+    /// # Errors
+    ///
+    /// A sentence with the line, when there are no rows and the header can't be that of the table: it has no column for
+    /// a field that must be there, or is one name or a sentence, as a message in place of the table would be.
+    pub(super) fn into_value(self, typing: &Typing) -> Result<Value, Why> {
+        if let (Some(heading), []) = (&self.heading, &*self.rows) {
+            let line = heading.line;
+            let found = self.names.iter().map(|name| (name.clone(), Value::from(""))).collect();
+            typing.check_names(&found).map_err(|why| why.under(&format!("line {line}")))?;
+            let is_known =
+                heading.is_certain || typing.paths().iter().any(|path| path.find(&found).is_some());
+            let is_message =
+                self.names.len() == 1 || heading.is_prose || self.names.iter().any(|name| is_sentence(name));
+            if is_message && !is_known {
+                let found = self.names.join(", ");
+                return Err(Why::quoting(SHOWN, |quoted| {
+                    format!("line {line}: expected a table, found one line {}", quoted(&found))
+                }));
+            }
+        }
+        Ok(Value::Array(self.rows))
+    }
+}
+
+/// Whether a header is the first line of a page, or of a part of one. Exports of prices name their columns
+/// `<DATE>,<TIME>`, which is none.
+fn is_markup(names: &[String]) -> bool {
+    let Some(first) = names.first() else { return false };
+    let in_brackets =
+        names.len() > 1 && names.iter().all(|name| name.starts_with('<') && name.ends_with('>'));
+    begins_page(first) || is_tag(first) && !in_brackets
+}
+
+/// Whether a name of a column is more likely a part of a sentence. Names of three words are not rare in headers with
+/// rows; without rows, and without fields that are among them, nothing else says that they are names.
+fn is_sentence(name: &str) -> bool {
+    name.split_whitespace().count() > 3
+        || name.contains(char::is_whitespace) && name.ends_with(['.', '!', '?'])
+}
+
+fn is_tag(line: &str) -> bool {
+    let after = line.strip_prefix('<').and_then(|rest| rest.chars().next());
+    after.is_some_and(|first| first.is_ascii_alphabetic() || matches!(first, '!' | '?' | '/'))
+}
+
+/// Whether a row is the first line of a page; rows may well begin with another tag (`<none>`).
+fn begins_page(cell: &str) -> bool {
+    ["<!doctype", "<html", "<?xml"]
+        .iter()
+        .any(|page| cell.get(..page.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(page)))
+}
+
+fn markup(line: usize, begin: &str) -> Why {
+    Why::quoting(SHOWN, |quoted| format!("line {line}: expected a table, found markup: {}", quoted(begin)))
+}
+
+/// What follows the first `count` lines of a text, which end in `end`.
+///
+/// # Errors
+///
+/// A sentence, when there are fewer.
+pub(super) fn after_lines(text: &str, count: usize, end: char) -> Result<&str, Why> {
+    let mut rest = text;
+    for found in 0..count {
+        if rest.is_empty() {
+            return Err(why!("expected {count} lines before the table, which are skipped, found {found}"));
+        }
+        rest = rest.split_once(end).map_or("", |(_, rest)| rest);
+    }
+    Ok(rest)
 }
 
 #[cfg(test)]

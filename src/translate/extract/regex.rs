@@ -12,7 +12,7 @@ use crate::translate::{
     convert::{Booleans, to_boolean, to_integer, to_number},
     matcher::Pattern,
     response_view::ResponseView,
-    stop::{STOPPED, Stop},
+    stop::Stop,
     why::Why,
 };
 
@@ -175,7 +175,7 @@ impl Extraction for Regex {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
-        self.extract(view.text()?, view.stop()).map(Extracted::Value)
+        self.extract(view.text()?, view.facts.stop).map(Extracted::Value)
     }
 }
 
@@ -197,9 +197,7 @@ impl Regex {
                     let found = pattern.pattern.regex().captures_iter(text).map(|found| {
                         // The search for the next may go through all that is left.
                         let left = text.len() - found.get(0).map_or(0, |whole| whole.start());
-                        if stop.is_some_and(|stop| !stop.allows(Stop::of_search(left))) {
-                            return Err(STOPPED.into());
-                        }
+                        Stop::check_search(stop, left)?;
                         let mut record = Map::new();
                         pattern.read(&found, whole, &mut record).map(|()| Value::Object(record))
                     });
@@ -247,13 +245,14 @@ impl Regex {
 
     fn nothing(&self, what: &str) -> Why {
         let patterns: Vec<_> = self.patterns.iter().map(|pattern| format!("`{}`", pattern.written)).collect();
-        Why::plainly(format!("expected {what} that matches {}, found none", patterns.join(" or ")))
+        why!("expected {what} that matches {}, found none", patterns.join(" or "))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::translate::stop::STOPPED;
 
     #[track_caller]
     fn check(patterns: &[&str], each: Each, text: &str, expected: Result<&str, &str>) {

@@ -87,7 +87,7 @@ impl FieldType {
             admit_null(&mut schema);
         }
         if self.count == Count::List {
-            schema = Map::from_iter([("type".into(), "array".into()), ("items".into(), schema.into())]);
+            schema = list_of(schema);
         }
         if let Some(title) = &self.title {
             schema.insert("title".into(), title.clone().into());
@@ -157,6 +157,28 @@ impl FieldType {
     }
 }
 
+/// The schema of a list of what has this schema.
+pub(in crate::translate) fn list_of(schema: Map<String, Value>) -> Map<String, Value> {
+    object(json!({ "type": "array", "items": schema }))
+}
+
+/// The schema of an object with these members.
+pub(in crate::translate) fn object_of(
+    properties: Map<String, Value>,
+    required: Vec<&str>,
+) -> Map<String, Value> {
+    let mut schema = object(json!({ "type": "object", "properties": properties }));
+    if !required.is_empty() {
+        schema.insert("required".into(), required.into());
+    }
+    schema
+}
+
+/// A schema that is written as a value.
+fn object(schema: Value) -> Map<String, Value> {
+    if let Value::Object(members) = schema { members } else { Map::new() }
+}
+
 pub(super) fn admit_null(schema: &mut Map<String, Value>) {
     match schema.get_mut("type") {
         Some(Value::Array(kinds)) if !kinds.contains(&json!("null")) => kinds.push("null".into()),
@@ -177,48 +199,25 @@ impl FieldKind {
             Self::Duration(form) if form.gives == TimeUnit::SECOND => Some("In seconds."),
             Self::Duration(_) => Some("In milliseconds."),
             Self::Size(_) => Some("In bytes."),
-            Self::Any
-            | Self::Boolean(_)
-            | Self::Date(_)
-            | Self::DateTime(_)
-            | Self::Integer(_)
-            | Self::Number(_)
-            | Self::Object(_)
-            | Self::String
-            | Self::Values(_) => None,
+            _ => None,
         }
     }
 
     fn schema(&self) -> Map<String, Value> {
-        let mut schema = Map::new();
-        let kind = match self {
-            Self::Any => return schema,
+        let schema = match self {
+            Self::Any => json!({}),
             Self::Object(Some(fields)) => return fields.schema(),
-            Self::Values(values) => {
-                values.describe(&mut schema);
-                return schema;
-            }
-            Self::Boolean(_) => "boolean",
-            Self::Date(_) | Self::DateTime(_) | Self::String => "string",
-            Self::Duration(_) | Self::Number(_) => "number",
-            Self::Integer(_) | Self::Size(_) => "integer",
-            Self::Object(None) => "object",
+            Self::Values(values) => return values.schema(),
+            Self::Boolean(_) => json!({ "type": "boolean" }),
+            Self::Date(_) => json!({ "type": "string", "format": "date" }),
+            Self::DateTime(_) => json!({ "type": "string", "format": "date-time" }),
+            Self::String => json!({ "type": "string" }),
+            Self::Duration(_) | Self::Number(_) => json!({ "type": "number" }),
+            Self::Integer(_) => json!({ "type": "integer" }),
+            Self::Size(_) => json!({ "type": "integer", "minimum": 0 }),
+            Self::Object(None) => json!({ "type": "object" }),
         };
-        schema.insert("type".into(), kind.into());
-        match self {
-            Self::Date(_) => drop(schema.insert("format".into(), "date".into())),
-            Self::DateTime(_) => drop(schema.insert("format".into(), "date-time".into())),
-            Self::Size(_) => drop(schema.insert("minimum".into(), 0.into())),
-            Self::Any
-            | Self::Boolean(_)
-            | Self::Duration(_)
-            | Self::Integer(_)
-            | Self::Number(_)
-            | Self::Object(_)
-            | Self::String
-            | Self::Values(_) => {}
-        }
-        schema
+        object(schema)
     }
 
     fn apply(&self, value: &Value) -> Result<Value, Misfit> {
@@ -312,8 +311,7 @@ impl Values {
         known.or(self.rest.as_ref()).cloned()
     }
 
-    /// Adds `type` and `enum`.
-    pub(super) fn describe(&self, schema: &mut Map<String, Value>) {
+    fn schema(&self) -> Map<String, Value> {
         let mut values: Vec<&Value> = Vec::new();
         for value in self.words.iter().map(|(_, value)| value).chain(&self.rest) {
             if !values.contains(&value) {
@@ -326,9 +324,8 @@ impl Values {
                 kinds.push(kind);
             }
         }
-        let kinds = if let [kind] = kinds[..] { kind.into() } else { kinds.into() };
-        schema.insert("type".into(), kinds);
-        schema.insert("enum".into(), values.into_iter().cloned().collect());
+        let kinds: Value = if let [kind] = kinds[..] { kind.into() } else { kinds.into() };
+        object(json!({ "type": kinds, "enum": values }))
     }
 }
 

@@ -8,22 +8,20 @@
 mod duration;
 mod kind;
 mod number;
-mod path;
 #[cfg(test)]
 mod tests;
 mod time;
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use serde_json::{Map, Value};
 
 use self::kind::admit_null;
-pub(crate) use self::path::TEXT_KEY;
+pub(in crate::translate) use self::kind::{list_of, object_of};
 pub use self::{
     duration::{DurationForm, ShortClock, TimeUnit},
     kind::{Count, FieldKind, FieldType, Values},
     number::{Kilo, NumberForm, SizeForm, SizeUnit},
-    path::{Path, PathError},
     time::{TimeForm, TimeFormat, Zone},
 };
 use super::why::Why;
@@ -115,18 +113,8 @@ impl Fields {
             }
             properties.insert(field.name.clone(), Value::Object(schema));
         }
-        let required: Vec<_> = self
-            .list
-            .iter()
-            .filter(|field| field.missing != Missing::IsLeftOut)
-            .map(|field| field.name.clone())
-            .collect();
-        let mut schema = Map::new();
-        schema.insert("type".into(), "object".into());
-        schema.insert("properties".into(), Value::Object(properties));
-        if !required.is_empty() {
-            schema.insert("required".into(), required.into());
-        }
+        let required = self.list.iter().filter(|field| field.missing != Missing::IsLeftOut);
+        let mut schema = object_of(properties, required.map(|field| field.name.as_str()).collect());
         if let Some(others) = &self.others {
             schema.insert("additionalProperties".into(), Value::Object(others.schema()));
         }
@@ -141,7 +129,7 @@ impl Fields {
     pub(crate) fn apply(&self, found: &Value) -> Result<Value, Why> {
         each_record(found, |found| match found {
             Value::Object(found) => Ok(self.apply_to_one(found).map(Value::Object)?),
-            other => Err(Why::plainly(format!("expected fields, found {}", crate::model::kind_of(other)))),
+            other => Err(why!("expected fields, found {}", crate::model::kind_of(other))),
         })
     }
 
@@ -179,29 +167,18 @@ impl Fields {
                 (None, Missing::IsAnError) => return Err(missing(field, found)),
             }
         }
+        // What no field was taken from, under the names that it has. What stands for nothing is left out.
         if let Some(others) = &self.others {
-            self.add_others(others, found, &mut typed)?;
+            let is_taken =
+                |name: &str| self.list.iter().any(|field| field.name == name || field.from.first() == name);
+            for (name, value) in
+                found.iter().filter(|(name, value)| !is_taken(name) && !others.is_missing(value))
+            {
+                let value = others.apply(value).map_err(|misfit| misfit.under_found(name))?;
+                typed.insert(name.clone(), value);
+            }
         }
         Ok(typed)
-    }
-
-    /// What no field was taken from, under the names that it has. What stands for nothing is left out.
-    fn add_others(
-        &self,
-        others: &FieldType,
-        found: &Map<String, Value>,
-        typed: &mut Map<String, Value>,
-    ) -> Result<(), Misfit> {
-        let is_taken =
-            |name: &str| self.list.iter().any(|field| field.name == name || field.from.first() == name);
-        for (name, value) in found {
-            if is_taken(name) || others.is_missing(value) {
-                continue;
-            }
-            let value = others.apply(value).map_err(|misfit| misfit.under_found(name))?;
-            typed.insert(name.clone(), value);
-        }
-        Ok(())
     }
 }
 
@@ -271,5 +248,100 @@ impl fmt::Display for Misfit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = if self.place.is_empty() { "the value" } else { &self.place };
         write!(formatter, "{place} {}", self.what)
+    }
+}
+
+/// Where the text of an XML element stands that has more than that.
+pub(crate) const TEXT_KEY: &str = "#text";
+
+/// A way into nested values: `disk.0.size`.
+///
+/// A key that is written exactly so, dots and all, comes first; else each part is a key of an object, or the place of
+/// an item in an array, from 0. What is no array is its own item 0, because an element that may come several times
+/// often comes once; and a text is its own `#text`, because an element has attributes at one time and none at another. A key with dots in it, inside, is put in double quotes: `disk."a.b".size`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    text: String,
+    steps: Vec<String>,
+}
+
+/// Why a text is no path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Nothing between two dots, or before or after one.
+    #[error("expected a name on both sides of each dot")]
+    EmptyStep,
+    /// A quote that nothing closes, or a name before or after a quoted one without a dot between them.
+    #[error("expected `\"` at both ends of a name that is in quotes")]
+    Quotes,
+}
+
+impl Path {
+    /// The key of that name and no other.
+    pub fn exact(name: &str) -> Self {
+        Self { text: name.to_owned(), steps: vec![name.to_owned()] }
+    }
+
+    /// The name of the outermost key.
+    pub fn first(&self) -> &str {
+        self.steps.first().map_or(&self.text, String::as_str)
+    }
+
+    /// The path as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// What stands there.
+    pub(crate) fn find<'v>(&self, found: &'v Map<String, Value>) -> Option<&'v Value> {
+        if let Some(value) = found.get(&self.text) {
+            return Some(value);
+        }
+        let mut steps = self.steps.iter();
+        let first = found.get(steps.next()?)?;
+        steps.try_fold(first, |value, step| {
+            match value {
+                Value::Object(members) => members.get(step),
+                Value::Array(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+            }
+            .or_else(|| (step == "0" && !value.is_array()).then_some(value))
+            .or_else(|| (step == TEXT_KEY && (value.is_string() || value.is_null())).then_some(value))
+        })
+    }
+}
+
+impl FromStr for Path {
+    type Err = PathError;
+
+    fn from_str(text: &str) -> Result<Self, PathError> {
+        let mut steps = Vec::new();
+        let mut rest = text;
+        loop {
+            let (step, after) = match rest.strip_prefix('"') {
+                Some(quoted) => {
+                    let (step, after) = quoted.split_once('"').ok_or(PathError::Quotes)?;
+                    if !after.is_empty() && !after.starts_with('.') {
+                        return Err(PathError::Quotes);
+                    }
+                    (step, after)
+                }
+                None => rest.split_at(rest.find('.').unwrap_or(rest.len())),
+            };
+            if step.is_empty() {
+                return Err(PathError::EmptyStep);
+            }
+            steps.push(step.to_owned());
+            match after.strip_prefix('.') {
+                Some(next) => rest = next,
+                None => return Ok(Self { text: text.to_owned(), steps }),
+            }
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
     }
 }

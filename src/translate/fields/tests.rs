@@ -147,3 +147,44 @@ fn all_others_can_have_a_type() {
     check(&fields, json!({"Name": "a", "x": "b"}), Err("field `x` must be an integer; found `b`"));
     assert_eq!(fields.schema()["additionalProperties"], json!({"type": "integer"}));
 }
+
+#[track_caller]
+fn check_path(path: &str, expected: Option<Value>) {
+    let found = json!({
+        "disk": [{"size": 1}, {"size": 2, "a.b": 3}], "one": {"size": 4}, "x.y": 5, "x": {"y": 6}, "t": "text",
+    });
+    let path: Path = path.parse().unwrap();
+    assert_eq!(path.find(found.as_object().unwrap()), expected.as_ref(), "{path}");
+}
+
+#[test]
+fn a_path_leads_into_nested_values() {
+    check_path("disk.1.size", Some(json!(2)));
+    check_path(r#"disk.1."a.b""#, Some(json!(3)));
+    check_path("disk.2.size", None);
+    check_path("disk.size", None);
+    check_path("one.0.size", Some(json!(4)));
+    check_path("one.1.size", None);
+    check_path("x.y", Some(json!(5)));
+    check_path(r#""x".y"#, Some(json!(6)));
+    check_path("t.0", Some(json!("text")));
+    check_path("t.u", None);
+    check_path("t.#text", Some(json!("text")));
+    check_path("t.0.#text", Some(json!("text")));
+    check_path("disk.#text", None);
+    check_path("x.y.#text", None);
+}
+
+#[test]
+fn what_is_no_path_is_told() {
+    for (text, error) in [
+        ("", PathError::EmptyStep),
+        ("a..b", PathError::EmptyStep),
+        (".a", PathError::EmptyStep),
+        ("a.", PathError::EmptyStep),
+        ("\"a", PathError::Quotes),
+        ("\"a\"b", PathError::Quotes),
+    ] {
+        assert_eq!(text.parse::<Path>(), Err(error), "{text}");
+    }
+}

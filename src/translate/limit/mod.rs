@@ -1,17 +1,15 @@
 //! A result short enough for a model: whole rows, or whole lines, are left out at the end, and it is said how
 //! many, and how to ask for them.
 
-mod rows;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use minijinja::Value as Name;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use self::rows::{ListPath, ListPathError};
-use self::rows::{Rows, at_mut, longest_list};
 use super::{
     content::{Shown, TextKind},
     output_schema::OutputSchema,
@@ -19,7 +17,7 @@ use super::{
     stop::Stop,
     template::{Budget, Template, from_json},
 };
-use crate::model::{Block, Content, JsonText, Shapes, Structured, Text};
+use crate::model::{Block, Content, JsonText, LimitedWriter, Shapes, Structured, Text};
 
 /// Where the numbers of what was left out stand in the `_meta` of a result.
 pub const LIMIT_META_KEY: &str = "glossator/limit";
@@ -77,60 +75,46 @@ impl Limit {
         let mut value = structured.json().parse();
         let whole = if fits(&structured) { structured.clone() } else { remade(&value) };
         let path = self.list_in(&value, structured.is_wrapped(Shapes::ObjectsOnly));
-        let mut rows = path.as_ref().and_then(|path| Rows::take(&mut value, path)).unwrap_or(Rows::None);
+        let rows = path.as_ref().and_then(|path| Rows::take(&mut value, path)).unwrap_or(Rows::None);
         let path = path.unwrap_or_default();
         let total = rows.len();
         let most = total.min(self.rows.unwrap_or(usize::MAX));
         if most == total && fits(&whole) {
             return Ok((whole, None));
         }
-        let put = |rows: &mut Rows, count: usize, value: &mut Value| {
-            if let Some(place) = at_mut(value, &path) {
+        let room = self.characters.unwrap_or(usize::MAX);
+        let depth = pretty.then(|| path.len() + usize::from(structured.is_wrapped(Shapes::ObjectsOnly)));
+        let mut with_rows = |count: usize| {
+            if let Some(place) = at_mut(&mut value, &path) {
                 *place = rows.first(count);
             }
+            remade(&value)
         };
-        // How many fit is counted by the length of each, and tried: all of it is written down twice or three times, not
-        // once for every step of a search.
-        let room = self.characters.unwrap_or(usize::MAX);
-        put(&mut rows, 0, &mut value);
-        let counted = match self.characters {
+        // How many fit is counted by the length of each, not tried: all of it is written down two or three times.
+        let without_rows = with_rows(0);
+        let mut shown = match self.characters {
             None => most,
-            Some(room) => {
-                let depth = path.len() + usize::from(structured.is_wrapped(Shapes::ObjectsOnly));
-                rows.fitting(room.saturating_sub(length(&remade(&value))), pretty.then_some(depth)).min(most)
-            }
+            Some(room) => rows.fitting(room.saturating_sub(length(&without_rows)), depth).min(most),
         };
-        let (mut least, mut beyond) = (0, most + 1);
-        let (mut best, mut guess) = (None, Some(counted));
-        while least < beyond {
-            let count = guess.take().filter(|guess| (least..beyond).contains(guess));
-            let count = count.unwrap_or(least + (beyond - least) / 2);
-            put(&mut rows, count, &mut value);
-            let tried = remade(&value);
-            if fits(&tried) {
-                best = Some((count, tried));
-                least = count + 1;
-                guess = (count == counted).then_some(count + 1);
-            } else {
-                beyond = count;
-            }
+        let mut cut = with_rows(shown);
+        while shown > 0 && !fits(&cut) {
+            // What nests deep is on one line while there is little else, and so was counted shorter than it is.
+            shown /= 2;
+            cut = with_rows(shown);
         }
-        let (shown, cut) = match best {
-            Some((shown, cut)) if shown > 0 => (shown, cut),
-            Some(_) if total > 0 => {
-                return Err(format!(
-                    "The result is too long: its first row alone takes it over the limit of {room} characters. Ask \
-                     for less, if the arguments allow it."
-                ));
-            }
-            Some(_) | None => {
-                let found = length(&whole);
-                return Err(format!(
-                    "The result is too long: it has {found} characters, this tool gives at most {room}, and leaving \
-                     rows out does not make it fit. Ask for less, if the arguments allow it."
-                ));
-            }
-        };
+        if shown == 0 && total > 0 && fits(&without_rows) {
+            return Err(format!(
+                "The result is too long: its first row alone takes it over the limit of {room} characters. Ask \
+                 for less, if the arguments allow it."
+            ));
+        }
+        if shown == 0 {
+            let found = length(&whole);
+            return Err(format!(
+                "The result is too long: it has {found} characters, this tool gives at most {room}, and leaving \
+                 rows out does not make it fit. Ask for less, if the arguments allow it."
+            ));
+        }
         let cut = match output {
             None => cut,
             Some((output, stop)) => output.enforce(cut.json().parse(), None, stop).map_err(|why| {
@@ -287,7 +271,7 @@ impl Cut {
         let numbers =
             json!({ "unit": unit, "shown": shown, "left_out": total - shown, "total": total, "next": next });
         let names = Name::from_pairs([("limit", from_json(&numbers)), ("args", from_json(view.facts.args))]);
-        let budget = Budget::of_result().until(view.stop());
+        let budget = Budget::of_result().until(view.facts.stop);
         template.render_within(&names, &budget).map_err(|error| {
             (format!("the template of `note` could not be filled in: {error}"), self.to_string())
         })
@@ -354,4 +338,167 @@ impl More {
         };
         next.into_iter().flatten().map(written).collect()
     }
+}
+
+/// The way to a list: names of members, as `.hosts` or `.data."my rows"` in jq.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListPath(Vec<String>);
+
+/// Why a text is not such a way.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected the way to a list, such as `.hosts` or `.data.rows`, found `{0}`")]
+pub struct ListPathError(String);
+
+impl FromStr for ListPath {
+    type Err = ListPathError;
+
+    fn from_str(text: &str) -> Result<Self, ListPathError> {
+        let wrong = || ListPathError(text.to_owned());
+        let mut rest = text.trim().strip_prefix('.').ok_or_else(wrong)?;
+        let mut names = Vec::new();
+        while !rest.is_empty() {
+            let (name, after) = match rest.strip_prefix('"') {
+                Some(quoted) => quoted.split_once('"').ok_or_else(wrong)?,
+                None => rest.split_at(rest.find('.').unwrap_or(rest.len())),
+            };
+            let is_plain = |c: char| c.is_alphanumeric() || c == '_';
+            if name.is_empty() || !(rest.starts_with('"') || name.chars().all(is_plain)) {
+                return Err(wrong());
+            }
+            names.push(name.to_owned());
+            rest = match after {
+                "" => "",
+                after => after.strip_prefix('.').filter(|rest| !rest.is_empty()).ok_or_else(wrong)?,
+            };
+        }
+        Ok(Self(names))
+    }
+}
+
+impl ListPath {
+    /// The names on the way.
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// The rows of a list, or the lines of a text.
+enum Rows {
+    List(Vec<Value>),
+    Lines(Vec<String>),
+    None,
+}
+
+impl Rows {
+    /// Takes the rows out of a value.
+    fn take(value: &mut Value, path: &[String]) -> Option<Self> {
+        match at_mut(value, path)?.take() {
+            Value::Array(rows) => Some(Self::List(rows)),
+            Value::String(text) => Some(Self::Lines(text.split_inclusive('\n').map(str::to_owned).collect())),
+            other => {
+                *at_mut(value, path)? = other;
+                None
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::List(rows) => rows.len(),
+            Self::Lines(lines) => lines.len(),
+            Self::None => 0,
+        }
+    }
+
+    fn unit(&self) -> &'static str {
+        match self {
+            Self::List(_) | Self::None => ROWS,
+            Self::Lines(_) => LINES,
+        }
+    }
+
+    /// The first rows, as a value.
+    fn first(&self, count: usize) -> Value {
+        match self {
+            Self::List(rows) => Value::Array(rows[..count].to_vec()),
+            Self::Lines(lines) => Value::String(lines[..count].concat()),
+            Self::None => Value::Null,
+        }
+    }
+
+    /// How many of the first rows make the value longer by so many characters at most, against one without rows. `depth`
+    /// is how deep the list is in it, where there is a line for each row and for each member of one.
+    fn fitting(&self, characters: usize, depth: Option<usize>) -> usize {
+        /// For each step down.
+        const INDENTATION: usize = 2;
+        let mut room = characters;
+        let mut takes = |length: Option<usize>| {
+            let left = length.and_then(|length| room.checked_sub(length));
+            room = left.unwrap_or(room);
+            left.is_some()
+        };
+        match self {
+            Self::List(rows) => {
+                let indentation = depth.map(|depth| (depth + 1) * INDENTATION);
+                let length = |(index, row): (usize, &Value)| {
+                    let row = written(row, depth.is_some(), characters)?;
+                    let lines = row.matches('\n').count() + 1;
+                    let before = indentation.map_or(0, |indentation| lines * indentation + 1);
+                    // Before the first is no comma, and after the last the bracket is on its own line.
+                    let between = match (index, depth) {
+                        (0, None) => 0,
+                        (0, Some(depth)) => depth * INDENTATION + 1,
+                        _ => 1,
+                    };
+                    Some(row.chars().count() + before + between)
+                };
+                rows.iter().enumerate().take_while(|row| takes(length(*row))).count()
+            }
+            Self::Lines(lines) => {
+                // The quotes are round all lines together.
+                const QUOTES: usize = 2;
+                let length = |line: &String| {
+                    let line = written(line, false, characters.saturating_add(QUOTES))?;
+                    Some(line.chars().count() - QUOTES)
+                };
+                lines.iter().take_while(|line| takes(length(line))).count()
+            }
+            Self::None => 0,
+        }
+    }
+}
+
+/// A row as JSON, unless it has more than so many characters for certain.
+fn written(row: &impl Serialize, with_lines: bool, characters: usize) -> Option<String> {
+    /// A character has so many in UTF-8.
+    const MOST_BYTES: usize = 4;
+    let mut writer = LimitedWriter::new(characters.saturating_mul(MOST_BYTES));
+    let written = match with_lines {
+        true => serde_json::to_writer_pretty(&mut writer, row),
+        false => serde_json::to_writer(&mut writer, row),
+    };
+    written.ok().and_then(|()| String::from_utf8(writer.into_bytes()).ok())
+}
+
+fn at_mut<'v>(value: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {
+    path.iter().try_fold(value, |value, name| value.get_mut(name))
+}
+
+/// The list with the most rows that objects alone lead to; the first of two alike.
+fn longest_list(value: &Value) -> Option<(usize, Vec<String>)> {
+    let mut best: Option<(usize, Vec<String>)> = None;
+    for (name, member) in value.as_object()? {
+        let found = match member {
+            Value::Array(rows) => Some((rows.len(), Vec::new())),
+            Value::Object(_) => longest_list(member),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        };
+        if let Some((length, mut path)) = found
+            && best.as_ref().is_none_or(|(longest, _)| length > *longest)
+        {
+            path.insert(0, name.clone());
+            best = Some((length, path));
+        }
+    }
+    best
 }

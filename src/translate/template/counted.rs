@@ -16,8 +16,7 @@ use minijinja::{
     value::ValueKind,
 };
 
-use super::bounds::{ITEM_BYTES, LookedUp, STEP_BYTES};
-use crate::translate::filters::make;
+use super::bounds::{ITEM_BYTES, LookedUp, STEP_BYTES, make};
 
 /// The names of the filters.
 const LOOKED_UP: &str = "__looked_up";

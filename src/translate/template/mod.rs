@@ -10,22 +10,20 @@ use std::{
     sync::{Arc, LazyLock, OnceLock},
 };
 
-use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value, value::Kwargs};
+pub(crate) use bounds::Budget;
+use bounds::{FUEL, LookedUp, SHORT_FUEL, TEXT_LIMIT_BYTES, refuse_too_deep};
+use counted::Counted;
+use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, value::Kwargs};
 use regex::Regex;
+pub(crate) use values::from_json;
+use values::{json_text, markdown_table, to_json, write_encoded, write_escaped, write_value};
+pub use values::{line_names, template_names};
 
 use super::{
-    Stop, filters,
+    Stop,
     leak_filter::{Sent, safe_words_for},
 };
 use crate::model::LimitedWriter;
-
-pub(crate) use bounds::Budget;
-pub(super) use bounds::LookedUp;
-use bounds::{FUEL, SHORT_FUEL, TEXT_LIMIT_BYTES, refuse_too_deep};
-use counted::Counted;
-pub(crate) use values::from_json;
-use values::{json_text, to_json, write_encoded, write_escaped, write_value};
-pub use values::{line_names, template_names};
 
 /// One compiled Jinja template.
 ///
@@ -36,7 +34,7 @@ pub struct Template(Box<Written>);
 
 struct Written {
     source: Box<str>,
-    place: Place,
+    place: TemplatePlace,
     /// Compiled once more by the first who renders it: it takes 12 KB, and most templates of most files wait for long.
     compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
     names: Box<[String]>,
@@ -63,24 +61,15 @@ pub struct TemplateError {
 
 /// The place that a text is written for, which says how what is put in is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub enum TemplatePlace {
+    /// Text: as it is.
     Text,
+    /// An address: what is put in is percent-encoded as a whole, so that it stays in its place.
     Address,
+    /// XML: what is put in is escaped, so that it stays the text that it is. What a filter has escaped or marked as safe
+    /// is not escaped again.
     Xml,
 }
-
-impl Place {
-    fn formatter(self) -> Formatter {
-        match self {
-            Self::Text => write_value,
-            Self::Address => write_encoded,
-            Self::Xml => write_escaped,
-        }
-    }
-}
-
-/// How a value is written.
-type Formatter = fn(&mut Output<'_>, &mut State<'_, '_>, &Value) -> Result<(), Error>;
 
 const NAME: &str = "template";
 
@@ -90,7 +79,7 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_fuel(Some(FUEL));
-    filters::add(&mut environment);
+    bounds::add_filters(&mut environment);
     counted::add(&mut environment);
     environment.add_filter("redact", |state: &State<'_, '_>, text: String| {
         let args = state.lookup("args").map_or(Ok(serde_json::Value::Null), |args| to_json(&args))?;
@@ -100,7 +89,7 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.add_filter("markdown_table", |value: Value, options: Kwargs| {
         let columns: Option<Vec<String>> = options.get("columns")?;
         options.assert_all_used()?;
-        super::markdown::table(&to_json(&value)?, columns)
+        markdown_table(&to_json(&value)?, columns)
     });
     environment
 });
@@ -112,10 +101,15 @@ impl Template {
     ///
     /// [`TemplateError`] on a syntax error, or a filter or function that does not exist.
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
-        Self::compile_with(source, Place::Text)
+        Self::compile_for(TemplatePlace::Text, source)
     }
 
-    fn compile_with(source: &str, place: Place) -> Result<Self, TemplateError> {
+    /// Compiles a template for a place.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    pub fn compile_for(place: TemplatePlace, source: &str) -> Result<Self, TemplateError> {
         refuse_too_deep(source)?;
         let environment = compiled(source, place)?;
         // Which says what does not compile any more with that in it; only products nest deeper.
@@ -137,25 +131,6 @@ impl Template {
         let (names, paths) = (names.into(), paths.into());
         let source = source.into();
         Ok(Self(Box::new(Written { source, place, compiled: OnceLock::new(), names, paths })))
-    }
-
-    /// The same for an address: what is put into it is percent-encoded as a whole, so that it stays in its place.
-    ///
-    /// # Errors
-    ///
-    /// As [`compile`](Self::compile).
-    pub fn compile_for_address(source: &str) -> Result<Self, TemplateError> {
-        Self::compile_with(source, Place::Address)
-    }
-
-    /// The same for XML: what is put into it is escaped, so that it stays the text that it is. What a filter
-    /// has escaped or marked as safe is not escaped again.
-    ///
-    /// # Errors
-    ///
-    /// As [`compile`](Self::compile).
-    pub fn compile_for_xml(source: &str) -> Result<Self, TemplateError> {
-        Self::compile_with(source, Place::Xml)
     }
 
     /// The template as written.
@@ -229,7 +204,7 @@ impl Template {
 }
 
 impl Compiled {
-    fn new(source: &str, place: Place) -> Result<Self, TemplateError> {
+    fn new(source: &str, place: TemplatePlace) -> Result<Self, TemplateError> {
         let counted = Counted::of(source).map_err(|error| TemplateError::new(&error))?;
         let whole = compiled(&counted.source, place)?;
         let mut short = whole.clone();
@@ -239,12 +214,16 @@ impl Compiled {
 }
 
 /// The engine with one template.
-fn compiled(source: &str, place: Place) -> Result<Environment<'static>, TemplateError> {
+fn compiled(source: &str, place: TemplatePlace) -> Result<Environment<'static>, TemplateError> {
     let mut environment = COMMON.clone();
-    environment.set_formatter(place.formatter());
-    if place == Place::Xml {
-        // So that what a block or a filter has written is known to be escaped.
-        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
+    match place {
+        TemplatePlace::Text => environment.set_formatter(write_value),
+        TemplatePlace::Address => environment.set_formatter(write_encoded),
+        TemplatePlace::Xml => {
+            environment.set_formatter(write_escaped);
+            // So that what a block or a filter has written is known to be escaped.
+            environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
+        }
     }
     environment.add_template_owned(NAME, source.to_owned()).map_err(|error| TemplateError::new(&error))?;
     Ok(environment)

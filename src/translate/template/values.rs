@@ -1,30 +1,23 @@
-//! Values between JSON and templates: what a template sees, and how what it says is written.
+//! Values between JSON and templates: what a template sees, and how what it says is written, as a table of Markdown too.
 
-use minijinja::{Error, Value, value::ValueKind};
+use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
-use super::bounds::ITEM_BYTES;
+use super::bounds::{ITEM_BYTES, MADE_LIMIT_BYTES, made_too_much};
 use crate::{
-    model::Arguments,
-    translate::{
-        convert::without_exponent,
-        filters::{self, MADE_LIMIT_BYTES},
-    },
+    model::{Arguments, kind_of},
+    translate::convert::without_exponent,
 };
 
 /// What the templates of a request see: `args` and `answers`.
 pub fn template_names(arguments: &Arguments) -> Value {
-    let object = |members: &serde_json::Map<String, Json>| {
-        Value::from_pairs(members.iter().map(|(key, value)| (key.as_str(), from_json(value))))
-    };
-    Value::from_pairs([("args", object(arguments.as_map())), ("answers", object(arguments.answers()))])
+    Value::from_pairs([("args", from_map(arguments.as_map())), ("answers", from_map(arguments.answers()))])
 }
 
 /// What the lines that clients are told see: `args`, and `status` once there is one.
 pub fn line_names(arguments: &Arguments, status: Option<u16>) -> Value {
-    let members = arguments.as_map().iter().map(|(key, value)| (key.as_str(), from_json(value)));
-    let args = ("args", Value::from_pairs(members));
+    let args = ("args", from_map(arguments.as_map()));
     Value::from_pairs([args].into_iter().chain(status.map(|status| ("status", Value::from(status)))))
 }
 
@@ -37,10 +30,12 @@ pub(crate) fn from_json(json: &Json) -> Value {
         Json::Number(number) => from_number(number),
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(items) => items.iter().map(from_json).collect(),
-        Json::Object(members) => {
-            Value::from_pairs(members.iter().map(|(key, value)| (key.as_str(), from_json(value))))
-        }
+        Json::Object(members) => from_map(members),
     }
+}
+
+fn from_map(members: &Map<String, Json>) -> Value {
+    Value::from_pairs(members.iter().map(|(key, value)| (key.as_str(), from_json(value))))
 }
 
 fn from_number(number: &serde_json::Number) -> Value {
@@ -78,7 +73,7 @@ pub(super) fn to_json(value: &Value) -> Result<Json, Error> {
 
 fn json_within(value: &Value, left: &mut usize) -> Result<Json, Error> {
     let length = value.as_str().map_or(0, str::len) + ITEM_BYTES as usize;
-    *left = left.checked_sub(length).ok_or_else(filters::made_too_much)?;
+    *left = left.checked_sub(length).ok_or_else(made_too_much)?;
     Ok(match value.kind() {
         ValueKind::Undefined | ValueKind::None => Json::Null,
         ValueKind::Bool => Json::Bool(value.is_true()),
@@ -108,11 +103,16 @@ pub(super) fn write_value(
     state: &mut minijinja::State<'_, '_>,
     value: &Value,
 ) -> Result<(), Error> {
-    let written = match value.kind() {
-        ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None => Value::from(json_text(value)?),
-        _ => value.clone(),
-    };
+    let written = if is_written_as_json(value) { Value::from(json_text(value)?) } else { value.clone() };
     minijinja::escape_formatter(out, state, &written)
+}
+
+fn is_written_as_json(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None)
+}
+
+fn text_of(value: &Value) -> Result<String, Error> {
+    if is_written_as_json(value) { json_text(value) } else { Ok(value.to_string()) }
 }
 
 /// All but the unreserved characters of RFC 3986, section 2.3.
@@ -124,13 +124,11 @@ pub(super) fn write_encoded(
     state: &mut minijinja::State<'_, '_>,
     value: &Value,
 ) -> Result<(), Error> {
-    let text = match value.kind() {
-        // Which is an error, and no empty text.
-        ValueKind::Undefined => return minijinja::escape_formatter(out, state, value),
-        ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None => to_json(value)?.to_string(),
-        _ => value.to_string(),
-    };
-    let encoded = utf8_percent_encode(&text, ENCODED).to_string();
+    // Which is an error, and no empty text.
+    if value.is_undefined() {
+        return minijinja::escape_formatter(out, state, value);
+    }
+    let encoded = utf8_percent_encode(&text_of(value)?, ENCODED).to_string();
     minijinja::escape_formatter(out, state, &Value::from(encoded))
 }
 
@@ -144,10 +142,7 @@ pub(super) fn write_escaped(
     if value.is_undefined() || value.is_safe() {
         return minijinja::escape_formatter(out, state, value);
     }
-    let text = match value.kind() {
-        ValueKind::Seq | ValueKind::Map | ValueKind::Bool | ValueKind::None => json_text(value)?,
-        _ => value.to_string(),
-    };
+    let text = text_of(value)?;
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -162,4 +157,138 @@ pub(super) fn write_escaped(
         }
     }
     minijinja::escape_formatter(out, state, &Value::from_safe_string(escaped))
+}
+
+/// How many columns a table may have; more are an error, or rows of unlike names would make a table by the square
+/// of their number.
+const COLUMN_LIMIT: usize = 100;
+/// How long a table may be, in bytes.
+const TABLE_LIMIT_BYTES: usize = 16 << 20;
+
+/// A list as a Markdown table: of objects, with these columns or all in the order in which they first come; of
+/// anything else, with the one column `value`. An object is a table of `key` and `value`. Nothing to show is an
+/// empty text.
+///
+/// # Errors
+///
+/// When the value is neither, or the table would be too large.
+pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Result<String, Error> {
+    let rows: Vec<Map<String, Json>> = match value {
+        Json::Array(rows) => rows.iter().map(as_row).collect(),
+        Json::Object(members) => members
+            .iter()
+            .map(|(key, value)| {
+                Map::from_iter([("key".to_owned(), key.as_str().into()), ("value".to_owned(), value.clone())])
+            })
+            .collect(),
+        Json::Null => Vec::new(),
+        Json::Bool(_) | Json::Number(_) | Json::String(_) => {
+            return Err(refused(format!("a table is made of a list or an object, found {}", kind_of(value))));
+        }
+    };
+    let columns = match columns {
+        Some(columns) => columns,
+        None => columns_of(&rows)?,
+    };
+    if columns.len() > COLUMN_LIMIT {
+        return Err(refused(format!("a table may have {COLUMN_LIMIT} columns, found {}", columns.len())));
+    }
+    if columns.is_empty() {
+        return Ok(String::new());
+    }
+    let mut table = String::new();
+    line(&mut table, columns.iter().map(|name| cell(&Json::String(name.clone()))));
+    line(&mut table, columns.iter().map(|_| "---".to_owned()));
+    for row in &rows {
+        line(&mut table, columns.iter().map(|name| row.get(name).map(cell).unwrap_or_default()));
+        if table.len() > TABLE_LIMIT_BYTES {
+            return Err(refused(format!("a table may have {TABLE_LIMIT_BYTES} bytes, found more")));
+        }
+    }
+    table.truncate(table.trim_end().len());
+    Ok(table)
+}
+
+fn as_row(row: &Json) -> Map<String, Json> {
+    match row {
+        Json::Object(members) => members.clone(),
+        other => Map::from_iter([("value".to_owned(), other.clone())]),
+    }
+}
+
+fn columns_of(rows: &[Map<String, Json>]) -> Result<Vec<String>, Error> {
+    let mut columns: Vec<String> = Vec::new();
+    for name in rows.iter().flat_map(Map::keys) {
+        if !columns.contains(name) {
+            columns.push(name.clone());
+            if columns.len() > COLUMN_LIMIT {
+                return Err(refused(format!("a table may have {COLUMN_LIMIT} columns, found more")));
+            }
+        }
+    }
+    Ok(columns)
+}
+
+fn line(table: &mut String, cells: impl Iterator<Item = String>) {
+    table.push('|');
+    for cell in cells {
+        table.push(' ');
+        table.push_str(&cell);
+        table.push_str(" |");
+    }
+    table.push('\n');
+}
+
+/// One cell: what would end it is written so that it does not (GitHub Flavored Markdown, "Tables").
+fn cell(value: &Json) -> String {
+    let text = match value {
+        Json::Null => String::new(),
+        Json::String(text) => text.trim().to_owned(),
+        Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_) => value.to_string(),
+    };
+    text.replace('|', "\\|").replace("\r\n", "<br>").replace(['\n', '\r'], "<br>")
+}
+
+fn refused(message: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(value: Json, columns: Option<&[&str]>, expected: Result<&str, &str>) {
+        let columns = columns.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        match (markdown_table(&value, columns), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn a_list_is_a_table_with_its_columns_in_order() {
+        let disks = json!([{"disk": "sda", "free": 1.50}, {"disk": "s|b\nc", "state": null, "tags": ["a"]}]);
+        check(
+            disks.clone(),
+            None,
+            Ok(
+                "| disk | free | state | tags |\n| --- | --- | --- | --- |\n| sda | 1.5 |  |  |\n| s\\|b<br>c |  |  | [\"a\"] |",
+            ),
+        );
+        check(disks, Some(&["free"]), Ok("| free |\n| --- |\n| 1.5 |\n|  |"));
+        check(json!([1, "a"]), None, Ok("| value |\n| --- |\n| 1 |\n| a |"));
+        check(json!({"up": true}), None, Ok("| key | value |\n| --- | --- |\n| up | true |"));
+        check(json!([]), None, Ok(""));
+        check(json!("x"), None, Err("found a string"));
+    }
+
+    #[test]
+    fn a_table_has_an_end() {
+        let rows: Vec<_> = (0..200).map(|n| json!({n.to_string(): 1})).collect();
+        check(rows.into(), None, Err("100 columns"));
+    }
 }

@@ -1,10 +1,8 @@
 //! From a reply to a result, rules and all.
 
-mod defaults;
+mod limits;
 mod properties;
 mod shapes;
-mod steps;
-mod values;
 mod written;
 
 use bytes::Bytes;
@@ -81,4 +79,112 @@ fn check(translator: &Translator, reply: &Reply, text: &str, structured: Option<
     let result = sent(&run(translator, reply));
     assert_eq!(result["content"][0]["text"].as_str().unwrap(), text);
     assert_eq!(result.get("structuredContent").map(Value::to_string).as_deref(), structured);
+}
+
+#[test]
+fn json_is_handed_on_as_it_came() {
+    let body = r#"{"z": 1.0, "a": 12345678901234567890}"#;
+    let result = run(&translator(vec![], None), &reply(200, "application/json", body));
+    let mut out = Vec::new();
+    write_result(&result, Shapes::ObjectsOnly, &mut out);
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.contains(&format!("\"structuredContent\":{body}")), "{out}");
+    check(
+        &translator(vec![], None),
+        &reply(200, "application/json", body),
+        body,
+        Some(r#"{"z":1.0,"a":12345678901234567890}"#),
+    );
+    check(
+        &translator(vec![], None),
+        &reply(200, "application/json", "10"),
+        r#"{"result":10}"#,
+        Some(r#"{"result":10}"#),
+    );
+    check(
+        &translator(vec![], None),
+        &reply(200, "text/plain", "hello\n"),
+        "hello\n",
+        Some(r#"{"result":"hello\n"}"#),
+    );
+    check(&translator(vec![], None), &reply(200, "", "[1]"), r#"{"result":[1]}"#, Some(r#"{"result":[1]}"#));
+    let done = "Done: the upstream answered 204 No Content without content.";
+    check(&translator(vec![], None), &reply(204, "", ""), done, None);
+}
+
+#[test]
+fn an_empty_json_body_is_missing_not_null() {
+    let expects = translator(vec![], Some(json!({"type": "object"})));
+    for result in [run(&expects, &reply(200, "application/json", "")), run(&expects, &reply(200, "", ""))] {
+        assert_eq!(result.outcome, Outcome::Error(Fault::Unreadable));
+    }
+}
+
+#[test]
+fn the_message_of_a_4xx_is_found_where_apis_put_it() {
+    for (media_type, body, expected) in [
+        ("application/json", r#"{"error": "no such city"}"#, "no such city"),
+        ("application/json", r#"{"error": {"code": 7, "message": "no such city"}}"#, "no such city"),
+        ("application/json", r#"{"error": "not_found", "message": "no such city"}"#, "no such city"),
+        ("application/json", r#"{"error": "invalid_grant", "error_description": "expired"}"#, "expired"),
+        ("application/json", r#"{"message": "no such city"}"#, "no such city"),
+        ("application/problem+json", r#"{"title": "Not Found", "detail": "no such city"}"#, "no such city"),
+        ("application/json", r#"{"errors": [{"detail": "too long"}]}"#, "too long"),
+        ("application/json", r#"{"errors": ["too long"]}"#, "too long"),
+        (
+            "application/json",
+            r#"{"detail": [{"loc": ["body", "x"], "msg": "field required"}]}"#,
+            "field required",
+        ),
+        ("text/plain", "no such city\n", "no such city"),
+        ("", "no such city", "no such city"),
+        ("text/html", "<h1>no such city</h1>", "no such city"),
+        ("text/plain", "<!DOCTYPE html>\n<title>404</title><p>no such city", "no such city"),
+        (
+            "text/html",
+            "<h1>404 Not Found</h1>",
+            "The upstream refused the request with status 404 Not Found and did not say why.",
+        ),
+        (
+            "application/json",
+            "{}",
+            "The upstream refused the request with status 404 Not Found and did not say why.",
+        ),
+        (
+            "text/plain",
+            "x\n  at a.b.C(D.java:1)",
+            "The upstream refused the request with status 404 Not Found and did not say why.",
+        ),
+    ] {
+        let result = run(&translator(vec![], None), &reply(404, media_type, body));
+        assert_eq!(result.outcome, Outcome::Error(Fault::Upstream { status: 404 }));
+        assert_eq!(sent(&result)["content"][0]["text"], expected, "{body}");
+        assert_eq!(result.meta[STATUS_META_KEY], 404);
+    }
+    let coded = run(
+        &translator(vec![], None),
+        &reply(400, "application/json", r#"{"error": {"code": "E7", "message": "m"}}"#),
+    );
+    assert_eq!(coded.meta[CODE_META_KEY], "E7");
+}
+
+#[test]
+fn nothing_of_a_5xx_body_is_passed_on() {
+    for body in [r#"{"error": "db secret"}"#, "db secret", "<p>db secret</p>"] {
+        let mut reply = reply(503, "application/json", body);
+        reply.headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("30"));
+        let text = sent(&run(&translator(vec![], None), &reply)).to_string();
+        assert!(!text.contains("secret") && text.contains("503") && text.contains("in 30 seconds"), "{text}");
+    }
+}
+
+#[test]
+fn what_was_expanded_is_a_step_of_the_trace() {
+    let mut compressed = reply(200, "text/plain", &b"\x8f\x02\x80hello\n\x03"[..]);
+    compressed.headers.insert(http::header::CONTENT_ENCODING, HeaderValue::from_static("br"));
+    let (tool, args) = ("get_weather".parse().unwrap(), json!({}));
+    let mut trace = Trace::on();
+    translate(&translator(vec![], None), Facts::new(&tool, &args), &compressed, &mut trace);
+    let steps = trace.into_steps();
+    assert_eq!((steps[0].what.as_str(), steps[0].found.as_str()), ("expand", "br: 10 bytes to 6 bytes"));
 }

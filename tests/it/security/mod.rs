@@ -55,7 +55,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("path and query of what an upstream is asked", "src/route/request/http.rs", "TARGET_LIMIT_BYTES"),
     ("one word of a command", "src/route/request/command.rs", "WORD_LIMIT_BYTES"),
     ("what a command is given to read", "src/route/request/command.rs", "STDIN_LIMIT_BYTES"),
-    ("codings of one reply, one in another", "src/translate/content_encoding/mod.rs", "CODING_LIMIT"),
+    ("codings of one reply, one in another", "src/translate/content_encoding.rs", "CODING_LIMIT"),
     ("rows of one reply", "src/translate/extract/mod.rs", "RECORD_LIMIT"),
     ("what one template writes", "src/translate/template/bounds.rs", "TEXT_LIMIT_BYTES"),
     (
@@ -65,7 +65,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     (
         "what filters and the operators `*`, `~` and `+` of one template make",
-        "src/translate/filters.rs",
+        "src/translate/template/bounds.rs",
         "MADE_LIMIT_BYTES",
     ),
     (

@@ -269,8 +269,8 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "U2",
         &[
             "tests/it/upstream.rs::an_endless_body_is_read_to_the_limit_and_no_further",
-            "src/translate/content_encoding/tests.rs::a_gigabyte_in_a_small_file_is_refused_where_the_limit_is",
-            "src/translate/content_encoding/tests.rs::nothing_expands_beyond_the_limit",
+            "src/translate/content_encoding.rs::a_gigabyte_in_a_small_file_is_refused_where_the_limit_is",
+            "src/translate/content_encoding.rs::nothing_expands_beyond_the_limit",
             "tests/golden/compressed_bomb_br",
         ],
     ),
@@ -361,7 +361,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "src/translate/template/tests.rs::a_template_that_nests_without_end_is_refused",
             "src/translate/jq/tests.rs::lists_are_gone_through_freely_and_crossed_within_bounds",
             "src/translate/jq/tests.rs::what_a_run_makes_is_counted",
-            "src/translate/tests/steps.rs::a_short_reply_that_makes_much_work_is_told_from_one_that_does_not",
+            "src/translate/tests/limits.rs::a_short_reply_that_makes_much_work_is_told_from_one_that_does_not",
         ],
     ),
     (

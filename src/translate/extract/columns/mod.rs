@@ -1,6 +1,5 @@
 //! `columns`: tables whose cells stand under each other, as `ps`, `df` and `docker ps` print them.
 
-mod frame;
 mod layout;
 #[cfg(test)]
 mod tests;
@@ -9,13 +8,10 @@ use std::cell::LazyCell;
 
 use serde_json::Value;
 
-use self::{
-    frame::{Cells, Frame, is_count},
-    layout::{Crooked, Header, cut_at, expanded, is_rule, words},
-};
+use self::layout::{Cells, Crooked, Frame, Header, cut_at, expanded, is_count, is_rule, words};
 use super::{
     Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
-    rows::{Heading, Rows, Uneven},
+    records::{Heading, Rows, Uneven},
 };
 use crate::translate::{Pattern, response_view::ResponseView, why::Why};
 
@@ -108,14 +104,13 @@ impl Columns {
                     let first = lines.iter().find(|line| Frame::of(line.text).is_none());
                     first.is_none_or(|line| frame.cells(line.text).is_some())
                 };
-                if let Some(frame) = frame.filter(has_bars) {
-                    between_bars(&frame, &lines, &mut rows)?;
-                    return Ok(rows.into_value());
+                match frame.filter(has_bars) {
+                    Some(frame) => between_bars(&frame, &lines, &mut rows)?,
+                    None => table.try_for_each(|line| {
+                        rows.add(&split_words(line.text, names.len()), || line.number)
+                    })?,
                 }
-                for line in table {
-                    rows.add(&split_words(line.text, names.len()), || line.number)?;
-                }
-                Ok(rows.into_value())
+                rows.into_value(typing)
             }
             ColumnLayout::Widths { widths, names } => {
                 let starts: Vec<usize> = widths
@@ -127,22 +122,18 @@ impl Columns {
                     .take(names.as_ref().map_or(widths.len(), Vec::len).saturating_sub(1))
                     .collect();
                 let cut = |line: &Line<'_>| cut_at(&expanded(line.text), &starts);
-                let mut heading = None;
                 let mut rows = match names {
                     Some(names) => Rows::named(names.clone(), self.uneven, text),
                     None => {
                         let header = table.next().ok_or_else(no_header)?;
-                        heading = Some(self.heading(header, lines.iter().any(|line| is_rule(line.text))));
-                        Rows::under(header.number, cut(header), self.uneven, text)?
+                        let heading = self.heading(header, lines.iter().any(|line| is_rule(line.text)));
+                        Rows::under(heading, cut(header), self.uneven, text)?
                     }
                 };
                 for line in table {
                     add(&mut rows, &cut(line), line)?;
                 }
-                match heading {
-                    Some(heading) => rows.into_value_under(&heading, typing),
-                    None => Ok(rows.into_value()),
-                }
+                rows.into_value(typing)
             }
             ColumnLayout::Header => self.under_header(&lines, text, typing),
         }
@@ -157,9 +148,7 @@ impl Columns {
                     return Ok(Vec::new());
                 }
                 let skip = self.skip;
-                return Err(Why::plainly(format!(
-                    "expected {skip} lines before the table, which are skipped, found {found}"
-                )));
+                return Err(why!("expected {skip} lines before the table, which are skipped, found {found}"));
             }
         }
         let mut begun = None;
@@ -169,9 +158,9 @@ impl Columns {
                 return Ok(Vec::new());
             }
             if begun.is_none() {
-                return Err(Why::plainly(format!(
+                return Err(why!(
                     "expected a line that matches `{from}`, where the table begins, found none"
-                )));
+                ));
             }
         }
         let mut table = Vec::new();
@@ -185,15 +174,13 @@ impl Columns {
                 continue;
             }
             if text.len() > LINE_LIMIT_BYTES {
-                return Err(Why::plainly(format!(
+                return Err(why!(
                     "line {number}: expected at most {LINE_LIMIT_BYTES} bytes, found {}",
                     text.len()
-                )));
+                ));
             }
             if table.len() > RECORD_LIMIT {
-                return Err(Why::plainly(format!(
-                    "line {number}: expected at most {RECORD_LIMIT} rows, found more"
-                )));
+                return Err(why!("line {number}: expected at most {RECORD_LIMIT} rows, found more"));
             }
             table.push(line);
         }
@@ -219,9 +206,9 @@ impl Columns {
                 name.clone_from(first);
             }
             let heading = Heading { line: lines[at].number, is_prose: false, is_certain: true };
-            let mut rows = Rows::under(lines[at].number, names.texts, self.uneven, text)?;
+            let mut rows = Rows::under(heading, names.texts, self.uneven, text)?;
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
-            return rows.into_value_under(&heading, typing);
+            return rows.into_value(typing);
         }
         let at = lines.iter().position(|line| !is_rule(line.text)).ok_or_else(no_header)?;
         let heading = self.heading(&lines[at], lines.get(at + 1).is_some_and(|line| is_rule(line.text)));
@@ -238,9 +225,7 @@ impl Columns {
             }));
         }
         if words(&header).len() > COLUMN_LIMIT {
-            return Err(Why::plainly(format!(
-                "line {number}: expected at most {COLUMN_LIMIT} columns, found more"
-            )));
+            return Err(why!("line {number}: expected at most {COLUMN_LIMIT} columns, found more"));
         }
         // A line of `---- -----` under the header says exactly where columns begin.
         let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expanded(line.text));
@@ -255,7 +240,7 @@ impl Columns {
         if let Some(name) = header.first_named() {
             return Err(first_is_named(number, name));
         }
-        let mut rows = Rows::under(number, header.names().to_vec(), self.uneven, text)?;
+        let mut rows = Rows::under(heading, header.names().to_vec(), self.uneven, text)?;
         // A long cell moves those after it. Where every cell is one word, they can be counted.
         let all_words = LazyCell::new(|| {
             let mut straight = body().filter_map(|line| header.cells(&expanded(line.text)).ok()).peekable();
@@ -305,7 +290,7 @@ impl Columns {
                 }));
             }
         }
-        rows.into_value_under(&heading, typing)
+        rows.into_value(typing)
     }
 }
 
@@ -317,10 +302,10 @@ fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<()
             if is_count(line.text) {
                 break;
             }
-            return Err(Why::plainly(format!(
+            return Err(why!(
                 "line {}: expected a row between bars, found a line without; `until` says where the table ends",
                 line.number
-            )));
+            ));
         };
         let next = match &mut begun {
             Some((row, _)) => row.take_in(cells),

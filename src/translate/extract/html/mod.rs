@@ -1,7 +1,6 @@
 //! `html`: a page, by CSS selectors, as the rows of a table, or as text without markup.
 
 mod page;
-mod selector;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -12,11 +11,15 @@ use std::collections::HashSet;
 use scraper::{Element, ElementRef, Html as Page};
 use serde_json::{Map, Value, json};
 
+pub use self::page::{CssError, CssSelector};
 use self::page::{NodeId, Work};
-pub use self::selector::{CssError, CssSelector};
 pub(in crate::translate) use self::text::message_of;
-use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing, parts::list_of};
-use crate::translate::{response_view::ResponseView, why::Why};
+use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
+use crate::translate::{
+    fields::{list_of, object_of},
+    response_view::ResponseView,
+    why::Why,
+};
 
 /// Reads a page as a browser does, whatever it is like.
 #[derive(Debug, Clone, Default)]
@@ -121,7 +124,7 @@ impl Extraction for Html {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
-        self.extract(view.text()?).map(Extracted::Value).map_err(Why::plainly)
+        self.extract(view.text()?).map(Extracted::Value)
     }
 }
 
@@ -135,9 +138,9 @@ impl Html {
         }
     }
 
-    fn extract(&self, text: &str) -> Result<Value, String> {
+    fn extract(&self, text: &str) -> Result<Value, Why> {
         if text.trim().is_empty() {
-            return Err("expected a page, found an empty reply".to_owned());
+            return Err("expected a page, found an empty reply".into());
         }
         let mut page = page::parse(text)?;
         let mut work = Work::for_page(&page, text);
@@ -151,10 +154,9 @@ impl Html {
         match &self.take {
             Take::Text => text::shown(root, &mut work).map(Value::from),
             Take::TextOf(css) => {
+                let first = css.first(&page, &mut work)?;
                 let first =
-                    css.all(&page, &mut work)?.first().and_then(|id| ElementRef::wrap(page.tree.get(*id)?));
-                let first =
-                    first.ok_or_else(|| format!("expected an element `{}`, found none", css.source()))?;
+                    first.ok_or_else(|| why!("expected an element `{}`, found none", css.source()))?;
                 text::shown(first, &mut work).map(Value::from)
             }
             Take::Select(select) => Finder::all(select, &page, &mut work)?.object(root, &mut work),
@@ -174,35 +176,29 @@ fn schema_of(select: &[Selected]) -> Map<String, Value> {
         (selected.name.clone(), kind)
     };
     let always = select.iter().filter(|selected| selected.count != Count::FirstOrNone);
-    let required: Vec<&str> = always.map(|selected| selected.name.as_str()).collect();
-    let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
-    schema.insert("properties".into(), Value::Object(select.iter().map(property).collect()));
-    if !required.is_empty() {
-        schema.insert("required".into(), json!(required));
-    }
-    schema
+    object_of(select.iter().map(property).collect(), always.map(|selected| selected.name.as_str()).collect())
 }
 
 impl EachElement {
-    fn extract(&self, page: &Page, work: &mut Work) -> Result<Value, String> {
+    fn extract(&self, page: &Page, work: &mut Work) -> Result<Value, Why> {
         let elements = self.css.all(page, work)?;
         let finder = Finder::all(&self.select, page, work)?;
         if elements.len() > RECORD_LIMIT {
-            return Err(format!("expected at most {RECORD_LIMIT} of `{}`, found more", self.css.source()));
+            return Err(why!("expected at most {RECORD_LIMIT} of `{}`, found more", self.css.source()));
         }
         if elements.is_empty() && !self.allow_empty {
-            return Err(format!("expected elements `{}`, found none", self.css.source()));
+            return Err(why!("expected elements `{}`, found none", self.css.source()));
         }
         let elements = elements.into_iter().filter_map(|id| ElementRef::wrap(page.tree.get(id)?));
         let records = elements.enumerate().map(|(index, element)| {
-            finder.object(element, work).map_err(|error| format!("record {}: {error}", index + 1))
+            finder.object(element, work).map_err(|why| why.under(&format!("record {}", index + 1)))
         });
         records.collect()
     }
 }
 
 impl Table {
-    fn extract(&self, page: &Page, work: &mut Work) -> Result<Value, String> {
+    fn extract(&self, page: &Page, work: &mut Work) -> Result<Value, Why> {
         let table = self.find(page, work)?;
         match &self.shape {
             TableShape::Rows(given) => table::rows(table, given, work),
@@ -210,17 +206,14 @@ impl Table {
         }
     }
 
-    fn find<'a>(&self, page: &'a Page, work: &mut Work) -> Result<ElementRef<'a>, String> {
+    fn find<'a>(&self, page: &'a Page, work: &mut Work) -> Result<ElementRef<'a>, Why> {
         let (place, words) = match &self.css {
             None => (Some(page.root_element()), "a table".to_owned()),
-            Some(css) => {
-                let first = css.all(page, work)?.first().and_then(|id| ElementRef::wrap(page.tree.get(*id)?));
-                (first, format!("a table `{}`", css.source()))
-            }
+            Some(css) => (css.first(page, work)?, format!("a table `{}`", css.source())),
         };
         place
             .and_then(|place| place.descendent_elements().find(|element| element.value().name() == "table"))
-            .ok_or_else(|| format!("expected {words}, found none"))
+            .ok_or_else(|| why!("expected {words}, found none"))
     }
 }
 
@@ -228,7 +221,7 @@ impl Table {
 struct Finder<'a>(Vec<(&'a Selected, Option<HashSet<NodeId>>)>);
 
 impl<'a> Finder<'a> {
-    fn all(select: &'a [Selected], page: &Page, work: &mut Work) -> Result<Self, String> {
+    fn all(select: &'a [Selected], page: &Page, work: &mut Work) -> Result<Self, Why> {
         let find = |selected: &'a Selected| {
             let found = selected.css.as_ref().map(|css| css.all(page, work)).transpose()?;
             Ok((selected, found.map(HashSet::from_iter)))
@@ -236,7 +229,7 @@ impl<'a> Finder<'a> {
         select.iter().map(find).collect::<Result<_, _>>().map(Self)
     }
 
-    fn object(&self, within: ElementRef<'_>, work: &mut Work) -> Result<Value, String> {
+    fn object(&self, within: ElementRef<'_>, work: &mut Work) -> Result<Value, Why> {
         let mut object = Map::new();
         for (selected, found) in &self.0 {
             let value = match found {
@@ -261,7 +254,7 @@ impl Selected {
         &self,
         elements: impl Iterator<Item = ElementRef<'a>>,
         work: &mut Work,
-    ) -> Result<Option<Value>, String> {
+    ) -> Result<Option<Value>, Why> {
         let mut values = Vec::new();
         for element in elements {
             values.extend(match &self.attribute {
@@ -276,7 +269,7 @@ impl Selected {
                 break;
             }
             if values.len() > RECORD_LIMIT {
-                return Err(format!("expected at most {RECORD_LIMIT} of `{}`, found more", self.name));
+                return Err(why!("expected at most {RECORD_LIMIT} of `{}`, found more", self.name));
             }
         }
         match self.count {
@@ -285,7 +278,7 @@ impl Selected {
             Count::First => values.pop().map(Some).ok_or_else(|| {
                 let element = self.css.as_ref().map_or(String::new(), |css| format!(" `{}`", css.source()));
                 let with = self.attribute.as_ref().map_or(String::new(), |name| format!(" with `{name}`"));
-                format!("`{}`: expected an element{element}{with}, found none", self.name)
+                why!("`{}`: expected an element{element}{with}, found none", self.name)
             }),
         }
     }

@@ -1,4 +1,4 @@
-//! A page as a tree, read within limits, and how much may be done with it.
+//! A page as a tree, read within limits, how much may be done with it, and CSS selectors whose work is bounded.
 //!
 //! The parser walks all open elements at most tags: a page that nests deep would keep it busy for hours. So
 //! it is fed in pieces, and what each has added to the tree is looked at before the next.
@@ -8,9 +8,10 @@ use html5ever::{
     tendril::{StrTendril, TendrilSink},
     tree_builder::TreeSink,
 };
-use scraper::{ElementRef, Html, HtmlTreeSink};
+use scraper::{ElementRef, Html, HtmlTreeSink, Selector, error::SelectorErrorKind};
 
 use super::super::RECORD_LIMIT;
+use crate::translate::why::{Why, at_most};
 
 /// How deep elements may nest; as deep as browsers let them.
 const DEPTH_LIMIT: usize = 512;
@@ -29,7 +30,7 @@ pub(super) type NodeId = <HtmlTreeSink as TreeSink>::Handle;
 /// # Errors
 ///
 /// A sentence, when it is beyond the limits.
-pub(super) fn parse(text: &str) -> Result<Html, String> {
+pub(super) fn parse(text: &str) -> Result<Html, Why> {
     check_attributes(text)?;
     let sink = HtmlTreeSink::new(Html::new_document());
     let mut parser = driver::parse_document(sink, ParseOpts::default());
@@ -41,10 +42,7 @@ pub(super) fn parse(text: &str) -> Result<Html, String> {
         let end = rest.into_iter().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
         parser.process(StrTendril::from(&text[done..end]));
         let page = parser.tokenizer.sink.sink.0.borrow();
-        check_tree(&page, nodes_before).map_err(|error| {
-            let line = text[..end].matches('\n').count() + 1;
-            format!("line {line}: {error}")
-        })?;
+        check_tree(&page, nodes_before).map_err(|why| why.under(&line_of(text, end)))?;
         (done, nodes_before) = (end, page.tree.nodes().len());
     }
     Ok(parser.finish())
@@ -67,15 +65,13 @@ fn table_around(text: &str) -> &'static str {
 }
 
 /// Looks at what came to the tree since it had `nodes_before` nodes.
-fn check_tree(page: &Html, nodes_before: usize) -> Result<(), String> {
+fn check_tree(page: &Html, nodes_before: usize) -> Result<(), Why> {
     let nodes = page.tree.nodes();
-    if nodes.len() > NODE_LIMIT {
-        return Err(format!("expected at most {NODE_LIMIT} elements, texts and comments, found more"));
-    }
+    at_most(NODE_LIMIT, nodes.len(), "elements, texts and comments")?;
     // All of them, as the last may lie less deep than those before it.
     let mut added = nodes.rev().take(page.tree.nodes().len() - nodes_before);
     if added.any(|node| node.ancestors().nth(DEPTH_LIMIT).is_some()) {
-        return Err(format!("expected elements nested at most {DEPTH_LIMIT} deep, found more"));
+        return Err(why!("expected elements nested at most {DEPTH_LIMIT} deep, found more"));
     }
     // `<body a>` again and again adds to the attributes of the one body.
     let root = page.tree.root();
@@ -92,18 +88,16 @@ const ATTRIBUTE_LIMIT: usize = 1000;
 
 /// Refuses a page that has a tag of too many attributes: the parser compares each with the others, so very
 /// many would keep it busy for hours.
-fn check_attributes(text: &str) -> Result<(), String> {
-    match first_wide_tag(text) {
-        None => Ok(()),
-        Some(offset) => {
-            let line = text[..offset].matches('\n').count() + 1;
-            Err(format!("line {line}: {}", too_many_attributes()))
-        }
-    }
+fn check_attributes(text: &str) -> Result<(), Why> {
+    first_wide_tag(text).map_or(Ok(()), |offset| Err(too_many_attributes().under(&line_of(text, offset))))
 }
 
-fn too_many_attributes() -> String {
-    format!("expected at most {ATTRIBUTE_LIMIT} attributes in a tag, found more")
+fn too_many_attributes() -> Why {
+    why!("expected at most {ATTRIBUTE_LIMIT} attributes in a tag, found more")
+}
+
+fn line_of(text: &str, offset: usize) -> String {
+    format!("line {}", text[..offset].matches('\n').count() + 1)
 }
 
 /// Where a tag, or what would be one outside of scripts and comments, has too many attributes.
@@ -220,7 +214,7 @@ impl Work {
     }
 
     /// Some bytes are taken.
-    pub(super) fn take(&mut self, bytes: usize) -> Result<(), String> {
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), Why> {
         let left = self.left.checked_sub(bytes);
         self.left =
             left.ok_or("expected a page that takes less work, found one that nests or repeats too much")?;
@@ -228,14 +222,143 @@ impl Work {
     }
 
     /// An element and all below it are looked at.
-    pub(super) fn look_at(&mut self, element: ElementRef<'_>) -> Result<(), String> {
+    pub(super) fn look_at(&mut self, element: ElementRef<'_>) -> Result<(), Why> {
         self.take(BYTES_AN_ELEMENT * element.descendants().count())
     }
 
     /// All elements of the page are looked at.
-    pub(super) fn search(&mut self, looks: Looks) -> Result<(), String> {
+    pub(super) fn search(&mut self, looks: Looks) -> Result<(), Why> {
         let below = if looks.below { self.deepest } else { 0 };
         let beside = if looks.beside { self.widest } else { 0 };
         self.take(BYTES_AN_ELEMENT * self.nodes * (1 + below + beside))
     }
+}
+
+/// A CSS selector.
+#[derive(Debug, Clone)]
+pub struct CssSelector {
+    source: String,
+    selector: Selector,
+    looks: Looks,
+}
+
+/// Why a text is no selector.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CssError {
+    /// What was expected and what was found.
+    pub message: String,
+    /// The character up to which it could be read, from 0; the place of the mistake, or shortly before it.
+    pub at: usize,
+}
+
+impl CssSelector {
+    /// Reads a selector.
+    ///
+    /// # Errors
+    ///
+    /// [`CssError`], for what is no selector, for `:scope`, and for what may take long on a hostile page: `~`, which
+    /// looks at all elements side by side, and in parentheses (`:is()`, `:not()`, `:has()`) further ones, or more than
+    /// one element.
+    pub fn parse(source: &str) -> Result<Self, CssError> {
+        let (bare, unclosed) = without_literals(source);
+        if let Some(closing) = unclosed {
+            let message = format!("expected `{closing}`, found the end");
+            return Err(CssError { message, at: bare.len() });
+        }
+        let looks = looks(&bare)?;
+        match Selector::parse(source) {
+            Ok(selector) => Ok(Self { source: source.to_owned(), selector, looks }),
+            Err(error) => Err(refusal(source, &error)),
+        }
+    }
+
+    /// As it is written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The first element of a page that it finds.
+    pub(super) fn first<'p>(&self, page: &'p Html, work: &mut Work) -> Result<Option<ElementRef<'p>>, Why> {
+        Ok(self.all(page, work)?.first().and_then(|id| ElementRef::wrap(page.tree.get(*id)?)))
+    }
+
+    /// All elements of a page that it finds, in their order.
+    pub(super) fn all(&self, page: &Html, work: &mut Work) -> Result<Vec<NodeId>, Why> {
+        work.search(self.looks)?;
+        let root = page.root_element();
+        let itself = self.selector.matches(&root).then_some(root);
+        Ok(itself.into_iter().chain(root.select(&self.selector)).map(|element| element.id()).collect())
+    }
+}
+
+/// The selector with an `x` for each character of what only looks like syntax: strings, attributes, escapes, and
+/// formulas such as `:nth-child(2n + 1)`. And what is missing at the end of one that is not closed.
+fn without_literals(source: &str) -> (String, Option<char>) {
+    let mut bare = String::new();
+    let mut closing = Vec::new();
+    let mut characters = source.chars();
+    while let Some(character) = characters.next() {
+        let inside = closing.last().copied();
+        match character {
+            '\\' => bare.extend(characters.next().map(|_| 'x')),
+            _ if inside == Some(character) => drop(closing.pop()),
+            '"' | '\'' if !matches!(inside, Some('"' | '\'')) => closing.push(character),
+            '[' if inside.is_none() => closing.push(']'),
+            '(' if inside.is_none() && is_before_formula(&bare) => closing.push(')'),
+            _ => {}
+        }
+        let is_bare = inside.is_none() && closing.is_empty() && character.is_ascii() && character != '\\';
+        bare.push(if is_bare { character.to_ascii_lowercase() } else { 'x' });
+    }
+    (bare, closing.pop())
+}
+
+fn is_before_formula(bare: &str) -> bool {
+    let name = bare.rsplit(':').next().unwrap_or_default();
+    name.starts_with("nth-")
+        && name.chars().all(|character| character.is_ascii_lowercase() || character == '-')
+}
+
+/// What else a selector without literals looks at; an error where that would be too much.
+fn looks(bare: &str) -> Result<Looks, CssError> {
+    let refuse = |at, message: &str| Err(CssError { message: message.to_owned(), at });
+    if let Some(at) = bare.find('~') {
+        return refuse(at, "expected `+`, `>` or a space between elements, found `~`");
+    }
+    if let Some(at) = bare.find(":scope") {
+        return refuse(at, "expected a selector for the whole page, found `:scope`");
+    }
+    for (open, _) in bare.match_indices('(') {
+        let inside = &bare[open + 1..];
+        let Some(end) = inside.find(['(', ')']) else {
+            return refuse(bare.len(), "expected `)`, found the end");
+        };
+        if inside[end..].starts_with('(') {
+            return refuse(open + 1 + end, "expected no parentheses inside of others, found `(`");
+        }
+        for element in inside[..end].split(',') {
+            let element = element.trim().trim_start_matches(['>', '+']).trim_start();
+            if element.contains([' ', '\t', '\n', '>', '+']) {
+                return refuse(open + 1, "expected one element in parentheses, found several");
+            }
+        }
+    }
+    let from_the_last = [":nth-last-", ":last-of-type", ":only-of-type"];
+    Ok(Looks { below: bare.contains(":has("), beside: from_the_last.iter().any(|name| bare.contains(name)) })
+}
+
+/// What the library makes of a text that is no selector. It does not tell where it stopped, so that is behind the
+/// longest beginning that is one.
+fn refusal(source: &str, error: &SelectorErrorKind) -> CssError {
+    const LONGEST: usize = 500;
+    let ends = source.char_indices().map(|(offset, _)| offset).take(LONGEST).enumerate();
+    let good = ends.filter(|(_, end)| *end > 0 && Selector::parse(source[..*end].trim_end()).is_ok());
+    let (at, offset) = good.last().unwrap_or_default();
+    let found = match &source[offset..] {
+        "" => "nothing".to_owned(),
+        _ if matches!(error, SelectorErrorKind::EndOfLine) => "the end".to_owned(),
+        rest => format!("`{rest}`"),
+    };
+    CssError { message: format!("expected a CSS selector, found {found}"), at }
 }

@@ -10,9 +10,10 @@ use super::{
     page::Work,
     text,
 };
+use crate::translate::why::{Why, at_most};
 
 /// The rows below the headings, as objects by the names of the columns.
-pub(super) fn rows(table: ElementRef<'_>, given: &[String], work: &mut Work) -> Result<Value, String> {
+pub(super) fn rows(table: ElementRef<'_>, given: &[String], work: &mut Work) -> Result<Value, Why> {
     let rows = read(table, work)?;
     let first = rows.iter().take_while(|row| row.kind == RowKind::Heading || row.is_blank()).count();
     // Without headings, the first row is one.
@@ -21,9 +22,7 @@ pub(super) fn rows(table: ElementRef<'_>, given: &[String], work: &mut Work) -> 
     let names = if given.is_empty() { names(headings, rows) } else { given.to_vec() };
     let mut found = Vec::new();
     for row in rows.iter().filter(|row| row.kind == RowKind::Data && !row.is_blank()) {
-        if found.len() >= RECORD_LIMIT {
-            return Err(format!("expected at most {RECORD_LIMIT} rows, found more"));
-        }
+        at_most(RECORD_LIMIT, found.len() + 1, "rows")?;
         let mut record = Map::new();
         for (name, cell) in names.iter().zip(&row.cells) {
             let Some(cell) = cell else { continue };
@@ -60,7 +59,7 @@ fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
 
 /// An object of names and values: from rows `<th>name</th><td>value</td>`, or of two cells of one kind. What
 /// has several values is a list.
-pub(super) fn pairs(table: ElementRef<'_>, work: &mut Work) -> Result<Value, String> {
+pub(super) fn pairs(table: ElementRef<'_>, work: &mut Work) -> Result<Value, Why> {
     let mut found = Map::new();
     for row in row_elements(table) {
         work.take(1)?;
@@ -85,7 +84,7 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut Work) -> Result<Value, Str
         }
     }
     match found.is_empty() {
-        true => Err("expected a table with rows of a name and a value, found none".to_owned()),
+        true => Err("expected a table with rows of a name and a value, found none".into()),
         false => Ok(Value::Object(found)),
     }
 }
@@ -142,7 +141,7 @@ struct Hanging {
 }
 
 /// Every row with a text for each column; a cell that spans several rows or columns stands in each.
-fn read(table: ElementRef<'_>, work: &mut Work) -> Result<Vec<Row>, String> {
+fn read(table: ElementRef<'_>, work: &mut Work) -> Result<Vec<Row>, Why> {
     let mut found = Vec::new();
     let mut hanging: Vec<Option<Hanging>> = Vec::new();
     let mut cell_count = 0;
@@ -150,9 +149,7 @@ fn read(table: ElementRef<'_>, work: &mut Work) -> Result<Vec<Row>, String> {
         work.take(1)?;
         let row = read_row(element, &mut hanging, work)?;
         cell_count += row.len();
-        if cell_count > CELL_LIMIT {
-            return Err(format!("expected at most {CELL_LIMIT} cells in a table, found more"));
-        }
+        at_most(CELL_LIMIT, cell_count, "cells in a table")?;
         let in_head = element.parent_element().is_some_and(|part| part.value().name() == "thead");
         let is_heading = in_head
             || cell_elements(element).next().is_some()
@@ -167,7 +164,7 @@ fn read_row(
     element: ElementRef<'_>,
     hanging: &mut Vec<Option<Hanging>>,
     work: &mut Work,
-) -> Result<Vec<Option<Rc<str>>>, String> {
+) -> Result<Vec<Option<Rc<str>>>, Why> {
     let mut row = Vec::new();
     let mut cells = cell_elements(element);
     loop {
@@ -182,9 +179,7 @@ fn read_row(
                 0 => ROW_SPAN_LIMIT,
                 rows => rows.min(ROW_SPAN_LIMIT),
             };
-            if row.len() + columns > COLUMN_LIMIT {
-                return Err(format!("expected at most {COLUMN_LIMIT} columns, found more"));
-            }
+            at_most(COLUMN_LIMIT, row.len() + columns, "columns")?;
             if rows > 1 {
                 hanging.resize(hanging.len().max(row.len() + columns), None);
                 hanging[row.len()..row.len() + columns]

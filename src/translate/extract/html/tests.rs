@@ -22,7 +22,7 @@ fn each(source: &str, select: Vec<Selected>) -> Take {
     Take::Each(EachElement { css: css(source), select, allow_empty: false })
 }
 
-fn read(take: &Take, text: &str) -> Result<Value, String> {
+fn read(take: &Take, text: &str) -> Result<Value, Why> {
     Html { without: None, take: take.clone() }.extract(text)
 }
 
@@ -30,7 +30,7 @@ fn read(take: &Take, text: &str) -> Result<Value, String> {
 fn check(take: &Take, text: &str, expected: Result<&str, &str>) {
     match (read(take, text), expected) {
         (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
-        (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+        (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
         (found, _) => {
             let found = format!("{found:?}");
             panic!("found {found:.200}");
@@ -60,7 +60,7 @@ fn the_white_space_that_a_kept_text_begins_with_is_kept() {
     assert_eq!(text(of("h1")), "A");
     assert_eq!(text(Take::Text), "A\n\n\n   total  free\nmem:   1     2\n\n a <b>\n  c");
     let error = Html { take: of("h2"), without: None }.extract(page).unwrap_err();
-    assert_eq!(error, "expected an element `h2`, found none");
+    assert_eq!(error.to_string(), "expected an element `h2`, found none");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use http::StatusCode;
 use scraper::{ElementRef, Html as Page, Node};
 
 use super::page::{self, Work};
+use crate::translate::why::Why;
 
 /// What is never shown; an element that is asked for itself is.
 const HIDDEN: [&str; 9] =
@@ -28,7 +29,7 @@ const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 /// line round paragraphs and headings, a tab between the cells of a row. No-break spaces are spaces. White
 /// space of `<pre>` is kept, at the begin of the first line too: what stands there may be the header of a
 /// table.
-pub(super) fn shown(root: ElementRef<'_>, work: &mut Work) -> Result<String, String> {
+pub(super) fn shown(root: ElementRef<'_>, work: &mut Work) -> Result<String, Why> {
     let mut writer = Writer::default();
     let mut node = *root;
     loop {

@@ -1,14 +1,18 @@
 //! `metrics`: the text formats of Prometheus and OpenMetrics.
 
-mod line;
+#[cfg(test)]
+mod tests;
 
 use std::{borrow::Cow, collections::HashMap};
 
 use serde_json::{Map, Value};
 
-use self::line::{LONGEST_SHOWN, Number, Scanner, unescaped};
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
-use crate::translate::{response_view::ResponseView, why::Why};
+use crate::translate::{
+    convert::to_number,
+    response_view::ResponseView,
+    why::{Why, at_most},
+};
 
 /// Reads the samples of metrics.
 ///
@@ -128,49 +132,12 @@ impl Metrics {
     const UNTYPED: &str = "untyped";
 
     fn extract(&self, text: &str) -> Result<Value, Why> {
-        let mut families: HashMap<&str, Family<'_>> = HashMap::new();
-        let mut gathered =
-            Gathered { metrics: self, rows: Vec::new(), object: Map::new(), repeated_bytes: 0 };
-        let (mut seen, mut taken, mut labels, mut ended) = (0_usize, 0_usize, 0_usize, false);
+        let mut gathered = Gathered::default();
         for (index, line) in text.lines().enumerate() {
-            let at_line = |why: Why| why.under(&format!("line {}", index + 1));
-            let line = line.trim_matches([' ', '\t']);
-            if line.is_empty() {
-                continue;
-            }
-            if ended {
-                return Err(at_line(Why::quoting(LONGEST_SHOWN, |quoted| {
-                    format!("expected nothing after `# EOF`, found {}", quoted(line))
-                })));
-            }
-            if let Some(comment) = line.strip_prefix('#') {
-                ended = comment.trim() == "EOF";
-                read_comment(comment, &mut families);
-                if families.len() > RECORD_LIMIT {
-                    return Err(at_line(Why::plainly(format!(
-                        "expected at most {RECORD_LIMIT} metrics, found more"
-                    ))));
-                }
-                continue;
-            }
-            seen += 1;
-            let Some(sample) = self.sample(line).map_err(at_line)? else { continue };
-            taken += 1;
-            labels += sample.labels.len();
-            if taken > RECORD_LIMIT {
-                return Err(at_line(Why::plainly(format!(
-                    "expected at most {RECORD_LIMIT} samples, found more"
-                ))));
-            }
-            if labels > Self::LABELS_LIMIT {
-                return Err(at_line(Why::plainly(format!(
-                    "expected at most {} labels, found more",
-                    Self::LABELS_LIMIT
-                ))));
-            }
-            gathered.add(sample, &families).map_err(at_line)?;
+            let added = gathered.add_line(self, line.trim_matches([' ', '\t']));
+            added.map_err(|why| why.under(&format!("line {}", index + 1)))?;
         }
-        gathered.finish(seen)
+        gathered.finish(self)
     }
 
     /// The sample of a line; `None` when the rule does not ask for it.
@@ -220,26 +187,52 @@ impl Metrics {
 }
 
 /// The result as far as it was read.
-struct Gathered<'m> {
-    metrics: &'m Metrics,
+#[derive(Default)]
+struct Gathered<'t> {
+    families: HashMap<&'t str, Family<'t>>,
     rows: Vec<Value>,
     object: Map<String, Value>,
+    /// How many samples the reply has, how many of them are wanted, and how many labels those have.
+    seen: usize,
+    taken: usize,
+    labels: usize,
     repeated_bytes: usize,
+    /// Whether `# EOF` was there.
+    ended: bool,
 }
 
-impl Gathered<'_> {
-    fn add(&mut self, sample: Sample<'_>, families: &HashMap<&str, Family<'_>>) -> Result<(), Why> {
-        match self.metrics.shape {
+impl<'t> Gathered<'t> {
+    fn add_line(&mut self, metrics: &Metrics, line: &'t str) -> Result<(), Why> {
+        if line.is_empty() {
+            return Ok(());
+        }
+        if self.ended {
+            return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                format!("expected nothing after `# EOF`, found {}", quoted(line))
+            }));
+        }
+        if let Some(comment) = line.strip_prefix('#') {
+            self.ended = comment.trim() == "EOF";
+            read_comment(comment, &mut self.families);
+            return at_most(RECORD_LIMIT, self.families.len(), "metrics");
+        }
+        self.seen += 1;
+        let Some(sample) = metrics.sample(line)? else { return Ok(()) };
+        self.taken += 1;
+        self.labels += sample.labels.len();
+        at_most(RECORD_LIMIT, self.taken, "samples")?;
+        at_most(Metrics::LABELS_LIMIT, self.labels, "labels")?;
+        self.add(metrics, sample)
+    }
+
+    fn add(&mut self, metrics: &Metrics, sample: Sample<'_>) -> Result<(), Why> {
+        match metrics.shape {
             MetricsShape::Samples => {
-                let family = family_of(&sample.name, families);
-                let help = family.help.filter(|_| self.metrics.help);
+                let family = family_of(&sample.name, &self.families);
+                let help = family.help.filter(|_| metrics.help);
                 self.repeated_bytes += family.kind.map_or(0, str::len) + help.map_or(0, str::len);
-                if self.repeated_bytes > Metrics::REPEATED_LIMIT_BYTES {
-                    return Err(Why::plainly(format!(
-                        "expected at most {} bytes of types and help in all samples, found more",
-                        Metrics::REPEATED_LIMIT_BYTES
-                    )));
-                }
+                let what = "bytes of types and help in all samples";
+                at_most(Metrics::REPEATED_LIMIT_BYTES, self.repeated_bytes, what)?;
                 let mut members = Map::new();
                 members.insert("name".into(), sample.name.as_ref().into());
                 members.insert("type".into(), family.kind.unwrap_or(Metrics::UNTYPED).into());
@@ -284,14 +277,13 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// The result; `seen` is how many samples the reply has.
-    fn finish(self, seen: usize) -> Result<Value, Why> {
-        let is_object = self.metrics.shape == MetricsShape::Object;
-        if self.rows.is_empty() && self.object.is_empty() && !self.metrics.allow_empty {
-            let names: Vec<_> = self.metrics.names.iter().map(|name| format!("`{}`", name.0)).collect();
+    fn finish(self, metrics: &Metrics) -> Result<Value, Why> {
+        let is_object = metrics.shape == MetricsShape::Object;
+        if self.rows.is_empty() && self.object.is_empty() && !metrics.allow_empty {
+            let names: Vec<_> = metrics.names.iter().map(|name| format!("`{}`", name.0)).collect();
             let named = if names.is_empty() { String::new() } else { format!(" of {}", names.join(" or ")) };
             let plain = if is_object { " without labels" } else { "" };
-            return Err(Why::plainly(format!("expected samples{named}{plain}, found none among {seen}")));
+            return Err(why!("expected samples{named}{plain}, found none among {}", self.seen));
         }
         Ok(if is_object { Value::Object(self.object) } else { Value::Array(self.rows) })
     }
@@ -320,5 +312,183 @@ fn family_of<'t>(name: &str, families: &HashMap<&str, Family<'t>>) -> Family<'t>
     families.get(name).or_else(of_part).copied().unwrap_or_default()
 }
 
-#[cfg(test)]
-mod tests;
+/// How much of a line an error shows, in characters.
+const LONGEST_SHOWN: usize = 60;
+
+/// What is left of a line.
+struct Scanner<'t>(&'t str);
+
+impl<'t> Scanner<'t> {
+    fn skip_blanks(&mut self) {
+        self.0 = self.0.trim_start_matches([' ', '\t']);
+    }
+
+    fn take(&mut self, mark: char) -> bool {
+        let rest = self.0.strip_prefix(mark);
+        self.0 = rest.unwrap_or(self.0);
+        rest.is_some()
+    }
+
+    fn take_until(&mut self, ends: impl Fn(char) -> bool) -> &'t str {
+        let (taken, rest) = self.0.split_at(self.0.find(ends).unwrap_or(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    /// A name; `.` and `-`, which are not in the format, are in names that servers print.
+    fn take_name(&mut self) -> &'t str {
+        if !self.0.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == ':') {
+            return "";
+        }
+        self.take_until(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.' | '-')))
+    }
+
+    /// A word up to the next blank.
+    fn take_word(&mut self) -> &'t str {
+        self.skip_blanks();
+        let word = self.take_until(|c| matches!(c, ' ' | '\t'));
+        self.skip_blanks();
+        word
+    }
+
+    /// The labels up to the `}`, and the name of the metric where it stands among them, in quotes.
+    fn labels(&mut self, labels: &mut Map<String, Value>) -> Result<Option<String>, Why> {
+        let mut metric = None;
+        loop {
+            self.skip_blanks();
+            if self.take('}') {
+                return Ok(metric);
+            }
+            let quoted = self.0.starts_with('"');
+            let name = if quoted { self.quoted()? } else { self.take_name().to_owned() };
+            if name.is_empty() {
+                return Err(self.refuse("a label or `}`"));
+            }
+            self.skip_blanks();
+            if quoted && metric.is_none() && labels.is_empty() && !self.0.starts_with('=') {
+                metric = Some(name);
+            } else {
+                if !self.take('=') {
+                    return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                        format!("expected `=` after label {}, found {}", quoted(&name), quoted(self.0))
+                    }));
+                }
+                self.skip_blanks();
+                let value = self.quoted()?;
+                if labels.contains_key(&name) {
+                    return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                        format!("expected label {} once, found it again", quoted(&name))
+                    }));
+                }
+                labels.insert(name, value.into());
+                at_most(Metrics::LABELS_OF_ONE_LIMIT, labels.len(), "labels")?;
+            }
+            self.skip_blanks();
+            if !self.take(',') && !self.0.starts_with('}') {
+                return Err(self.refuse("`,` or `}` after a label"));
+            }
+        }
+    }
+
+    /// A text in quotes, without its escapes.
+    fn quoted(&mut self) -> Result<String, Why> {
+        if !self.take('"') {
+            return Err(self.refuse("a text in quotes"));
+        }
+        let mut escaped = false;
+        let end = self.0.bytes().position(|byte| {
+            let ends = byte == b'"' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            ends
+        });
+        let Some(end) = end else {
+            return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                format!("expected `\"` at the end of {}, found none", quoted(self.0))
+            }));
+        };
+        let text = unescaped(&self.0[..end]);
+        self.0 = &self.0[end + 1..];
+        Ok(text)
+    }
+
+    /// The value of the metric of this name, or of an exemplar.
+    fn number(&mut self, metric: Option<&str>) -> Result<Number, Why> {
+        let word = self.take_word();
+        if let Some(value) = to_number(word.strip_suffix('.').unwrap_or(word)) {
+            return Ok(Number { value, word: None });
+        }
+        let word = match word.to_ascii_lowercase().as_str() {
+            "nan" => "NaN",
+            "inf" | "+inf" | "infinity" | "+infinity" => "+Inf",
+            "-inf" | "-infinity" => "-Inf",
+            lower => {
+                return Err(Why::quoting(LONGEST_SHOWN, |quoted| {
+                    let found = if lower.is_empty() { "none".to_owned() } else { quoted(word) };
+                    match metric {
+                        Some(name) => format!("expected a value of {}, found {found}", quoted(name)),
+                        None => format!("expected the value of an exemplar, found {found}"),
+                    }
+                }));
+            }
+        };
+        Ok(Number { value: Value::Null, word: Some(word) })
+    }
+
+    /// Says that something else was expected than what is left.
+    fn refuse(&self, expected: &str) -> Why {
+        Why::quoting(LONGEST_SHOWN, |quoted| format!("expected {expected}, found {}", quoted(self.0)))
+    }
+
+    /// When a sample was taken, as the server writes it.
+    fn time(&mut self) -> Result<Option<Value>, Why> {
+        if self.0.is_empty() || self.0.starts_with('#') {
+            return Ok(None);
+        }
+        let word = self.take_word();
+        let time = to_number(word);
+        time.map(Some).ok_or_else(|| Scanner(word).refuse("a time after the value"))
+    }
+
+    /// What OpenMetrics has behind a bucket: `# {trace_id="…"} 0.67 1520879607.789`.
+    fn exemplar(&mut self) -> Result<Option<Value>, Why> {
+        if !self.take('#') {
+            return Ok(None);
+        }
+        self.skip_blanks();
+        if !self.take('{') {
+            return Err(self.refuse("the labels of an exemplar"));
+        }
+        let mut labels = Map::new();
+        if self.labels(&mut labels)?.is_some() {
+            return Err("expected the labels of an exemplar, found a name".into());
+        }
+        let mut exemplar = Map::new();
+        exemplar.insert("labels".into(), Value::Object(labels));
+        exemplar.insert("value".into(), self.number(None)?.value);
+        exemplar.extend(self.time()?.map(|time| ("timestamp".to_owned(), time)));
+        Ok(Some(Value::Object(exemplar)))
+    }
+}
+
+/// A value as JSON, and its word where JSON has no number for it.
+struct Number {
+    value: Value,
+    word: Option<&'static str>,
+}
+
+/// A text without its escapes: `\\`, `\"` and `\n`. Others are left as they stand.
+fn unescaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(character) = rest.next() {
+        match character {
+            '\\' => match rest.next() {
+                Some('n') => plain.push('\n'),
+                Some(escaped @ ('"' | '\\')) => plain.push(escaped),
+                other => plain.extend(std::iter::once('\\').chain(other)),
+            },
+            other => plain.push(other),
+        }
+    }
+    plain
+}

@@ -1,25 +1,25 @@
 //! `pairs`: `key: value` lines.
 //!
-//! In reading order: [`Pairs`] takes lines apart, and a `builder` puts together what is in them.
+//! In reading order: [`Pairs`] takes lines apart, and a [`Builder`] puts together what is in them.
 
-mod builder;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::borrow::Cow;
 
+use memchr::memmem;
 use serde_json::{Map, Value};
 
-use self::builder::{Builder, Open, indentation};
 use super::{
     Extracted, Extraction, Gives, RECORD_LIMIT, Typing,
-    records::{Blocks, gather},
+    records::{Blocks, add, gather},
 };
 use crate::translate::{
+    fields::Fields,
     matcher::Pattern,
     response_view::ResponseView,
-    stop::{STOPPED, Stop},
-    why::Why,
+    stop::Stop,
+    why::{Why, at_most},
 };
 
 /// Reads lines of a key, a separator and a value into an object of strings.
@@ -95,7 +95,7 @@ impl Extraction for Pairs {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
-        self.extract(view.text()?, None, view.stop()).map(Extracted::Value)
+        self.extract(view.text()?, None, view.facts.stop).map(Extracted::Value)
     }
 }
 
@@ -114,11 +114,11 @@ impl Pairs {
     const PAIRS_OF_BLOCKS_LIMIT: usize = 10 * RECORD_LIMIT;
 
     /// Checks `stop` between two matches of the pattern, which are quadratic in the length of a line. If
-    /// `wanted` is given, only these outermost keys are kept.
+    /// `wanted` is given, only the outermost keys that its fields are taken from are kept.
     pub(super) fn extract(
         &self,
         text: &str,
-        wanted: Option<&BTreeSet<&str>>,
+        wanted: Option<&Fields>,
         stop: Option<&Stop>,
     ) -> Result<Value, Why> {
         let expected = || match &self.pattern {
@@ -131,7 +131,7 @@ impl Pairs {
         let Some(blocks) = &self.blocks else {
             let (object, _) = self.object(text, wanted, 1, RECORD_LIMIT, stop)?;
             if object.is_empty() {
-                return Err(Why::plainly(format!("expected {}", expected())));
+                return Err(why!("expected {}", expected()));
             }
             return Ok(Value::Object(object));
         };
@@ -147,7 +147,7 @@ impl Pairs {
         });
         let objects = gather(objects, "blocks of pairs")?;
         if objects.is_empty() && !self.allow_empty {
-            return Err(Why::plainly(format!("expected blocks of {}", expected())));
+            return Err(why!("expected blocks of {}", expected()));
         }
         Ok(Value::Array(objects))
     }
@@ -156,117 +156,31 @@ impl Pairs {
     fn object(
         &self,
         text: &str,
-        wanted: Option<&BTreeSet<&str>>,
+        wanted: Option<&Fields>,
         first_line: usize,
         limit: usize,
         stop: Option<&Stop>,
     ) -> Result<(Map<String, Value>, usize), Why> {
         let (found, sections, open) = Default::default();
-        let mut builder = Builder { pairs: self, wanted, found, sections, open };
-        let mut count = 0_usize;
-        let too_many = |line: usize| {
-            Why::plainly(format!("line {line}: expected at most {RECORD_LIMIT} pairs, found more"))
-        };
-        for (index, line) in text.lines().enumerate() {
-            let bare = line.trim_start();
-            if bare.is_empty() {
-                // What is said to go on does not go on after a blank line.
-                if self.indented != Indented::Nested {
-                    builder.close(0);
-                }
-                continue;
-            }
-            if bare.len() < line.len() && builder.goes_on(line) {
-                continue;
-            }
-            if builder.is_below_value(line) {
-                count += 1;
-                if count > limit {
-                    return Err(too_many(first_line + index));
-                }
-                builder.add_value(bare.trim_end());
-                continue;
-            }
-            if self.comments.iter().any(|prefix| bare.starts_with(prefix)) {
-                continue;
-            }
-            if self.section_end.as_ref().is_some_and(|pattern| pattern.regex().is_match(bare)) {
-                builder.close_section();
-                continue;
-            }
-            let section =
-                self.sections.as_ref().and_then(|pattern| Some((pattern, pattern.regex().captures(bare)?)));
-            if let (Some(pattern), None) = (&self.pattern, &section) {
-                // What goes on goes on with a pair of the line before.
-                builder.close(0);
-                for found in pattern.regex().captures_iter(bare) {
-                    // The search for the next may go through all that is left.
-                    let left = bare.len() - found.get(0).map_or(0, |whole| whole.start());
-                    if stop.is_some_and(|stop| !stop.allows(Stop::of_search(left))) {
-                        return Err(STOPPED.into());
-                    }
-                    let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };
-                    let (key, value) = (key.as_str().trim(), value.as_str());
-                    if key.is_empty() {
-                        continue;
-                    }
-                    count += 1;
-                    if count > limit {
-                        return Err(too_many(first_line + index));
-                    }
-                    builder.close(0);
-                    let value = Some(Cow::Borrowed(value));
-                    builder.open.push(Open::new(0, key, value));
-                }
-                continue;
-            }
-            let (key, value) = match (&section, self.split(bare)) {
-                (Some(_), _) => ("", None),
-                (None, Some((key, value))) => (without_leader(key), Some(value)),
-                (None, None) => (bare.trim_end(), None),
-            };
-            if section.is_none() && (key.is_empty() || value.is_none() && self.indented != Indented::Nested) {
-                builder.close(if self.indented == Indented::Nested { indentation(line) } else { 0 });
-                continue;
-            }
-            count += 1;
-            let line_number = first_line + index;
-            if count > limit {
-                return Err(too_many(line_number));
-            }
-            if let Some((pattern, captures)) = section {
-                if builder.sections.len() >= Self::NESTING_LIMIT {
-                    let most = Self::NESTING_LIMIT;
-                    return Err(Why::plainly(format!(
-                        "line {line_number}: expected at most {most} sections in one another, found more"
-                    )));
-                }
-                let name = pattern.names().first().and_then(|name| captures.name(name));
-                builder.begin_section(name.map_or("", |name| name.as_str().trim()));
-                continue;
-            }
-            let indent = if self.indented == Indented::Nested { indentation(line) } else { 0 };
-            builder.close(indent);
-            if builder.open.len() >= Self::NESTING_LIMIT {
-                let most = Self::NESTING_LIMIT;
-                return Err(Why::plainly(format!(
-                    "line {line_number}: expected at most {most} levels of indentation, found more"
-                )));
-            }
-            let mut open = Open::new(indent, key, value.map(Cow::Borrowed));
-            open.place = value.map(|value| (line, value));
-            builder.open.push(open);
+        let mut builder =
+            Builder { pairs: self, wanted, stop, limit, line: first_line, count: 0, found, sections, open };
+        for line in text.lines() {
+            builder.add_line(line)?;
+            builder.line += 1;
         }
         while !builder.sections.is_empty() {
             builder.close_section();
         }
         builder.close(0);
-        Ok((builder.found, count))
+        Ok((builder.found, builder.count))
     }
 
     fn split<'t>(&self, line: &'t str) -> Option<(&'t str, &'t str)> {
-        let found =
-            self.separators.iter().filter_map(|separator| Some((line.find(separator)?, separator.len())));
+        let found = self.separators.iter().filter_map(|separator| {
+            // On lines this short it takes half the instructions of `str::find`.
+            let at = memmem::find(line.as_bytes(), separator.as_bytes())?;
+            Some((at, separator.len()))
+        });
         let (at, length) = found.min_by_key(|(at, length)| (*at, usize::MAX - length))?;
         Some((&line[..at], &line[at + length..]))
     }
@@ -305,4 +219,252 @@ fn unquoted(value: &str) -> Option<String> {
         }
     }
     Some(plain)
+}
+
+/// What is found, while it is read.
+struct Builder<'p, 't> {
+    pairs: &'p Pairs,
+    /// The fields whose outermost keys are kept; all keys are where there are none.
+    wanted: Option<&'p Fields>,
+    stop: Option<&'p Stop>,
+    /// How many pairs there may be, and how many there are.
+    limit: usize,
+    count: usize,
+    /// The number of the line that is read.
+    line: usize,
+    found: Map<String, Value>,
+    /// The sections that are being read, each in the one before.
+    sections: Vec<(String, Map<String, Value>)>,
+    /// The lines that others may yet belong to, each indented more than the one before.
+    open: Vec<Open<'t>>,
+}
+
+/// A line that others may yet belong to.
+struct Open<'t> {
+    indent: usize,
+    key: &'t str,
+    /// As it stands; `None` where the line has no separator.
+    value: Option<Cow<'t, str>>,
+    /// The line, and the value at its end.
+    place: Option<(&'t str, &'t str)>,
+    /// What other lines add to the value.
+    more: Vec<&'t str>,
+    members: Map<String, Value>,
+}
+
+impl<'t> Open<'t> {
+    fn new(indent: usize, key: &'t str, value: Option<Cow<'t, str>>) -> Self {
+        Self { indent, key, value, place: None, more: Vec::new(), members: Map::new() }
+    }
+}
+
+impl<'t> Builder<'_, 't> {
+    fn add_line(&mut self, line: &'t str) -> Result<(), Why> {
+        let (pairs, bare) = (self.pairs, line.trim_start());
+        let is_nested = pairs.indented == Indented::Nested;
+        if bare.is_empty() {
+            // What is said to go on does not go on after a blank line.
+            if !is_nested {
+                self.close(0);
+            }
+            return Ok(());
+        }
+        if bare.len() < line.len() && self.goes_on(line) {
+            return Ok(());
+        }
+        if self.is_below_value(line) {
+            self.count_pair()?;
+            if let Some(open) = self.open.last_mut() {
+                open.more.push(bare.trim_end());
+            }
+            return Ok(());
+        }
+        if pairs.comments.iter().any(|prefix| bare.starts_with(prefix)) {
+            return Ok(());
+        }
+        if pairs.section_end.as_ref().is_some_and(|pattern| pattern.regex().is_match(bare)) {
+            self.close_section();
+            return Ok(());
+        }
+        if let Some(pattern) = &pairs.sections
+            && let Some(captures) = pattern.regex().captures(bare)
+        {
+            self.count_pair()?;
+            self.check_nesting(self.sections.len(), "sections in one another")?;
+            let name = pattern.names().first().and_then(|name| captures.name(name));
+            self.begin_section(name.map_or("", |name| name.as_str().trim()));
+            return Ok(());
+        }
+        if let Some(pattern) = &pairs.pattern {
+            return self.add_matches(pattern, bare);
+        }
+        let (key, value) = match pairs.split(bare) {
+            Some((key, value)) => (without_leader(key), Some(value)),
+            None => (bare.trim_end(), None),
+        };
+        let indent = if is_nested { indentation(line) } else { 0 };
+        self.close(indent);
+        if !key.is_empty() && (value.is_some() || is_nested) {
+            self.count_pair()?;
+            self.check_nesting(self.open.len(), "levels of indentation")?;
+            let mut open = Open::new(indent, key, value.map(Cow::Borrowed));
+            open.place = value.map(|value| (line, value));
+            self.open.push(open);
+        }
+        Ok(())
+    }
+
+    fn add_matches(&mut self, pattern: &Pattern, bare: &'t str) -> Result<(), Why> {
+        // What goes on goes on with a pair of the line before.
+        self.close(0);
+        for found in pattern.regex().captures_iter(bare) {
+            // The search for the next may go through all that is left.
+            Stop::check_search(self.stop, bare.len() - found.get(0).map_or(0, |whole| whole.start()))?;
+            let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };
+            let key = key.as_str().trim();
+            if !key.is_empty() {
+                self.count_pair()?;
+                self.close(0);
+                self.open.push(Open::new(0, key, Some(Cow::Borrowed(value.as_str()))));
+            }
+        }
+        Ok(())
+    }
+
+    fn count_pair(&mut self) -> Result<(), Why> {
+        self.count += 1;
+        match self.count > self.limit {
+            true => Err(why!("line {}: expected at most {RECORD_LIMIT} pairs, found more", self.line)),
+            false => Ok(()),
+        }
+    }
+
+    fn check_nesting(&self, depth: usize, what: &str) -> Result<(), Why> {
+        let checked = at_most(Pairs::NESTING_LIMIT, depth + 1, what);
+        checked.map_err(|why| why.under(&format!("line {}", self.line)))
+    }
+
+    /// Adds an indented line to the value that it goes on with, if there is one.
+    fn goes_on(&mut self, line: &str) -> bool {
+        let mut rest = line.chars();
+        rest.next();
+        let (between, more) = match self.pairs.indented {
+            Indented::Same | Indented::Nested => return false,
+            Indented::Lines => ("\n", rest.as_str().trim_end()),
+            Indented::Words => (" ", line.trim()),
+            Indented::Fold => ("", rest.as_str()),
+        };
+        let Some(value) = self.open.last_mut().and_then(|open| open.value.as_mut()) else { return false };
+        let value = value.to_mut();
+        value.push_str(between);
+        value.push_str(more);
+        true
+    }
+
+    /// Whether a line begins right below the value of the line before, and is no pair itself: `ipconfig` writes further
+    /// addresses there. The separator may be a part of such a value (`fe80::1`), but not with white space behind it.
+    fn is_below_value(&self, line: &str) -> bool {
+        // White space stands before the value above, so before what is right below it, too.
+        if !line.starts_with(char::is_whitespace) {
+            return false;
+        }
+        let above = self.open.last().and_then(|open| open.place);
+        let Some(column) = above.and_then(|(line, value)| value_column(line, value)) else { return false };
+        if column != indentation(line) || !line.contains(char::is_alphanumeric) {
+            return false;
+        }
+        let found = self.pairs.split(line.trim());
+        found.is_none_or(|(key, value)| {
+            let separator = &line.trim()[key.len()..line.trim().len() - value.len()];
+            !separator.trim().is_empty() && !value.is_empty() && !value.starts_with(char::is_whitespace)
+        })
+    }
+
+    /// Puts every line away that is indented as much as `indent`, or more.
+    fn close(&mut self, indent: usize) {
+        while let Some(mut line) = self.open.pop_if(|line| line.indent >= indent) {
+            if self.open.is_empty() && self.sections.is_empty() && !self.wants(line.key) {
+                continue;
+            }
+            let more: Vec<Value> = line.more.iter().map(|value| self.pairs.plain(value).into()).collect();
+            let values = match line.value {
+                _ if !line.members.is_empty() => {
+                    more.into_iter().for_each(|value| add(&mut line.members, "value", value));
+                    vec![Value::Object(line.members)]
+                }
+                // Words that are no pair, below a line that they belong to.
+                None if more.is_empty() => {
+                    if let Some(parent) =
+                        self.open.last_mut().filter(|_| line.key.contains(char::is_alphanumeric))
+                    {
+                        parent.more.push(line.key);
+                    }
+                    continue;
+                }
+                value => {
+                    let own = value.map(|value| Value::from(self.pairs.plain(&value)));
+                    let own = own.filter(|own| more.is_empty() || own.as_str() != Some(""));
+                    own.into_iter().chain(more).collect()
+                }
+            };
+            let members = match (self.open.last_mut(), self.sections.last_mut()) {
+                (Some(parent), _) => {
+                    let own = parent.value.as_ref().map(|value| self.pairs.plain(value));
+                    if let Some(own) = own.filter(|own| parent.members.is_empty() && !own.is_empty()) {
+                        add(&mut parent.members, "value", own.into());
+                    }
+                    &mut parent.members
+                }
+                (None, Some((_, members))) => members,
+                (None, None) => &mut self.found,
+            };
+            values.into_iter().for_each(|value| add(members, line.key, value));
+        }
+    }
+
+    /// Whether an outermost key is kept.
+    fn wants(&self, key: &str) -> bool {
+        self.wanted.is_none_or(|fields| {
+            fields.iter().any(|field| field.from.as_str() == key || field.from.first() == key)
+        })
+    }
+
+    fn begin_section(&mut self, name: &str) {
+        match self.pairs.section_end {
+            Some(_) => self.close(0),
+            None => self.close_section(),
+        }
+        self.sections.push((name.to_owned(), Map::new()));
+    }
+
+    fn close_section(&mut self) {
+        self.close(0);
+        if let Some((name, members)) = self.sections.pop() {
+            if self.sections.is_empty() && !self.wants(&name) {
+                return;
+            }
+            let outer = self.sections.last_mut().map_or(&mut self.found, |(_, members)| members);
+            add(outer, name, Value::Object(members));
+        }
+    }
+}
+
+/// How many columns of white space a line begins with.
+fn indentation(line: &str) -> usize {
+    columns(line.chars().take_while(|character| character.is_whitespace()))
+}
+
+/// The column that the value at the end of a line begins in, where white space stands before it; `None` where it is empty.
+fn value_column(line: &str, value: &str) -> Option<usize> {
+    let begin = value.find(|character: char| !character.is_whitespace()).filter(|begin| *begin > 0)?;
+    Some(columns(line[..line.len() - value.len() + begin].chars()))
+}
+
+/// How many columns characters take.
+fn columns(characters: impl Iterator<Item = char>) -> usize {
+    const TAB_COLUMNS: usize = 8;
+    characters.fold(0, |column, character| match character {
+        '\t' => (column / TAB_COLUMNS + 1) * TAB_COLUMNS,
+        _ => column + 1,
+    })
 }

@@ -1,6 +1,7 @@
 //! Lines of keys and values as real programs print them.
 
 use super::*;
+use crate::translate::{Field, FieldKind, stop::STOPPED};
 
 #[track_caller]
 fn check(pairs: &Pairs, text: &str, expected: Result<&str, &str>) {
@@ -274,7 +275,7 @@ fn nobody_waits_for_pairs_after_the_call_has_ended() {
 
 #[test]
 fn outermost_keys_that_are_not_wanted_are_left_out() {
-    let wanted = BTreeSet::from(["b"]);
+    let wanted = Fields::new(vec![Field::new("b", FieldKind::Any.into())]);
     let text = "a: 1\nb: 2\n  b1: 3\nc:\n  b: 4\n";
     let found = indented(Indented::Nested).extract(text, Some(&wanted), None).unwrap();
     assert_eq!(found.to_string(), r#"{"b":{"value":"2","b1":"3"}}"#);

@@ -117,14 +117,11 @@ impl Xml {
                 let mut found = self.values(path, &parsed, Least::One)?;
                 match found.len() {
                     1 => Ok(found.remove(0)),
-                    0 => Err(Why::plainly(format!(
-                        "expected the attribute of `{}`, found none",
-                        path.source()
-                    ))),
-                    count => Err(Why::plainly(format!(
+                    0 => Err(why!("expected the attribute of `{}`, found none", path.source())),
+                    count => Err(why!(
                         "expected one `{}`, found {count}; `each` gives a list, and `[1]` behind a name the first",
                         path.source()
-                    ))),
+                    )),
                 }
             }
             Pick::Each(path) => self.values(path, &parsed, Least::Nothing).map(Value::Array),
@@ -138,10 +135,7 @@ impl Xml {
             Found::Attributes(values) => values.len(),
         };
         if count > RECORD_LIMIT {
-            return Err(Why::plainly(format!(
-                "expected at most {RECORD_LIMIT} of `{}`, found {count}",
-                path.source()
-            )));
+            return Err(why!("expected at most {RECORD_LIMIT} of `{}`, found {count}", path.source()));
         }
         Ok(match found {
             Found::Elements(elements) => elements.into_iter().map(|element| self.value(element)).collect(),
@@ -255,7 +249,7 @@ fn explained(error: &Error, document: &str, lines_before: usize) -> Why {
             return Why::from("expected an element, found the end of the reply").under(&end());
         }
         Error::NodesLimitReached | Error::AttributesLimitReached | Error::NamespacesLimitReached => {
-            return Why::plainly(format!("expected a smaller document, found one in which {error}"));
+            return why!("expected a smaller document, found one in which {error}");
         }
         other => {
             let text = other.to_string();

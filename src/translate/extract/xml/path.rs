@@ -220,7 +220,7 @@ impl Step {
         let wanted = &self.source;
         match contexts.first().filter(|context| context.is_element()) {
             None if self.anywhere => {
-                Why::plainly(format!("expected an element `{wanted}` anywhere, found none"))
+                why!("expected an element `{wanted}` anywhere, found none")
             }
             None => {
                 let expected = format!("expected `{wanted}` as the root element");

@@ -1,0 +1,410 @@
+//! `csv`: CSV and its relatives.
+
+use std::io::Read;
+
+use csv::{ReaderBuilder, StringRecord, Terminator};
+use serde_json::Value;
+
+use super::{
+    Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
+    records::{Heading, Rows, Uneven, after_lines},
+};
+use crate::translate::{response_view::ResponseView, why::Why};
+
+/// Reads rows of cells into a list of objects of strings (RFC 4180, and what is sent in its name).
+///
+/// Lines end in LF, CR LF or CR, unless a rule says what stands between rows; blank lines are passed over. A table without rows gives an empty list; a reply without
+/// a table is an error, unless the rule allows it: nothing, a page of HTML, or one line that names no columns, such as a
+/// sentence.
+#[derive(Debug, Clone, Default)]
+pub struct Csv {
+    /// What stands between cells, ASCII; by the media type where there is none: a tab in tab-separated values, else a
+    /// comma.
+    pub delimiter: Option<u8>,
+    /// What stands between rows, ASCII; the ends of lines where there is none.
+    pub row_delimiter: Option<u8>,
+    /// What cells are put in quotes with.
+    pub quote: Quote,
+    /// What a line begins with that is no row, ASCII.
+    pub comment: Option<u8>,
+    /// Where the names of the columns come from.
+    pub names: CsvNames,
+    /// How many lines come before the table.
+    pub skip: usize,
+    /// Whether white space at both ends of a cell is left out.
+    pub trim: bool,
+    /// What becomes of rows with more or fewer cells than there are columns.
+    pub uneven: Uneven,
+    /// Whether a reply without a table gives an empty list: an empty one, or one without the line that names the columns.
+    pub allow_empty: bool,
+}
+
+/// What cells are put in quotes with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quote {
+    /// This character, ASCII; doubled it stands for itself.
+    With(u8),
+    /// Nothing: quotes are characters like others.
+    Never,
+}
+
+impl Default for Quote {
+    fn default() -> Self {
+        Self::With(b'"')
+    }
+}
+
+/// Where the names of the columns come from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum CsvNames {
+    /// The first line.
+    #[default]
+    FirstLine,
+    /// The first line that begins like this, which is no part of the first name.
+    Marked(String),
+    /// The rule; the first line is a row.
+    Given(Vec<String>),
+}
+
+impl Extraction for Csv {
+    fn gives(&self) -> Gives {
+        Gives::Many
+    }
+
+    fn finds(&self) -> Finds<'_> {
+        match &self.names {
+            CsvNames::Given(names) => Finds::Names(names.iter().map(String::as_str).collect()),
+            CsvNames::FirstLine | CsvNames::Marked(_) => Finds::AnyNames,
+        }
+    }
+
+    fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why> {
+        let media_type = view.reply.media_type();
+        let delimiter = self.delimiter.unwrap_or(match media_type.as_deref() {
+            Some("text/tab-separated-values" | "text/tsv") => b'\t',
+            _ => b',',
+        });
+        self.read(view.text()?, delimiter, typing).map(Extracted::Value)
+    }
+}
+
+impl Csv {
+    fn read(&self, text: &str, delimiter: u8, typing: &Typing) -> Result<Value, Why> {
+        if text.trim().is_empty() {
+            return self.without_table("expected a table, found an empty reply".into());
+        }
+        let table = match self.table(text) {
+            Ok(table) => table,
+            Err(why) => return self.without_table(why),
+        };
+        let begin = text.len() - table.len();
+        // Put behind the text: were a quote left open, this would be swallowed by it.
+        let end = [self.row_delimiter.unwrap_or(b'\n'), b'\0'];
+        let length = (table.len() + end.len()) as u64;
+        let mut reader = ReaderBuilder::new();
+        reader.has_headers(false).flexible(true).delimiter(delimiter).comment(self.comment);
+        match self.quote {
+            Quote::With(quote) => reader.quote(quote),
+            Quote::Never => reader.quoting(false),
+        };
+        if let Some(row_delimiter) = self.row_delimiter {
+            reader.terminator(Terminator::Any(row_delimiter));
+        }
+        let mut reader = reader.from_reader(table.as_bytes().chain(&end[..]));
+        let mut rows = match &self.names {
+            CsvNames::Given(names) => Some(Rows::named(names.clone(), self.uneven, text)),
+            CsvNames::FirstLine | CsvNames::Marked(_) => None,
+        };
+        let mut record = StringRecord::new();
+        while reader
+            .read_record(&mut record)
+            .map_err(|error| why!("expected rows of cells, found {error}"))?
+        {
+            let start = record.position().map_or(0, |position| position.byte());
+            // Both are at most the length of the text.
+            let line = || self.line(text, begin + start as usize);
+            if reader.position().byte() >= length {
+                if record.len() == 1 && record.get(0) == Some("\0") {
+                    break;
+                }
+                return Err(why!("line {}: expected an end to what is in quotes, found none", line()));
+            }
+            if record.len() > RECORD_LIMIT {
+                let found = record.len();
+                return Err(why!("line {}: expected at most {RECORD_LIMIT} cells, found {found}", line()));
+            }
+            if self.row_delimiter.is_some() && record.len() == 1 && record[0].trim().is_empty() {
+                continue;
+            }
+            // A line break behind what stands between rows is for people.
+            let bare = |(index, cell): (usize, _)| if index == 0 { self.without_break(cell) } else { cell };
+            let cells =
+                record.iter().enumerate().map(bare).map(|cell| if self.trim { cell.trim() } else { cell });
+            match &mut rows {
+                Some(rows) => rows.add(&cells.collect::<Vec<_>>(), line)?,
+                None => {
+                    let names = record.iter().map(|name| name.trim().to_owned()).collect();
+                    let is_marked = matches!(self.names, CsvNames::Marked(_));
+                    let is_certain = is_marked || self.allow_empty;
+                    let is_prose =
+                        record.iter().skip(1).any(|name| name.starts_with(' ') && name.trim().contains(' '));
+                    let heading = Heading { line: line(), is_prose, is_certain };
+                    rows = Some(Rows::under(heading, names, self.uneven, text)?);
+                }
+            }
+        }
+        match rows {
+            Some(rows) => rows.into_value(typing),
+            None => self.without_table("expected a line with the names of the columns, found none".into()),
+        }
+    }
+
+    fn without_table(&self, why: Why) -> Result<Value, Why> {
+        if self.allow_empty { Ok(Value::Array(Vec::new())) } else { Err(why) }
+    }
+
+    /// The text from the header on, its mark left out; from the first row on where there is no header.
+    fn table<'t>(&self, text: &'t str) -> Result<&'t str, Why> {
+        let end = self.row_delimiter.map_or('\n', char::from);
+        let rest = after_lines(text, self.skip, end)?;
+        let CsvNames::Marked(mark) = &self.names else { return Ok(rest) };
+        let mut at = 0;
+        for line in rest.split_inclusive(end) {
+            let bare = self.without_break(line);
+            if bare.starts_with(mark) {
+                return Ok(&rest[at + line.len() - bare.len() + mark.len()..]);
+            }
+            at += line.len();
+        }
+        Err(why!("expected a line with the names of the columns that begins with `{mark}`, found none"))
+    }
+
+    /// A row without the line break that it begins with, where something else stands between rows.
+    fn without_break<'t>(&self, row: &'t str) -> &'t str {
+        if self.row_delimiter.is_some() { row.trim_start_matches(['\r', '\n']) } else { row }
+    }
+
+    /// The number of the line of a record that begins at a byte of the text, or after blank lines and comments there.
+    fn line(&self, text: &str, start: usize) -> usize {
+        let is_break =
+            |byte: u8| self.row_delimiter.map_or(byte == b'\n' || byte == b'\r', |end| byte == end);
+        let bytes = text.as_bytes();
+        let mut at = start.min(bytes.len());
+        loop {
+            at += bytes[at..].iter().take_while(|byte| is_break(**byte)).count();
+            if self.comment.is_none() || bytes.get(at).copied() != self.comment {
+                break;
+            }
+            at += bytes[at..].iter().take_while(|byte| !is_break(**byte)).count();
+        }
+        let breaks = (0..at).filter(|index| match bytes[*index] {
+            byte if self.row_delimiter.is_some() => is_break(byte),
+            b'\n' => true,
+            b'\r' => bytes.get(index + 1) != Some(&b'\n'),
+            _ => false,
+        });
+        breaks.count() + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::translate::fields::{Field, FieldKind, FieldType, Fields};
+
+    #[track_caller]
+    fn check(csv: &Csv, text: &str, expected: Result<&str, &str>) {
+        match (csv.read(text, csv.delimiter.unwrap_or(b','), &Typing::AsFound), expected) {
+            (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (found, _) => panic!("found {found:?}"),
+        }
+    }
+
+    fn plain() -> Csv {
+        Csv::default()
+    }
+
+    fn given(names: &[&str]) -> CsvNames {
+        CsvNames::Given(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn the_first_line_names_the_cells_of_the_others() {
+        let expected = Ok(r#"[{"city":"Oslo","temp":"-5.0"},{"city":"Bergen, \"ytre\"\r\nby","temp":""}]"#);
+        check(&plain(), "city,temp\r\nOslo,-5.0\r\n\"Bergen, \"\"ytre\"\"\r\nby\",\r\n\r\n\n", expected);
+        check(&plain(), "city,temp\rOslo,5", Ok(r#"[{"city":"Oslo","temp":"5"}]"#));
+        check(&Csv { delimiter: Some(b';'), ..plain() }, "a;b\n1,5;2", Ok(r#"[{"a":"1,5","b":"2"}]"#));
+        check(
+            &Csv { delimiter: Some(b'|'), trim: true, ..plain() },
+            "a | b\n 1 | 2 \n",
+            Ok(r#"[{"a":"1","b":"2"}]"#),
+        );
+        check(
+            &Csv { delimiter: Some(b'\t'), quote: Quote::Never, ..plain() },
+            "a\tb\n\"5\tx",
+            Ok(r#"[{"a":"\"5","b":"x"}]"#),
+        );
+        check(&Csv { quote: Quote::With(b'\''), ..plain() }, "a,b\n'1,2',3", Ok(r#"[{"a":"1,2","b":"3"}]"#));
+    }
+
+    #[test]
+    fn rows_may_be_apart_by_another_character() {
+        let csv = || Csv { delimiter: Some(b'\x1f'), row_delimiter: Some(b'\x1e'), ..plain() };
+        let expected = Ok(r#"[{"a":"1","b":"x\ny"},{"a":"2","b":""}]"#);
+        check(&csv(), "a\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
+        check(&csv(), "a\x1fb\x1e\r\n1\x1fx\ny\x1e\n2\x1f\x1e\n", expected);
+        check(&Csv { skip: 1, ..csv() }, "title\n\x1ea\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
+        let marked = Csv { names: CsvNames::Marked("#".into()), ..csv() };
+        check(&marked, "title\x1e\n#a\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
+        check(&csv(), "a\x1fb\x1e1\x1f2\x1e\n3\x1e", Err("line 3: expected 2 cells, found 1"));
+        check(&csv(), "a\x1fb\x1e\"1\x1f2\x1e", Err("expected an end to what is in quotes"));
+    }
+
+    #[test]
+    fn a_sentence_is_no_header() {
+        for message in [
+            "Sorry, the service is down, try later.\n",
+            "Sorry, out of order",
+            "Closed,call again!",
+            "busy,the server has too many clients",
+        ] {
+            check(&plain(), message, Err("line 1: expected a table, found one line `"));
+            check(&Csv { allow_empty: true, ..plain() }, message, Ok("[]"));
+        }
+        for header in ["First Name,Last Name\n", "city, temp\n", "Price in EUR,Date\n", "No.,Name\n"] {
+            check(&plain(), header, Ok("[]"));
+        }
+    }
+
+    #[test]
+    fn a_table_without_rows_is_empty_and_an_empty_reply_an_error() {
+        check(&plain(), "city,temp\n", Ok("[]"));
+        check(&plain(), " \r\n", Err("found an empty reply"));
+        check(&Csv { skip: 1, ..plain() }, "title\n", Err("expected a line with the names"));
+        let marked = || Csv { names: CsvNames::Marked("# ".into()), ..plain() };
+        for csv in [plain(), marked(), Csv { names: given(&["a"]), ..plain() }, Csv { skip: 3, ..plain() }] {
+            check(&csv, " \r\n", Err("found an empty reply"));
+            check(&Csv { allow_empty: true, ..csv }, " \r\n", Ok("[]"));
+        }
+        check(&Csv { allow_empty: true, ..marked() }, "No proxies.\n", Ok("[]"));
+        check(&Csv { allow_empty: true, skip: 3, ..plain() }, "No proxies.\n", Ok("[]"));
+        check(&Csv { allow_empty: true, ..plain() }, "a,b\n1\n", Err("line 2: expected 2 cells, found 1"));
+        check(
+            &Csv { skip: 3, ..plain() },
+            "title\na,b\n",
+            Err("expected 3 lines before the table, which are skipped, found 2"),
+        );
+        check(&Csv { names: given(&["a"]), skip: 1, ..plain() }, "title\n", Ok("[]"));
+    }
+
+    #[test]
+    fn a_message_or_a_page_in_place_of_a_table_is_an_error() {
+        for line in
+            ["df: /x: No such file or directory", "Datenbank nicht erreichbar", "error: unsupported option"]
+        {
+            check(&plain(), line, Err(&format!("line 1: expected a table, found one line `{line}`")));
+            check(&Csv { allow_empty: true, ..plain() }, line, Ok("[]"));
+        }
+        check(
+            &plain(),
+            "<html><body>Login",
+            Err("line 1: expected a table, found markup: `<html><body>Login`"),
+        );
+        check(&plain(), "<!DOCTYPE html>\n<p>x\n", Err("found markup"));
+        check(
+            &Csv { names: given(&["a"]), ..plain() },
+            "<html>\n<p>x\n",
+            Err("line 1: expected a table, found markup"),
+        );
+        check(&Csv { names: CsvNames::Marked("# ".into()), ..plain() }, "# a\n", Ok("[]"));
+        check(&plain(), "<DATE>,<TIME>\n1,2\n", Ok(r#"[{"<DATE>":"1","<TIME>":"2"}]"#));
+    }
+
+    #[test]
+    fn a_header_has_what_the_fields_need_even_without_rows() {
+        let typing =
+            Typing::Fields(Fields::new(vec![Field::new("temp", FieldType::from(FieldKind::String))]));
+        assert_eq!(plain().read("city,temp\n", b',', &typing).unwrap().to_string(), "[]");
+        let error = plain().read("Error,no database\n", b',', &typing).unwrap_err();
+        assert!(error.to_string().contains("line 1: field `temp` is missing: expected `temp`"), "{error}");
+    }
+
+    #[test]
+    fn names_may_be_given_and_lines_before_them_skipped() {
+        let own = Csv { names: given(&["a", "b"]), ..plain() };
+        check(&own, "1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
+        check(&Csv { skip: 2, ..own }, "Report\n,x\n1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
+    }
+
+    #[test]
+    fn a_marked_header_is_found_and_its_mark_left_out() {
+        let haproxy = Csv { names: CsvNames::Marked("# ".into()), ..plain() };
+        check(
+            &haproxy,
+            "# pxname,svname,qcur,\nwww,FRONTEND,,\n\n",
+            Ok(r#"[{"pxname":"www","svname":"FRONTEND","qcur":""}]"#),
+        );
+        check(&haproxy, "pxname,svname\n", Err("that begins with `# `, found none"));
+        let log = Csv {
+            names: CsvNames::Marked("#Fields: ".into()),
+            delimiter: Some(b' '),
+            comment: Some(b'#'),
+            ..plain()
+        };
+        let text = "#Software: IIS\r\n#Fields: time cs-uri\r\n10:00 /a\r\n#Date: x\r\n10:01 /b\r\n";
+        check(&log, text, Ok(r#"[{"time":"10:00","cs-uri":"/a"},{"time":"10:01","cs-uri":"/b"}]"#));
+    }
+
+    #[test]
+    fn a_row_of_other_cells_says_where_it_stands() {
+        check(&plain(), "a,b\n\n1,2\n\n\n3\n", Err("line 6: expected 2 cells, found 1"));
+        check(&plain(), "a,b\r\n\"1\r\n\",2\r\n3,4,5\r\n", Err("line 4: expected 2 cells, found 3"));
+        check(
+            &Csv { comment: Some(b'#'), skip: 1, ..plain() },
+            "x\na,b\n# c\n1\n",
+            Err("line 4: expected 2"),
+        );
+        check(
+            &Csv { names: CsvNames::Marked("# ".into()), ..plain() },
+            "x\n# a,\n1,2\n",
+            Err("line 3: expected 1 cells, found 2"),
+        );
+        let pad = Csv { uneven: Uneven::Pad, ..plain() };
+        check(&pad, "a,b\n1\n1,2,,\n", Ok(r#"[{"a":"1","b":""},{"a":"1","b":"2"}]"#));
+        check(&pad, "a,b\n1,2,3\n", Err("line 2: expected 2 cells, found 3"));
+        let skip = Csv { uneven: Uneven::Skip, ..plain() };
+        check(&skip, "a,b\n1,2\nTotal: 1 row\n", Ok(r#"[{"a":"1","b":"2"}]"#));
+    }
+
+    #[test]
+    fn every_column_has_a_name_of_its_own() {
+        check(&plain(), "a,b,a\n", Err("line 1: expected names of columns that differ, found `a` twice"));
+        check(&plain(), "\n,a\n", Err("line 2: expected a name for every column, found none for column 1"));
+    }
+
+    #[test]
+    fn quotes_left_open_are_an_error_not_a_cell() {
+        check(&plain(), "a,b\n1,2\n3,\"4\n5,6\n", Err("line 3: expected an end to what is in quotes"));
+        check(&plain(), "\"a,b\n", Err("line 1: expected an end"));
+        check(&plain(), "a\n\"", Err("line 2: expected an end"));
+        check(&plain(), "a\n\"\"", Ok(r#"[{"a":""}]"#));
+        check(&plain(), "a\n\0", Ok("[{\"a\":\"\\u0000\"}]"));
+    }
+
+    #[test]
+    fn a_table_does_not_outgrow_its_reply() {
+        let long = format!("{}\n{}", "n".repeat(100_000), "1\n".repeat(5000));
+        check(&plain(), &long, Err("with its names in every row, found more"));
+        check(&plain(), &format!("a\n{}", "1\n".repeat(100_001)), Err("at most 100000 rows"));
+        let commas = ",".repeat(200_000);
+        check(&plain(), &commas, Err("line 1: expected at most 100000 cells, found 200001"));
+        // A reply of 60 KB may not take half a gigabyte.
+        let header: Vec<_> = (0..900).map(|number| number.to_string()).collect();
+        let short = format!("{}\n{}", header.join(","), "1\n".repeat(28_000));
+        check(&Csv { uneven: Uneven::Pad, ..plain() }, &short, Err("expected a table of at most 24"));
+        let header: Vec<_> = (0..50_000).map(|number| number.to_string()).collect();
+        let wide = format!("{}\n{}", header.join(","), "1\n".repeat(1000));
+        check(&Csv { uneven: Uneven::Pad, ..plain() }, &wide, Err("found more"));
+    }
+}

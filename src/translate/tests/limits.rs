@@ -1,0 +1,177 @@
+//! How much a translation may read and do: values in one tree, and steps where other calls are served too.
+
+use std::fmt::Write;
+
+use super::*;
+use crate::translate::extract::{Csv, Each, Json, Pairs, Part};
+
+/// What becomes of a reply under a limit of ten values.
+#[track_caller]
+fn check_values(rules: Vec<Rule>, media_type: &str, body: &str, expected: Result<(), &str>) {
+    let mut translator = translator(rules, None);
+    translator.limits.values = 10;
+    let result = run(&translator, &reply(200, media_type, body.to_owned()));
+    let text = result.content[0].block.text(result.structured.as_ref()).unwrap_or_default().into_owned();
+    match expected {
+        Ok(()) => assert!(!result.is_error(), "{text}"),
+        Err(place) => {
+            let words = format!("expected at most 10 values, which is the `value_limit`, found more{place}.");
+            assert!(result.is_error() && text.ends_with(&words), "{text}");
+        }
+    }
+}
+
+const TEN: &str = "[1,2,3,4,5,6,7,8,9]";
+const ELEVEN: &str = "[1,2,3,4,5,6,7,8,9,\n{}]";
+const PLACE: &str = " at line 1, column 19";
+
+#[track_caller]
+fn check_json(rule: impl Fn() -> Rule) {
+    check_values(vec![rule()], "application/json", TEN, Ok(()));
+    check_values(vec![rule()], "application/json", ELEVEN, Err(PLACE));
+}
+
+#[test]
+fn json_with_too_many_values_is_an_error_once_a_rule_looks_into_it() {
+    let json = || ExtractorKind::Json(Json);
+    check_values(vec![success(json(), None, None)], "application/json", ELEVEN, Ok(()));
+    check_json(|| success(json(), Some("."), None));
+    check_json(|| success(json(), None, Some("{{ value | length }}")));
+    check_json(|| success(json(), None, Some("{{ structured.result | length }}")));
+    check_json(|| {
+        let mut rule = success(json(), None, None);
+        let Action::Success(action) = &mut rule.action else { unreachable!("it was made as one") };
+        action.limit = Some(Limit { rows: Some(3), ..Limit::default() }.into());
+        rule
+    });
+}
+
+/// Were the next rule taken, an error in a reply of many values would pass for a success.
+#[test]
+fn a_condition_that_can_not_look_inside_leaves_the_reply_to_no_other_rule() {
+    let looks = |filter: &str| Some(Jq::compile(filter).unwrap());
+    let everything = || success(ExtractorKind::Json(Json), None, None);
+    let json = Matcher { json: looks(".error"), ..Matcher::default() };
+    check_values(vec![error(json, "no"), everything()], "application/json", ELEVEN, Err(PLACE));
+    let value = Matcher { value: looks(".error"), ..Matcher::default() };
+    check_values(vec![error(value, "no"), everything()], "application/json", ELEVEN, Err(PLACE));
+    let not = Matcher { json: looks(".error"), ..Matcher::default() };
+    let not = Matcher { not: Some(Box::new(not)), ..Matcher::default() };
+    check_values(vec![error(not, "no"), everything()], "application/json", ELEVEN, Err(PLACE));
+}
+
+#[test]
+fn what_other_extractors_find_is_counted_too() {
+    let rows = || success(ExtractorKind::Csv(Csv::default()), None, None);
+    check_values(vec![rows()], "text/csv", "a,b\n1,2\n3,4\n5,6\n", Ok(()));
+    check_values(vec![rows()], "text/csv", "a,b\n1,2\n3,4\n5,6\n7,8\n", Err(""));
+    let part = |name: &str| Part {
+        name: name.to_owned(),
+        extractor: Extractor::whole(ExtractorKind::Json(Json)),
+        optional: false,
+    };
+    let parts = || {
+        let mut rule = success(ExtractorKind::Json(Json), None, None);
+        let Action::Success(action) = &mut rule.action else { unreachable!("it was made as one") };
+        action.extract = Some(Extract::Parts(vec![part("a"), part("b")]));
+        rule
+    };
+    check_values(vec![parts()], "application/json", "[1,2,3,4]", Ok(()));
+    check_values(vec![parts()], "application/json", "[1,2,3,4,5]", Err(""));
+}
+
+#[test]
+fn what_a_filter_gives_is_counted() {
+    let mut translator = translator(vec![success(ExtractorKind::Json(Json), Some("[., .]"), None)], None);
+    translator.limits.values = 10;
+    let result = run(&translator, &reply(200, "application/json", "[1,2,3,4,5]"));
+    let text = result.content[0].block.text(None).unwrap_or_default().into_owned();
+    assert!(text.contains("`structured` gave more than 10 values, which is the `value_limit`"), "{text}");
+}
+
+/// Whether the translation of a reply takes more than ten thousand steps.
+fn is_long(rule: Rule, body: &str) -> bool {
+    let tool: ToolName = "get_weather".parse().unwrap();
+    let (args, stop) = (json!({}), Stop::after(10_000));
+    let facts = Facts { stop: Some(&stop), ..Facts::new(&tool, &args) };
+    let media_type = if body.starts_with('{') { "application/json" } else { "text/plain" };
+    let translation = translate(
+        &translator(vec![rule], None),
+        facts,
+        &reply(200, media_type, body.to_owned()),
+        &mut Trace::off(),
+    );
+    assert!(stop.has_run_out() || translation.result.outcome == Outcome::Success, "{:?}", translation.notes);
+    stop.has_run_out()
+}
+
+fn filter(filter: &str) -> Rule {
+    success(ExtractorKind::Json(Json), Some(filter), None)
+}
+
+fn content(template: &str) -> Rule {
+    success(ExtractorKind::Json(Json), None, Some(template))
+}
+
+#[test]
+fn a_short_reply_that_makes_much_work_is_told_from_one_that_does_not() {
+    let n = r#"{"n":40000}"#;
+    assert!(is_long(filter("reduce range(.n) as $i (0; . + $i)"), n));
+    assert!(is_long(filter("[range(.n)] | length"), n));
+    assert!(is_long(filter("[limit(.n; repeat(1))] | length"), n));
+    assert!(is_long(content("{% for i in range(structured.n) %}{{ i }}{% endfor %}"), n));
+    let rows: Vec<Value> = (0..25)
+        .map(|id| json!({"id": id, "name": format!("pump {id}"), "pressure": 1.5, "tags": ["a", "bb"], "on": id % 2 == 0}))
+        .collect();
+    let table = json!({"items": rows}).to_string();
+    assert!(!is_long(
+        filter(
+            "{on: [.items[] | select(.on) | {id, name, bar: (.pressure * 2)}], mean: ([.items[].pressure] | add / length)}"
+        ),
+        &table
+    ));
+    assert!(!is_long(
+        filter("[.items[] | \"\\(.id): \\(.name | sub(\"pump\"; \"P\")) \\(.tags | join(\"/\"))\"]"),
+        &table
+    ));
+    assert!(!is_long(
+        content(
+            "{% for item in structured[\"items\"] %}- {{ item.id }}: {{ item.name | upper }}\n{% endfor %}"
+        ),
+        &table
+    ));
+    // Every condition and every block counts, not each alone.
+    let mut rule = filter(".");
+    rule.matcher.json = Some(Jq::compile("[range(100)] | length > 0").unwrap());
+    assert!(!is_long(rule, n));
+    let block = || {
+        BlockTemplate::new(Payload::Text(
+            Template::compile("{% for i in range(500) %}{{ i }}{% endfor %}").unwrap(),
+        ))
+    };
+    let mut rule = filter(".");
+    if let Action::Success(rule) = &mut rule.action {
+        rule.content = ContentTemplate::Blocks((0..10).map(|_| block()).collect());
+    }
+    assert!(is_long(rule, n));
+}
+
+#[test]
+fn patterns_that_look_again_and_again_are_counted() {
+    let matches = |pattern: &str| {
+        let pattern = Pattern::compile(pattern).unwrap();
+        let patterns = vec![extract::CapturePattern::plain(pattern)];
+        success(
+            ExtractorKind::Regex(extract::Regex { patterns, each: Each::Match, allow_empty: false }),
+            None,
+            None,
+        )
+    };
+    assert!(is_long(matches("(?<x>a+b|a)"), &"a".repeat(7_000)));
+    let mut lines = String::new();
+    for line in 0..150 {
+        let _ = writeln!(lines, "line_{line}: {}", line * 7919);
+    }
+    assert!(!is_long(matches(r"(?m)^(?<key>\w+): (?<value>\d+)$"), &lines));
+    assert!(!is_long(success(ExtractorKind::Pairs(Pairs::default()), None, None), &lines));
+}
