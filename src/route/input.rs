@@ -4,7 +4,7 @@
 //! only one kind of number send them. An old server that is asked for `/rooms/3.0` knows no such room, so
 //! they are written without point and exponent.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 
 use crate::{
     model::{
@@ -38,10 +38,11 @@ impl InputSchema {
     ///
     /// [`SchemaError`] when it is no schema.
     pub fn new(document: &Map<String, Value>) -> Result<Self, SchemaError> {
-        let with_null = match with_null(document) {
-            Some(Value::Object(document)) => Some(Box::new(Schema::compile(&document)?)),
-            Some(_) | None => None,
-        };
+        let mut nullable = document.clone();
+        // Arguments are an object, whatever the root says.
+        nullable.remove("nullable");
+        let has_nulls = nullable.values_mut().fold(false, |changed, part| admit_nulls(part) | changed);
+        let with_null = has_nulls.then(|| Schema::compile(&nullable).map(Box::new)).transpose()?;
         Ok(Self { defaults: defaults_of(document), schema: Schema::compile(document)?, with_null })
     }
 
@@ -129,51 +130,27 @@ impl InputSchema {
     }
 }
 
-/// A schema with `null` admitted wherever it says `nullable: true`; nothing where it says so nowhere.
-fn with_null(document: &Map<String, Value>) -> Option<Value> {
-    fn changed(schema: &Value) -> Option<Value> {
-        match schema {
-            Value::Object(members) => {
-                let parts: Vec<_> = members.iter().map(|(name, part)| (name, part, changed(part))).collect();
-                let is_nullable = members.get("nullable") == Some(&Value::Bool(true));
-                if !is_nullable && parts.iter().all(|(.., changed)| changed.is_none()) {
-                    return None;
-                }
-                let parts = parts
-                    .into_iter()
-                    .map(|(name, part, changed)| (name.clone(), changed.unwrap_or_else(|| part.clone())));
-                let mut parts: Map<String, Value> = parts.collect();
-                if !is_nullable {
-                    return Some(Value::Object(parts));
-                }
-                match parts.get("type") {
-                    Some(Value::String(kind)) => {
-                        let kinds = serde_json::json!([kind, "null"]);
-                        parts.insert("type".to_owned(), kinds);
-                        if let Some(Value::Array(values)) = parts.get_mut("enum") {
-                            values.push(Value::Null);
-                        }
-                        Some(Value::Object(parts))
-                    }
-                    Some(_) | None => Some(serde_json::json!({ "anyOf": [parts, { "type": "null" }] })),
-                }
+/// Admits `null` wherever a schema says `nullable: true`; whether it says so anywhere.
+fn admit_nulls(schema: &mut Value) -> bool {
+    match schema {
+        Value::Object(members) => {
+            let changed = members.values_mut().fold(false, |changed, part| admit_nulls(part) | changed);
+            if members.get("nullable") != Some(&Value::Bool(true)) {
+                return changed;
             }
-            Value::Array(items) => {
-                let changes: Vec<_> = items.iter().map(|item| (item, changed(item))).collect();
-                changes.iter().any(|(_, changed)| changed.is_some()).then(|| {
-                    changes
-                        .into_iter()
-                        .map(|(item, changed)| changed.unwrap_or_else(|| item.clone()))
-                        .collect()
-                })
+            if let Some(kind @ Value::String(_)) = members.get_mut("type") {
+                *kind = json!([kind.take(), "null"]);
+                if let Some(Value::Array(values)) = members.get_mut("enum") {
+                    values.push(Value::Null);
+                }
+            } else {
+                *schema = json!({ "anyOf": [schema.take(), { "type": "null" }] });
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+            true
         }
+        Value::Array(items) => items.iter_mut().fold(false, |changed, item| admit_nulls(item) | changed),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
-    let mut document = document.clone();
-    // Arguments are an object, whatever the root says.
-    document.remove("nullable");
-    changed(&Value::Object(document))
 }
 
 fn defaults_of(document: &Map<String, Value>) -> Vec<(String, Value)> {

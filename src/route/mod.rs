@@ -4,7 +4,7 @@
 //! [`RouteTable`] finds the route of a call; [`InputSchema`] checks its arguments; [`Asking`] says what is asked of a
 //! person or the client's model before anything is done; [`RequestTemplate`] makes the upstream's request of the
 //! arguments, in which no argument can leave the place it was put into; [`JobRule`] says of work that outlasts its first
-//! reply whether it is done, and what to ask next; [`location`] where a reply points to; [`LogLine`] what clients are
+//! reply whether it is done, and what to ask next; [`resolve_location`] where a reply points to; [`LogLine`] what clients are
 //! told meanwhile, and [`TraceContext`] whose work a call is a part of. [`RouteCall`] is a call that a prompt or a
 //! [`Completion`] makes. [`Scopes`] are what a caller needs. Where a route is something to read,
 //! [`ResourceDefinition`] says what, and [`UriTemplate`] under which addresses.
@@ -12,19 +12,16 @@
 //! Pure: no `async`, clock, environment or log.
 
 mod ask;
-mod completion;
+mod client_context;
 mod input;
 mod job;
 mod path;
 mod query;
 mod request;
 mod resource;
-mod scope;
 mod table;
-mod trace;
-pub mod location;
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt, str::FromStr, sync::Arc, time::Duration};
 
 use http::Method;
 use serde_json::{Map, Value};
@@ -33,12 +30,12 @@ pub use ask::{
     Abilities, Ability, Answer, Asking, Form, FormAbility, FormError, Inquiry, InquiryTemplate, Missing,
     Next, Question, QuestionTemplate, Round, Sampled, Unfit,
 };
-pub use completion::{AskedCompletion, Completion, Suggestions, lines_of};
+pub use client_context::{NotAScope, Scopes, TraceContext};
 pub use input::InputSchema;
 pub use job::{
     Begun, CancelRule, JobFacts, JobPlace, JobPlaceRule, JobRule, Stand, TaskOffer, TaskRule, Turn,
 };
-pub use path::{PathError, PathTemplate, leads_out};
+pub use path::{PathError, PathTemplate, leads_out, resolve_location, same_origin};
 pub use query::QueryTemplate;
 pub use request::{
     BodyTemplate, CommandRequest, CommandTemplate, Effect, HttpRequest, HttpTemplate, JsonTemplate,
@@ -46,13 +43,11 @@ pub use request::{
     ValueTemplate, WordTemplate,
 };
 pub use resource::{ResourceDefinition, UriError, UriTemplate};
-pub use scope::{NotAScope, Scopes};
 pub use table::{Conflict, EndpointMatch, RouteTable};
-pub use trace::TraceContext;
 
 use crate::{
-    model::{Arguments, ErrorFormat, ToolDefinition, ToolName},
-    translate::{Stop, Template, Translator},
+    model::{Arguments, ErrorFormat, ToolDefinition, ToolName, ToolResult},
+    translate::{Jq, Stop, Template, Translator},
 };
 
 /// One tool, or one thing to read, bound to an endpoint of an upstream.
@@ -313,12 +308,85 @@ impl LogLine {
     }
 }
 
+/// Where the values of an argument come from.
+#[derive(Debug)]
+pub enum Completion {
+    /// They are written down.
+    Listed(Vec<String>),
+    /// A route gives them.
+    Asked(AskedCompletion),
+}
+
+/// A route that gives the values of an argument.
+#[derive(Debug)]
+pub struct AskedCompletion {
+    /// The route, and what it is asked.
+    pub call: RouteCall,
+    /// jq: from its result to the list of values; where there is none, the result is the list.
+    pub values: Option<Arc<Jq>>,
+    /// Whether the route is told what has been typed, and so has chosen already.
+    pub chosen: bool,
+}
+
+/// Values for a person to choose from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Suggestions {
+    /// The best first, at most [`Suggestions::MOST`].
+    pub values: Vec<String>,
+    /// How many there are.
+    pub total: usize,
+}
+
+impl Suggestions {
+    /// How many values one answer may have (MCP 2026-07-28, Completion, "Completion Results").
+    pub const MOST: usize = 100;
+
+    /// Of all values those that begin with what was typed, then those that have it elsewhere; upper and lower case
+    /// are the same. Where somebody has `chosen` them already the others come after these.
+    pub fn of(values: Vec<String>, typed: &str, chosen: bool) -> Self {
+        let typed = typed.to_lowercase();
+        let mut seen = HashSet::new();
+        let (mut beginning, mut having, mut other) = (Vec::new(), Vec::new(), Vec::new());
+        for value in values {
+            if value.is_empty() || seen.contains(&value) {
+                continue;
+            }
+            let lower = value.to_lowercase();
+            let place = match lower.find(&typed) {
+                Some(0) => &mut beginning,
+                Some(_) => &mut having,
+                None if chosen => &mut other,
+                None => continue,
+            };
+            seen.insert(value.clone());
+            place.push(value);
+        }
+        let mut values = beginning;
+        values.append(&mut having);
+        values.append(&mut other);
+        let total = values.len();
+        values.truncate(Self::MOST);
+        Self { values, total }
+    }
+
+    /// Whether there are more than these.
+    pub fn has_more(&self) -> bool {
+        self.total > self.values.len()
+    }
+}
+
+/// The lines of a result that is text alone, as a list of values.
+pub fn lines_of(result: &ToolResult) -> Vec<String> {
+    let structured = result.structured.as_ref();
+    let texts = result.content.iter().filter_map(|content| content.block.text(structured));
+    texts.flat_map(|text| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::translate::Template;
 
     #[test]
     fn texts_become_what_the_route_asks_for_and_empty_ones_are_left_out() {
@@ -339,5 +407,31 @@ mod tests {
         let filled = call.fill(&given.into(), &input, None).unwrap();
         assert_eq!(Value::Object(filled), json!({ "days": 3, "city": "oslo", "limit": 5 }));
         assert!(call.fill(&Arguments::default(), &input, None).is_err());
+    }
+
+    #[track_caller]
+    fn check(values: &[&str], typed: &str, chosen: bool, expected: &[&str]) {
+        let values = values.iter().map(|value| (*value).to_owned()).collect();
+        assert_eq!(Suggestions::of(values, typed, chosen).values, expected);
+    }
+
+    #[test]
+    fn what_begins_with_the_words_comes_before_what_has_them() {
+        let cities = ["Bergen", "Oslo", "Nordoslo", "Østby", "Oslo", ""];
+        check(&cities, "os", false, &["Oslo", "Nordoslo"]);
+        check(&cities, "OSLO", false, &["Oslo", "Nordoslo"]);
+        check(&cities, "øst", false, &["Østby"]);
+        check(&cities, "", false, &["Bergen", "Oslo", "Nordoslo", "Østby"]);
+        check(&cities, "x", false, &[]);
+        check(&cities, "os", true, &["Oslo", "Nordoslo", "Bergen", "Østby"]);
+    }
+
+    #[test]
+    fn a_hundred_values_are_told_and_how_many_there_are() {
+        let many = |count: usize| (0..count).map(|number| format!("v{number}")).collect::<Vec<_>>();
+        let found = Suggestions::of(many(250), "v", false);
+        assert_eq!((found.values.len(), found.total, found.has_more()), (100, 250, true));
+        let found = Suggestions::of(many(100), "", false);
+        assert_eq!((found.values.len(), found.total, found.has_more()), (100, 100, false));
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use crate::model::Annotations;
+use crate::model::{Annotations, object_of_some};
 
 /// What clients are told of a resource, or of a template of many (MCP 2026-07-28, Resources, "Data Types").
 #[derive(Debug, Clone, PartialEq)]
@@ -31,26 +31,15 @@ pub struct ResourceDefinition {
 impl ResourceDefinition {
     /// The entry in `resources/list`, or in `resources/templates/list`.
     pub fn to_json(&self) -> Map<String, Value> {
-        let mut out = Map::new();
-        let key = if self.uri.is_template() { "uriTemplate" } else { "uri" };
-        out.insert(key.into(), self.uri.as_str().into());
-        out.insert("name".into(), self.name.as_str().into());
-        if let Some(title) = &self.title {
-            out.insert("title".into(), title.as_str().into());
-        }
-        if let Some(description) = &self.description {
-            out.insert("description".into(), description.as_str().into());
-        }
-        if let Some(media_type) = &self.media_type {
-            out.insert("mimeType".into(), media_type.as_str().into());
-        }
-        if let Some(annotations) = &self.annotations {
-            out.insert("annotations".into(), annotations.to_json().into());
-        }
-        if let Some(size) = self.size_bytes {
-            out.insert("size".into(), size.into());
-        }
-        out
+        object_of_some([
+            (if self.uri.is_template() { "uriTemplate" } else { "uri" }, Some(self.uri.as_str().into())),
+            ("name", Some(self.name.as_str().into())),
+            ("title", self.title.as_deref().map(Value::from)),
+            ("description", self.description.as_deref().map(Value::from)),
+            ("mimeType", self.media_type.as_deref().map(Value::from)),
+            ("annotations", self.annotations.as_ref().map(|annotations| annotations.to_json().into())),
+            ("size", self.size_bytes.map(Value::from)),
+        ])
     }
 }
 

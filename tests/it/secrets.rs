@@ -12,7 +12,6 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use glossator::config::{self, Environment, Origin, Sources};
-
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

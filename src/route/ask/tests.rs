@@ -157,7 +157,7 @@ fn a_person_is_sent_to_web_addresses_only() {
     let link = |url: &str| QuestionTemplate {
         inquiry: InquiryTemplate::Link {
             message: Template::compile("Sign in").unwrap(),
-            url: Template::compile_for_address(url).unwrap(),
+            url: Template::compile_for(crate::translate::TemplatePlace::Address, url).unwrap(),
         },
         ..question("key", "", None)
     };

@@ -15,7 +15,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
 
-use super::{HttpRequest, HttpTemplate, RequestError, Under, location};
+use super::{HttpRequest, HttpTemplate, RequestError, Under, resolve_location, same_origin};
 use crate::{
     model::{Arguments, Reply},
     translate::{Facts, Jq, Look, Matcher, Redaction, Stop, TranslationLimits, extract::Extract, look},
@@ -176,8 +176,8 @@ impl JobRule {
         stop: Option<&Stop>,
     ) -> Result<HttpRequest, RequestError> {
         match (place, &self.place) {
-            (JobPlace::Named(name), JobPlaceRule::Named { status, .. }) => {
-                status.build(&with_name(arguments, name), caller, stop)
+            (JobPlace::Named(_), JobPlaceRule::Named { status, .. }) => {
+                status.build(&place.add_to(arguments), caller, stop)
             }
             (JobPlace::Path(path), _) => Ok(at(Method::GET, path.clone())),
             (JobPlace::Named(_), JobPlaceRule::Location) => Err(RequestError::new(NO_LONGER)),
@@ -197,11 +197,7 @@ impl JobRule {
         stop: Option<&Stop>,
     ) -> Result<Option<HttpRequest>, RequestError> {
         let Some(result) = &self.result else { return Ok(None) };
-        let arguments = match place {
-            JobPlace::Named(name) => with_name(arguments, name),
-            JobPlace::Path(_) => arguments.clone(),
-        };
-        result.build(&arguments, caller, stop).map(Some)
+        result.build(&place.add_to(arguments), caller, stop).map(Some)
     }
 
     /// The request that ends a job, where there is one.
@@ -217,13 +213,7 @@ impl JobRule {
                 let asked = self.ask(place, arguments, caller, stop).ok()?;
                 Some(HttpRequest { method: method.clone(), ..asked })
             }
-            CancelRule::Request(request) => {
-                let arguments = match place {
-                    JobPlace::Named(name) => with_name(arguments, name),
-                    JobPlace::Path(_) => arguments.clone(),
-                };
-                request.build(&arguments, caller, stop).ok()
-            }
+            CancelRule::Request(request) => request.build(&place.add_to(arguments), caller, stop).ok(),
         }
     }
 
@@ -282,8 +272,8 @@ impl JobRule {
 
     /// Where a `Location` points to, when that is the same server.
     fn located(&self, from: &Uri, reply: &Reply) -> Option<JobPlace> {
-        let target = location::resolve(from, reply.headers.get(header::LOCATION)?.to_str().ok()?)?;
-        let same = location::same_origin(&self.base, &target);
+        let target = resolve_location(from, reply.headers.get(header::LOCATION)?.to_str().ok()?)?;
+        let same = same_origin(&self.base, &target);
         same.then(|| {
             JobPlace::Path(target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")))
         })
@@ -305,12 +295,6 @@ const NO_LONGER: &str = "the job was begun when this tool was another";
 fn at(method: Method, path_and_query: PathAndQuery) -> HttpRequest {
     let (headers, body) = Default::default();
     HttpRequest { method, under: Under::Root, path_and_query, headers, body }
-}
-
-fn with_name(arguments: &Arguments, name: &str) -> Arguments {
-    let mut arguments = arguments.clone();
-    arguments.insert(JobRule::ARGUMENT, name.into());
-    arguments
 }
 
 fn text_of(value: &Value) -> Option<String> {
@@ -411,6 +395,15 @@ impl JobPlace {
     /// Whether its text is short enough to be given away.
     pub fn is_short(&self) -> bool {
         self.to_text().len() <= Self::SHORT_BYTES
+    }
+
+    /// The arguments of a call, with the name of the job where it has one.
+    fn add_to(&self, arguments: &Arguments) -> Arguments {
+        let mut arguments = arguments.clone();
+        if let Self::Named(name) = self {
+            arguments.insert(JobRule::ARGUMENT, name.as_str().into());
+        }
+        arguments
     }
 
     /// One text of it, to be kept for later.

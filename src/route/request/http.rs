@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
 use serde_json::{Map, Value};
 
-use super::{Filling, RequestError};
+use super::{Filling, RequestError, forwarded};
 use crate::{
     model::Arguments,
     route::{path::PathTemplate, query::QueryTemplate},
@@ -137,12 +137,7 @@ impl HttpTemplate {
         stop: Option<&Stop>,
     ) -> Result<HttpRequest, RequestError> {
         let mut filling = Filling::new(arguments, stop);
-        let mut headers = HeaderMap::new();
-        for name in &self.forwarded {
-            for value in caller.get_all(name) {
-                headers.append(name.clone(), value.clone());
-            }
-        }
+        let mut headers = forwarded(&self.forwarded, caller);
         for (name, value) in &self.headers {
             let values = filling.values(value)?.into_iter().filter(|text| !text.is_empty());
             for (nth, text) in values.enumerate() {
@@ -291,6 +286,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::translate::TemplatePlace;
 
     fn text(template: &str) -> Template {
         Template::compile(template).unwrap()
@@ -363,7 +359,7 @@ mod tests {
         let mut template = template();
         let source = "<q a=\"{{ args.q }}\">{{ args.q }}</q>{% if args.n > 1 %}<n>{{ args.n }}</n>{% endif %}\
                       {% set part %}<i>{{ args.q }}</i>{% endset %}{{ part }}{{ args.q | escape }}";
-        template.body = Some(BodyTemplate::Xml(Template::compile_for_xml(source).unwrap()));
+        template.body = Some(BodyTemplate::Xml(Template::compile_for(TemplatePlace::Xml, source).unwrap()));
         let body = |q: &str| build(&template, json!({"city": "Oslo", "q": q, "n": 2}));
         let written = body("a<b a='c'>&\"\r]]>é😀\t\n").unwrap();
         let escaped = "a&lt;b a=&#39;c&#39;&gt;&amp;&quot;&#13;]]&gt;é😀\t\n";

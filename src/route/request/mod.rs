@@ -7,7 +7,7 @@ mod command;
 mod http;
 mod tool;
 
-use ::http::HeaderMap;
+use ::http::{HeaderMap, HeaderName};
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
 
@@ -212,6 +212,17 @@ impl UpstreamRequest {
             Self::Tool(request) => Some(&mut request.headers),
         }
     }
+}
+
+/// Those headers of a client's that go on to the upstream.
+fn forwarded(names: &[HeaderName], caller: &HeaderMap) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for name in names {
+        for value in caller.get_all(name) {
+            headers.append(name, value.clone());
+        }
+    }
+    headers
 }
 
 /// Writes parts so that no two lists of them are the same bytes: each has its length before it.

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
-use super::{JsonTemplate, RequestError};
+use super::{JsonTemplate, RequestError, forwarded};
 use crate::{model::Arguments, translate::Stop};
 
 /// How a call of an MCP server's tool is made of a call's arguments.
@@ -116,12 +116,7 @@ impl ToolTemplate {
             Some(Value::Object(arguments)) => arguments,
             Some(_) => return Err(RequestError::new("the arguments of a tool must be an object")),
         };
-        let mut headers = HeaderMap::new();
-        for name in &self.forwarded {
-            for value in caller.get_all(name) {
-                headers.append(name.clone(), value.clone());
-            }
-        }
+        let headers = forwarded(&self.forwarded, caller);
         let (method, tool) = (McpMethod::CallTool, self.tool.clone());
         Ok(ToolRequest { method, tool, arguments, effect: self.effect, headers })
     }

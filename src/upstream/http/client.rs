@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     model::Reply,
-    route::{HttpRequest, Under, UpstreamName, UpstreamRequest, location},
+    route::{HttpRequest, Under, UpstreamName, UpstreamRequest, resolve_location, same_origin},
     telemetry::{Chain, Ticket},
 };
 
@@ -340,8 +340,8 @@ fn redirect_target(
         }
         _ => return None,
     };
-    let target = location::resolve(asked, headers.get(header::LOCATION)?.to_str().ok()?)?;
-    location::same_origin(asked, &target).then_some((next_method, target))
+    let target = resolve_location(asked, headers.get(header::LOCATION)?.to_str().ok()?)?;
+    same_origin(asked, &target).then_some((next_method, target))
 }
 
 #[cfg(test)]
