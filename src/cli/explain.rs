@@ -55,7 +55,7 @@ pub(super) struct ExplainArguments {
 
 pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Result<(), Failure> {
     let loaded = arguments.config.load(Vec::new())?;
-    let named = |file: &&RouteFile| file.route.definition.name.as_str() == arguments.route;
+    let named = |file: &&RouteFile| file.name().as_str() == arguments.route;
     let by_name = loaded.routes.iter().find(named).map(|file| (file, Map::new()));
     let (file, in_uri) = by_name
         .or_else(|| by_uri(&loaded, &arguments.route))
@@ -112,9 +112,7 @@ fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failur
         let told = "the route asks a command, which has neither status nor type: say `--exit STATUS`";
         return Err(Failure::told(told));
     }
-    let reply = read_recording(file)?
-        .choose(arguments.entry.as_ref())
-        .map_err(|error| Failure::told(format!("{}: {error}", file.display())))?;
+    let (reply, _) = chosen(arguments, file)?;
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
     Ok(Reply::of_program(reply.body, Exit { end: arguments.exit.unwrap_or(End::Code(0)), stderr }))
 }
@@ -124,11 +122,7 @@ fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> R
     if arguments.exit.is_some() || arguments.stderr.is_some() {
         return Err(Failure::told("the route asks no command, so `--exit` and `--stderr` have no effect"));
     }
-    let recording = read_recording(file)?;
-    let is_whole = !matches!(recording, Recording::Body(_));
-    let mut reply = recording
-        .choose(arguments.entry.as_ref())
-        .map_err(|error| Failure::told(format!("{}: {error}", file.display())))?;
+    let (mut reply, is_whole) = chosen(arguments, file)?;
     let mut tell = |option: &str, own: &str| {
         if is_whole {
             screen.remark(&format!("`{option}` takes the place of what the recording says, which is {own}"));
@@ -151,6 +145,15 @@ fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> R
         reply.headers.insert(CONTENT_TYPE, value);
     }
     Ok(reply)
+}
+
+/// The response that is meant in a recording, and whether its status and headers are recorded.
+fn chosen(arguments: &ExplainArguments, file: &Path) -> Result<(Reply, bool), Failure> {
+    let recording = read_recording(file)?;
+    let is_whole = !matches!(recording, Recording::Body(_));
+    let chosen = recording.choose(arguments.entry.as_ref());
+    let reply = chosen.map_err(|error| Failure::told(format!("{}: {error}", file.display())))?;
+    Ok((reply, is_whole))
 }
 
 /// Whether a text begins as `text/plain` does; parameters may follow (RFC 9110, section 8.3.1).
@@ -231,6 +234,7 @@ fn explain_request(
     given: Map<String, Value>,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
+    let upstream = route.upstream.as_str();
     let built = route.input.check(Arguments::from(given)).and_then(|checked| {
         route.request.build(&checked, &http::HeaderMap::new(), None).map_err(|error| error.to_string())
     });
@@ -243,8 +247,26 @@ fn explain_request(
             }
             screen.json(&written);
         }
-        Ok(UpstreamRequest::Command(request)) => show_command(output, loaded, route, &request, screen),
-        Ok(UpstreamRequest::Tool(request)) => show_call(output, route, &request, screen),
+        Ok(UpstreamRequest::Command(request)) => {
+            let (command, stdin) = command_words(loaded, route, &request);
+            if output == Output::Json {
+                screen.json(&json!({ "upstream": upstream, "command": command, "stdin": stdin }));
+                return Ok(());
+            }
+            let shown: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+            screen.line(format!("{}   (the command `{upstream}`)", shown.join(" ")));
+            if !stdin.is_empty() {
+                screen.line(format!("\n{stdin}"));
+            }
+        }
+        Ok(UpstreamRequest::Tool(ToolRequest { tool, arguments, .. })) => {
+            if output == Output::Json {
+                screen.json(&json!({ "upstream": upstream, "tool": &*tool, "arguments": arguments }));
+                return Ok(());
+            }
+            screen.line(format!("CALL {tool}   (of upstream `{upstream}`)\n"));
+            screen.json(&arguments.into());
+        }
         Ok(UpstreamRequest::Http(request)) => {
             let headers: Map<String, Value> = request
                 .headers
@@ -254,12 +276,11 @@ fn explain_request(
             let body = String::from_utf8_lossy(&request.body).into_owned();
             let (method, target) = (request.method.as_str(), request.path_and_query.as_str());
             if output == Output::Json {
-                screen
-                    .json(&json!({ "upstream": route.upstream.as_str(), "method": method, "target": target,
+                screen.json(&json!({ "upstream": upstream, "method": method, "target": target,
                     "headers": headers, "body": body }));
                 return Ok(());
             }
-            screen.line(format!("{method} {target}   (to upstream `{}`)", route.upstream));
+            screen.line(format!("{method} {target}   (to upstream `{upstream}`)"));
             for (name, value) in &headers {
                 screen.line(format!("{name}: {}", value.as_str().unwrap_or_default()));
             }
@@ -271,28 +292,13 @@ fn explain_request(
     Ok(())
 }
 
-/// The words of a command as a shell takes them, so that they can be tried.
-fn show_command(
-    output: Output,
-    loaded: &Loaded,
-    route: &Route,
-    request: &CommandRequest,
-    screen: &mut Screen,
-) {
+/// The words of a command as a shell takes them, so that they can be tried, and its standard input.
+fn command_words(loaded: &Loaded, route: &Route, request: &CommandRequest) -> (Vec<String>, String) {
     let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
     let program = file.and_then(|file| file.settings.command()).map(|command| &command.program);
     let own = program.into_iter().flat_map(|program| std::iter::once(&program.called).chain(&program.words));
-    let words: Vec<&str> = own.chain(&request.words).map(String::as_str).collect();
-    let stdin = String::from_utf8_lossy(&request.stdin).into_owned();
-    if output == Output::Json {
-        screen.json(&json!({ "upstream": route.upstream.as_str(), "command": words, "stdin": stdin }));
-        return;
-    }
-    let shown: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    screen.line(format!("{}   (the command `{}`)", shown.join(" "), route.upstream));
-    if !stdin.is_empty() {
-        screen.line(format!("\n{stdin}"));
-    }
+    let words = own.chain(&request.words).cloned().collect();
+    (words, String::from_utf8_lossy(&request.stdin).into_owned())
 }
 
 /// A word in quotes where a shell would see more than a word.
@@ -302,13 +308,4 @@ fn quoted(word: &str) -> String {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
-}
-
-fn show_call(output: Output, route: &Route, request: &ToolRequest, screen: &mut Screen) {
-    let (upstream, tool) = (route.upstream.as_str(), &*request.tool);
-    if output == Output::Json {
-        return screen.json(&json!({ "upstream": upstream, "tool": tool, "arguments": request.arguments }));
-    }
-    screen.line(format!("CALL {tool}   (of upstream `{upstream}`)\n"));
-    screen.json(&request.arguments.clone().into());
 }

@@ -10,7 +10,7 @@ use super::{
     output::{Screen, read_recording},
 };
 use crate::{
-    authoring::infer::{Naming, Proposal, SAMPLE_LIMIT, Sample, Sure, propose},
+    authoring::infer::{Finding, Naming, Proposal, SAMPLE_LIMIT, Sample, Sure, propose},
     config::{self, Sources},
     model::{Choice, Exchange, Recording, RecordingError},
 };
@@ -158,14 +158,15 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     let (seen_method, seen_url) = seen.map_or((None, None), |(method, url)| (Some(method), Some(url)));
     let is_said = arguments.url.is_some();
     let url = arguments.url.clone().or(seen_url);
+    let absolute =
+        |target: &str| if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
     let (mut address, mut path) = ("http://127.0.0.1:9000".to_owned(), None);
     let mut method = seen_method.unwrap_or_else(|| "GET".to_owned());
     if let Some(url) = url {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         address = format!("{scheme}://{}", &rest[..end]);
-        let target = rest[end..].split('#').next().unwrap_or_default();
-        path = Some(if target.starts_with('/') { target.to_owned() } else { format!("/{target}") });
+        path = Some(absolute(rest[end..].split('#').next().unwrap_or_default()));
     }
     if let Some(request) = &arguments.request {
         let words: Vec<&str> = request.split_whitespace().collect();
@@ -177,7 +178,7 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
             }
             _ => return Err(Failure::told(format!("`--request` takes `METHOD /path`, found {request:?}"))),
         };
-        path = Some(if target.starts_with('/') { (*target).to_owned() } else { format!("/{target}") });
+        path = Some(absolute(target));
     }
     let path = path.unwrap_or_else(|| "/".to_owned());
     let name = arguments.name.clone().unwrap_or_else(|| name_of(&path, &arguments.files));
@@ -233,14 +234,8 @@ fn name_of(path: &str, files: &[PathBuf]) -> String {
 }
 
 fn to_json(proposal: &Proposal) -> Value {
-    let findings: Vec<_> = proposal
-        .findings
-        .iter()
-        .map(|finding| {
-            json!({ "part": finding.part, "value": finding.value, "sure": finding.sure.word(), "why": finding.why })
-        })
-        .collect();
-    json!({ "config": proposal.yaml, "findings": findings })
+    let to_json = |Finding { part, value, sure, why }: &Finding| json!({ "part": part, "value": value, "sure": sure.word(), "why": why });
+    json!({ "config": proposal.yaml, "findings": proposal.findings.iter().map(to_json).collect::<Vec<_>>() })
 }
 
 /// On standard error, so that the file can be redirected.
@@ -249,14 +244,8 @@ fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
     screen.remark(&format!(
         "from {samples} sample{plural}, which what is proposed reads; see whether it finds what matters:"
     ));
-    for finding in &proposal.findings {
-        screen.remark(&format!(
-            "  {:<7} {}: {} ({})",
-            finding.sure.word(),
-            finding.part,
-            finding.value,
-            finding.why
-        ));
+    for Finding { part, value, sure, why } in &proposal.findings {
+        screen.remark(&format!("  {:<7} {part}: {value} ({why})", sure.word()));
     }
     let guesses = proposal.findings.iter().filter(|finding| finding.sure == Sure::Guess).count();
     if guesses > 0 {

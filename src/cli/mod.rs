@@ -3,7 +3,6 @@
 //! Exit status: 0; 1 when `check` or `test` found something, or when running failed (the port is in use); 2 for wrong
 //! usage; 78 for a configuration that is not good (`EX_CONFIG` of sysexits.h), which a supervisor need not try again.
 
-mod cgi;
 mod check;
 mod demo;
 mod explain;
@@ -12,9 +11,7 @@ mod import;
 mod infer;
 mod key;
 mod output;
-mod run;
-
-mod stdio;
+mod serve;
 mod test;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -24,7 +21,7 @@ use serde_json::json;
 
 use crate::{
     config::{Environment, Flag, Loaded, Origin, Problems, Sources},
-    telemetry::log,
+    telemetry::{Chain, log},
 };
 use output::Screen;
 
@@ -35,17 +32,17 @@ struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    run: run::RunArguments,
+    run: serve::RunArguments,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve; this is the default
-    Run(run::RunArguments),
+    Run(serve::RunArguments),
     /// Speak MCP on standard input and output, for clients that start their servers themselves
-    Stdio(stdio::StdioArguments),
+    Stdio(serve::StdioArguments),
     /// Answer one request of a web server over CGI (RFC 3875), then exit
-    Cgi(cgi::CgiArguments),
+    Cgi(serve::CgiArguments),
     /// Serve in front of a small built-in legacy server; nothing else is needed
     Demo(demo::DemoArguments),
     /// Report everything that is wrong with a configuration, with its place and how to fix it
@@ -94,31 +91,38 @@ enum Failure {
     Found,
     /// The configuration is not good.
     Problems(Problems),
-    /// There is no configuration at the default paths.
-    NoConfig(String),
-    /// Used wrongly.
-    Told(String),
-    /// The system or a neighbour does not let the program run.
-    Runtime(String),
+    /// Something else, in words.
+    Other {
+        /// What is wrong.
+        text: String,
+        /// The exit status.
+        status: u8,
+    },
 }
 
 /// The exit status for a configuration that is not good: `EX_CONFIG` of sysexits.h.
 const CONFIG_STATUS: u8 = 78;
 
 impl Failure {
+    /// Used wrongly.
     fn told(text: impl Into<String>) -> Self {
-        Self::Told(text.into())
+        Self::Other { text: text.into(), status: 2 }
     }
 
+    /// The system or a neighbour does not let the program run.
     fn runtime(text: impl Into<String>) -> Self {
-        Self::Runtime(text.into())
+        Self::Other { text: text.into(), status: 1 }
+    }
+
+    fn from_error(error: impl std::error::Error) -> Self {
+        Self::runtime(Chain(&error).to_string())
     }
 
     fn exit_status(&self) -> u8 {
         match self {
-            Self::Found | Self::Runtime(_) => 1,
-            Self::Told(_) => 2,
-            Self::Problems(_) | Self::NoConfig(_) => CONFIG_STATUS,
+            Self::Found => 1,
+            Self::Problems(_) => CONFIG_STATUS,
+            Self::Other { status, .. } => *status,
         }
     }
 }
@@ -154,9 +158,9 @@ fn program() -> ExitCode {
     let command = command_line.command.unwrap_or(Command::Run(command_line.run));
     let output = command.output();
     let done = match command {
-        Command::Run(arguments) => run::run(&arguments, &mut screen),
-        Command::Stdio(arguments) => stdio::stdio(&arguments, &mut screen),
-        Command::Cgi(arguments) => cgi::cgi(&arguments, &mut screen),
+        Command::Run(arguments) => serve::run(&arguments, &mut screen),
+        Command::Stdio(arguments) => serve::stdio(&arguments, &mut screen),
+        Command::Cgi(arguments) => serve::cgi(&arguments, &mut screen),
         Command::Demo(arguments) => demo::demo(&arguments, &mut screen),
         Command::Check(arguments) => check::check(&arguments, &mut screen),
         Command::Test(arguments) => test::test(&arguments, &mut screen),
@@ -179,19 +183,15 @@ fn program() -> ExitCode {
         (Failure::Problems(problems), Output::Json) => {
             screen.json(&json!({ "ok": false, "problems": problems }));
         }
-        (Failure::NoConfig(text) | Failure::Told(text) | Failure::Runtime(text), Output::Text) => {
-            screen.complain(text);
-        }
-        (Failure::NoConfig(text) | Failure::Told(text) | Failure::Runtime(text), Output::Json) => {
-            screen.json(&json!({ "ok": false, "error": text }));
-        }
+        (Failure::Other { text, .. }, Output::Text) => screen.complain(text),
+        (Failure::Other { text, .. }, Output::Json) => screen.json(&json!({ "ok": false, "error": text })),
     }
     ExitCode::from(failure.exit_status())
 }
 
 /// Shows what the command line is answered with at once: help, the version, or what is wrong with it.
 fn show(answer: &clap::Error, screen: &mut Screen) -> ExitCode {
-    screen.write_as(run::format_in(std::env::args_os()));
+    screen.write_as(serve::format_in(std::env::args_os()));
     if answer.use_stderr() && screen.writes_json() {
         let text = answer.to_string();
         screen.complain(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
@@ -233,9 +233,10 @@ impl ConfigArgument {
         let found = DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
         found.ok_or_else(|| {
             let [here, system] = DEFAULT_PATHS;
-            Failure::NoConfig(format!(
+            let text = format!(
                 "no configuration: neither `./{here}` nor `{system}` exists; name one with `--config`"
-            ))
+            );
+            Failure::Other { text, status: CONFIG_STATUS }
         })
     }
 

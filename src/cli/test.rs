@@ -11,11 +11,8 @@ use super::{
     output::{Paint, Screen},
 };
 use crate::{
-    authoring::playground::example_arguments,
-    config::{Acceptance, Example, Expectation, ExpectedContent, Loaded, Position, accept},
-    model::{Arguments, Shapes, result_to_json},
-    route::Route,
-    translate::{Facts, Trace, translate},
+    authoring::playground::{example_arguments, explained},
+    config::{Acceptance, Example, Expectation, ExpectedContent, Loaded, Position, RouteFile, accept},
 };
 
 #[derive(Debug, Args)]
@@ -38,18 +35,18 @@ pub(super) struct TestArguments {
 
 pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(), Failure> {
     let loaded = arguments.config.load(Vec::new())?;
-    let of_route = |name: &str| loaded.routes.iter().any(|file| file.route.definition.name.as_str() == name);
+    let of_route = |name: &str| loaded.routes.iter().any(|file| file.name().as_str() == name);
     if let Some(unknown) = arguments.routes.iter().find(|name| !of_route(name)) {
         return Err(super::no_such_route(unknown, &loaded));
     }
-    let is_meant = |name: &str, route: &Route| {
-        let route = route.definition.name.as_str();
+    let is_meant = |name: &str, file: &RouteFile| {
+        let route = file.name().as_str();
         (arguments.routes.is_empty() || arguments.routes.iter().any(|meant| meant == route))
             && arguments.filter.as_ref().is_none_or(|filter| name.contains(filter))
     };
     let verdicts: Vec<Verdict> = examples(&loaded)
-        .filter(|(name, _, route, _)| is_meant(name, route))
-        .map(|(name, index, route, example)| Verdict::of(name, index, route, example))
+        .filter(|(name, _, file, _)| is_meant(name, file))
+        .map(|(name, index, file, example)| Verdict::of(name, index, file, example))
         .collect();
     if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
         let routes: Vec<_> = arguments.routes.iter().map(|name| format!("`{name}`")).collect();
@@ -90,11 +87,11 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
 }
 
 /// Every example with its name, `ROUTE/EXAMPLE`; one without a name goes by its number.
-fn examples(loaded: &Loaded) -> impl Iterator<Item = (String, usize, &Route, &Example)> {
+fn examples(loaded: &Loaded) -> impl Iterator<Item = (String, usize, &RouteFile, &Example)> {
     loaded.routes.iter().flat_map(|file| {
-        file.tests.iter().enumerate().map(|(index, example)| {
+        file.tests.iter().enumerate().map(move |(index, example)| {
             let own = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
-            (format!("{}/{own}", file.route.definition.name), index, file.route.as_ref(), example)
+            (format!("{}/{own}", file.name()), index, file, example)
         })
     })
 }
@@ -120,11 +117,11 @@ struct Difference {
 }
 
 impl Verdict {
-    fn of(name: String, index: usize, route: &Route, example: &Example) -> Self {
+    fn of(name: String, index: usize, file: &RouteFile, example: &Example) -> Self {
         let mut found = None;
-        let differences = match example_arguments(route, example.args.clone()) {
+        let differences = match example_arguments(&file.route, example.args.clone()) {
             Ok(checked) => {
-                let result = result_of(route, checked, example);
+                let result = explained(file, checked, &example.answers, &example.given, None).result;
                 found = Some(to_expect(&result, &example.expect));
                 differences(&result, &example.expect, &example.position)
             }
@@ -135,7 +132,7 @@ impl Verdict {
                 found: error,
             }],
         };
-        let route = route.definition.name.to_string();
+        let route = file.name().to_string();
         Self { name, route, index, found, position: example.position.clone(), differences }
     }
 
@@ -263,14 +260,6 @@ fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
         expect.insert("isError".into(), is_error.into());
     }
     expect
-}
-
-fn result_of(route: &Route, arguments: Arguments, example: &Example) -> Value {
-    let answers = Value::Object(route.asking.complete(&example.answers));
-    let args = arguments.into_value();
-    let facts = Facts { answers: &answers, ..Facts::new(&route.definition.name, &args) };
-    let translation = translate(&route.translator, facts, &example.given, &mut Trace::off());
-    result_to_json(&translation.result.with_errors_as(route.error_format), Shapes::ObjectsOnly)
 }
 
 fn differences(result: &Value, expect: &Expectation, position: &Position) -> Vec<Difference> {

@@ -1,167 +1,115 @@
-//! What goes on over one connection, to end one on which nothing does.
+//! Activity of one connection: its open requests, and the responses that its client has not taken yet.
 //!
-//! HTTP/1.1 has one request at a time, and the HTTP library watches its head. Over HTTP/2 a client may open a connection
-//! and leave it, or ask for much and take none of it while the connection itself is well. Whoever takes none of a long
-//! answer makes room when others need it.
+//! The HTTP library times out the headers of an HTTP/1.1 request. Over HTTP/2 a client may open a connection and leave
+//! it idle, or request much and take none of it while the connection itself is well. A client that takes none of a
+//! long response is disconnected when others need the memory.
 
 use std::{
     collections::HashMap,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
 
 use axum::body::Body;
+use bytes::Bytes;
+use http::Response;
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, sleep_until};
 
-use super::untaken::{Answers, Untaken};
-use crate::wire::{MapPoll, PolledFrame};
+use super::connection_limiter::ResponseBuffer;
+use crate::{
+    inbound::HandedThrough,
+    wire::{MapPoll, PolledFrame},
+};
 
-/// What goes on over one connection. Clones are the same.
+/// The longest response, and the longest part of one without a known length, that does not count in the response
+/// buffer: the system takes it as a whole.
+pub(super) const SHORT_BYTES: usize = HandedThrough::SHORT_BYTES;
+
+/// The parts in which the HTTP library takes other responses: so finely it is seen how much a client has taken.
+const PART_BYTES: usize = 16 << 10;
+
+/// Activity of one connection. Clones are the same.
 #[derive(Debug, Clone)]
-pub(super) struct Activity(Arc<Connection>);
-
-#[derive(Debug)]
-struct Connection {
-    going: Mutex<Going>,
-    untaken: Untaken,
+pub(super) struct Activity {
+    state: Arc<Mutex<State>>,
+    buffer: ResponseBuffer,
 }
 
 #[derive(Debug)]
-struct Going {
-    /// When bytes came or went.
-    moved: Instant,
-    /// Requests that were not answered to the end.
+struct State {
+    /// Requests so far.
+    requests: u64,
+    /// Requests whose responses were not taken as a whole.
     open: usize,
     /// Those of them whose bodies are waited for.
-    unfinished: usize,
-    /// Since when there is none, or none that has come as a whole.
-    unasked: Instant,
-    next: u64,
-    /// Since when parts of answers wait to be taken, by the number of their request.
+    incomplete: usize,
+    /// Since when no request is open, or none that is complete.
+    idle_since: Instant,
+    /// Since when parts of responses wait to be taken, by the number of their request.
     waiting: HashMap<u64, Instant>,
-    /// Since when what is written is not taken.
-    stalled: Option<Instant>,
-    /// Others need the room.
-    is_unwanted: bool,
+    /// Bytes of long responses that are not taken yet.
+    held_bytes: usize,
+    is_evicted: bool,
 }
 
-/// What is held of a client's long answers.
+/// Bytes of long responses that one client has not taken.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Left {
-    /// Since when it takes nothing, where it does not; of several answers, the one for the longest.
+pub(super) struct Untaken {
+    /// Since when it takes nothing, where it does not; of several responses, the one that waits longest.
     pub(super) since: Option<Instant>,
-    /// How much is held of all of them.
     pub(super) bytes: usize,
-    /// How many requests it has open.
+    /// Open requests.
     pub(super) requests: usize,
 }
 
 impl Activity {
-    pub(super) fn new(answers: &Answers) -> Self {
-        let now = Instant::now();
-        let going = Going {
-            moved: now,
+    pub(super) fn new(buffer: &ResponseBuffer) -> Self {
+        let state = State {
+            requests: 0,
             open: 0,
-            unfinished: 0,
-            unasked: now,
-            next: 0,
+            incomplete: 0,
+            idle_since: Instant::now(),
             waiting: HashMap::new(),
-            stalled: None,
-            is_unwanted: false,
+            held_bytes: 0,
+            is_evicted: false,
         };
-        Self(Arc::new(Connection { going: Mutex::new(going), untaken: Untaken::of(answers) }))
+        Self { state: Arc::new(Mutex::new(state)), buffer: buffer.clone() }
     }
 
-    /// What is held of its long answers.
-    pub(super) fn untaken(&self) -> &Untaken {
-        &self.0.untaken
+    /// Begins a request; it ends when this and its response are dropped.
+    pub(super) fn begin_request(&self) -> OpenRequest {
+        let mut state = self.state();
+        state.open += 1;
+        state.requests += 1;
+        OpenRequest { activity: self.clone(), number: state.requests }
     }
 
-    /// What is written is not taken from now on.
-    pub(super) fn stalls(&self) {
-        self.going().stalled = Some(Instant::now());
+    /// Whether it had no request yet.
+    pub(super) fn is_unused(&self) -> bool {
+        self.state().requests == 0
     }
 
-    /// And now it was.
-    pub(super) fn goes_on(&self) {
-        self.going().stalled = None;
+    /// Since when it is idle. `None` while a complete request is open.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let state = self.state();
+        (state.open <= state.incomplete).then_some(state.idle_since)
     }
 
-    /// What is held of its client's long answers, where there are any.
-    pub(super) fn left(&self) -> Option<Left> {
-        let bytes = self.0.untaken.bytes();
-        if bytes == 0 {
-            return None;
-        }
-        let going = self.going();
-        let since = going.waiting.values().copied().chain(going.stalled).min();
-        Some(Left { since, bytes, requests: going.open })
-    }
-
-    /// It is to end, whatever is asked.
-    pub(super) fn is_not_wanted(&self) {
-        self.going().is_unwanted = true;
-    }
-
-    pub(super) fn is_wanted(&self) -> bool {
-        !self.going().is_unwanted
-    }
-
-    /// Bytes came or went.
-    pub(super) fn moved(&self) {
-        self.going().moved = Instant::now();
-    }
-
-    /// A request begins; it ends when this is dropped.
-    pub(super) fn request(&self) -> Request {
-        let mut going = self.going();
-        going.open += 1;
-        going.next += 1;
-        Request { activity: self.clone(), number: going.next }
-    }
-
-    /// Over HTTP/1.1, the one request that there may be has come.
-    pub(super) fn asked(&self) {
-        self.going().open = 1;
-    }
-
-    /// And its answer is short enough to be on its way at once.
-    pub(super) fn answered_shortly(&self) {
-        let mut going = self.going();
-        going.open = 0;
-        going.unasked = Instant::now();
-    }
-
-    /// The next part of a request's body is waited for, or no more.
-    fn waits_for_more(&self, waits: bool) {
-        let mut going = self.going();
-        if waits {
-            going.unfinished += 1;
-            going.unasked = Instant::now();
-        } else {
-            going.unfinished -= 1;
-        }
-    }
-
-    /// Since when nothing is asked; nothing while something is, and all of it has come.
-    pub(super) fn unasked_since(&self) -> Option<Instant> {
-        let going = self.going();
-        (going.open <= going.unfinished).then_some(going.unasked)
-    }
-
-    /// Waits until nothing has gone on for `idle`, or a part of an answer was not taken for `untaken`.
-    pub(super) async fn ended(&self, idle: Duration, untaken: Duration) {
+    /// Waits until it had no request for `idle_timeout`, or a part of a response was not taken for `write_timeout`.
+    pub(super) async fn timed_out(&self, idle_timeout: Duration, write_timeout: Duration) {
         loop {
             let now = Instant::now();
-            let (unasked, untaken_at) = {
-                let going = self.going();
-                let unasked = if going.open == 0 { going.moved + idle } else { now + idle };
-                (unasked, going.waiting.values().min().map(|since| *since + untaken))
+            let (idle_at, untaken_at) = {
+                let state = self.state();
+                let idle_at = if state.open == 0 { state.idle_since } else { now } + idle_timeout;
+                (idle_at, state.waiting.values().min().map(|since| *since + write_timeout))
             };
-            // What begins to wait meanwhile is not over before this.
-            let next = unasked.min(untaken_at.unwrap_or(now + untaken));
+            // What begins to wait meanwhile does not time out before this.
+            let next = idle_at.min(untaken_at.unwrap_or(now + write_timeout));
             if next <= now {
                 return;
             }
@@ -169,139 +117,338 @@ impl Activity {
         }
     }
 
-    fn going(&self) -> MutexGuard<'_, Going> {
-        self.0.going.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What its client has not taken of long responses; `None` where there are none.
+    pub(super) fn untaken(&self) -> Option<Untaken> {
+        let state = self.state();
+        let since = state.waiting.values().copied().min();
+        let untaken = Untaken { since, bytes: state.held_bytes, requests: state.open };
+        (untaken.bytes > 0).then_some(untaken)
     }
-}
 
-/// One request and its answer.
-#[derive(Debug)]
-pub(super) struct Request {
-    activity: Activity,
-    number: u64,
-}
+    /// Marks it to be closed, whatever is requested.
+    pub(super) fn evict(&self) {
+        self.state().is_evicted = true;
+    }
 
-impl Request {
-    /// Its answer, which ends the request when it has been taken.
-    pub(super) fn answered(self, body: Body) -> Body {
-        self.waits();
-        Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, _: &mut Context<'_>| {
-            match &polled {
-                Poll::Ready(Some(_)) => self.waits(),
-                // The client has room for the next part, which is not there yet.
-                Poll::Ready(None) | Poll::Pending => self.is_taken(),
-            }
+    pub(super) fn is_evicted(&self) -> bool {
+        self.state().is_evicted
+    }
+
+    /// The body of a request. While its next part is waited for the request counts as not made: the beginning of a body
+    /// and nothing more would hold a connection slot as long as a body may take.
+    pub(super) fn watch_request_body(&self, body: Incoming) -> Body {
+        if body.is_end_stream() {
+            return Body::empty();
+        }
+        let mut waiting = WaitingForBody { activity: self.clone(), is_waiting: false };
+        Body::new(MapPoll::new(body, move |polled: PolledFrame<hyper::Error>, _: &mut Context<'_>| {
+            waiting.set(polled.is_pending());
             polled
         }))
     }
 
-    fn waits(&self) {
-        self.activity.going().waiting.insert(self.number, Instant::now());
+    fn hold(&self, bytes: usize) {
+        if bytes > 0 {
+            self.state().held_bytes += bytes;
+            self.buffer.hold(bytes);
+        }
     }
 
-    fn is_taken(&self) {
-        self.activity.going().waiting.remove(&self.number);
+    fn release(&self, bytes: usize) {
+        if bytes > 0 {
+            self.state().held_bytes -= bytes;
+            self.buffer.release(bytes);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Request {
-    fn drop(&mut self) {
-        let mut going = self.activity.going();
-        going.open -= 1;
-        going.moved = Instant::now();
-        going.unasked = going.moved;
-        going.waiting.remove(&self.number);
-    }
-}
-
-/// The body of a request. While its next part is waited for the request counts as not made: the beginning of a body and
-/// then nothing would hold a place as long as a body may take.
-struct Asking {
+struct WaitingForBody {
     activity: Activity,
-    waits: bool,
+    is_waiting: bool,
 }
 
-impl Asking {
-    /// Reports a change only: a body that has come with its head costs nothing here.
-    fn set_waits(&mut self, waits: bool) {
-        if self.waits != waits {
-            self.waits = waits;
-            self.activity.waits_for_more(waits);
+impl WaitingForBody {
+    /// Takes the lock for a change only: a body that comes with its headers costs nothing here.
+    fn set(&mut self, is_waiting: bool) {
+        if self.is_waiting == is_waiting {
+            return;
+        }
+        self.is_waiting = is_waiting;
+        let mut state = self.activity.state();
+        if is_waiting {
+            state.incomplete += 1;
+            state.idle_since = Instant::now();
+        } else {
+            state.incomplete -= 1;
         }
     }
 }
 
-/// The body of a request, whose client is expected to send the next part while it is pending.
-pub(super) fn asking(body: Incoming, activity: Activity) -> Body {
-    let mut asking = Asking { activity, waits: false };
-    Body::new(MapPoll::new(body, move |polled: PolledFrame<hyper::Error>, _: &mut Context<'_>| {
-        asking.set_waits(polled.is_pending());
-        polled
-    }))
+/// A body that is not read to its end is not waited for.
+impl Drop for WaitingForBody {
+    fn drop(&mut self) {
+        self.set(false);
+    }
 }
 
-/// What is not read to its end is not waited for.
-impl Drop for Asking {
+/// One request, until its response was taken.
+#[derive(Debug)]
+pub(super) struct OpenRequest {
+    activity: Activity,
+    number: u64,
+}
+
+impl OpenRequest {
+    /// The response, whose body counts in the response buffer until it is taken, where it is long.
+    pub(super) fn respond(self, response: Response<Body>) -> Response<Body> {
+        let is_here = response.extensions().get::<HandedThrough>().is_none();
+        let length =
+            response.body().size_hint().exact().filter(|length| is_here && *length > SHORT_BYTES as u64);
+        let held = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+        self.activity.hold(held);
+        self.set_waiting(true);
+        response
+            .map(|body| Body::new(ResponseBody { body, request: Arc::new(self), held, rest: Bytes::new() }))
+    }
+
+    /// Whether a part of the response waits to be taken.
+    fn set_waiting(&self, is_waiting: bool) {
+        let waiting = &mut self.activity.state().waiting;
+        match is_waiting {
+            true => waiting.insert(self.number, Instant::now()),
+            false => waiting.remove(&self.number),
+        };
+    }
+}
+
+impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.set_waits(false);
+        let mut state = self.activity.state();
+        state.open -= 1;
+        state.idle_since = Instant::now();
+        state.waiting.remove(&self.number);
+    }
+}
+
+/// The body of a response, in parts: the next one is polled when the client has taken what was before it.
+struct ResponseBody {
+    body: Body,
+    request: Arc<OpenRequest>,
+    /// Bytes that count in the response buffer and have not been polled from here.
+    held: usize,
+    /// What came out of the body and has not been polled from here.
+    rest: Bytes,
+}
+
+impl ResponseBody {
+    fn next_part(&mut self) -> Bytes {
+        let bytes = self.rest.split_to(self.rest.len().min(PART_BYTES));
+        let held = self.held.min(bytes.len());
+        if held == 0 {
+            return bytes;
+        }
+        self.held -= held;
+        Bytes::from_owner(HeldPart { bytes, held, request: Arc::clone(&self.request) })
+    }
+
+    fn poll_part(&mut self, context: &mut Context<'_>) -> PolledFrame<axum::Error> {
+        if self.rest.is_empty() {
+            let polled = Pin::new(&mut self.body).poll_frame(context);
+            let Poll::Ready(Some(Ok(frame))) = polled else { return polled };
+            self.rest = match frame.into_data() {
+                Ok(data) => data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            };
+            let uncounted = self.rest.len().saturating_sub(self.held);
+            if uncounted > SHORT_BYTES {
+                self.held += uncounted;
+                self.request.activity.hold(uncounted);
+            }
+        }
+        Poll::Ready(Some(Ok(Frame::data(self.next_part()))))
+    }
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> PolledFrame<axum::Error> {
+        let polled = self.poll_part(context);
+        // Pending or at its end, the client has room for a next part, which is not there.
+        self.request.set_waiting(matches!(polled, Poll::Ready(Some(_))));
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (hint, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut whole = SizeHint::new();
+        whole.set_lower(hint.lower() + rest);
+        if let Some(upper) = hint.upper() {
+            whole.set_upper(upper + rest);
+        }
+        whole
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        // Nothing polls the body of a response to `HEAD`.
+        self.request.activity.release(self.held);
+    }
+}
+
+/// A part of a long response, which counts until the HTTP library has written it. The request is open that long.
+struct HeldPart {
+    bytes: Bytes,
+    held: usize,
+    request: Arc<OpenRequest>,
+}
+
+impl AsRef<[u8]> for HeldPart {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for HeldPart {
+    fn drop(&mut self) {
+        self.request.activity.release(self.held);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::pin::Pin;
-
-    use bytes::Bytes;
-    use http_body::Frame;
-    use http_body_util::BodyExt;
+    use http_body_util::{BodyExt, Empty};
 
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const LONG: usize = 5 * PART_BYTES + 1;
 
-    /// A body of which nothing comes.
-    struct Never;
+    /// A body of no known length: its parts, from the last to the first. Without any, nothing of it ever comes.
+    struct Events(Option<Vec<Bytes>>);
 
-    impl http_body::Body for Never {
+    impl http_body::Body for Events {
         type Data = Bytes;
         type Error = std::convert::Infallible;
 
-        fn poll_frame(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-            Poll::Pending
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> PolledFrame<Self::Error> {
+            match &mut self.0 {
+                Some(parts) => Poll::Ready(parts.pop().map(|part| Ok(Frame::data(part)))),
+                None => Poll::Pending,
+            }
         }
+    }
+
+    fn long() -> Bytes {
+        vec![b'a'; LONG].into()
+    }
+
+    fn setup() -> (ResponseBuffer, Activity) {
+        let buffer = ResponseBuffer::new(LONG, None);
+        (buffer.clone(), Activity::new(&buffer))
+    }
+
+    fn respond(activity: &Activity, body: Body) -> Body {
+        activity.begin_request().respond(Response::new(body)).into_body()
     }
 
     async fn ends_after(activity: &Activity) -> Duration {
         let begun = Instant::now();
-        activity.ended(60 * SECOND, 30 * SECOND).await;
+        activity.timed_out(60 * SECOND, 30 * SECOND).await;
         begun.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_ends_when_nothing_is_asked() {
-        assert_eq!(ends_after(&Activity::new(&Answers::of(1 << 20, None))).await, 60 * SECOND);
+        assert_eq!(ends_after(&setup().1).await, 60 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_with_a_request_stays_and_one_whose_answer_is_not_taken_does_not() {
-        let activity = Activity::new(&Answers::of(1 << 20, None));
-        let request = activity.request();
+        let (_, activity) = setup();
+        let request = activity.begin_request();
         let waits = tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await;
         waits.unwrap_err();
-        let body = request.answered(Body::from("answer"));
+        let response = request.respond(Response::new(Body::from("answer")));
         assert_eq!(ends_after(&activity).await, 30 * SECOND);
-        drop(body);
+        drop(response);
         assert_eq!(ends_after(&activity).await, 60 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_us_is_not_ended() {
-        let activity = Activity::new(&Answers::of(1 << 20, None));
-        let mut body = activity.request().answered(Body::new(Never));
+        let (_, activity) = setup();
+        let mut body = respond(&activity, Body::new(Events(None)));
         tokio::time::timeout(SECOND, body.frame()).await.unwrap_err();
         tokio::time::timeout(1000 * SECOND, ends_after(&activity)).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_long_answer_counts_until_it_is_written() {
+        let (buffer, activity) = setup();
+        let mut body = respond(&activity, Body::from(long()));
+        assert_eq!((buffer.held_bytes(), body.size_hint().exact()), (LONG, Some(LONG as u64)));
+        let mut parts = Vec::new();
+        while !body.is_end_stream() {
+            let part = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!(part.len() <= PART_BYTES);
+            parts.push(part);
+            let left = LONG - parts.iter().map(Bytes::len).sum::<usize>();
+            assert_eq!(body.size_hint().exact(), Some(left as u64));
+        }
+        assert_eq!(parts.len(), 6);
+        assert!(body.frame().await.is_none());
+        drop(body);
+        assert_eq!(buffer.held_bytes(), LONG, "the connection has it");
+        assert_eq!(activity.idle_since(), None, "the request is not over");
+        parts.remove(0);
+        assert_eq!(buffer.held_bytes(), LONG - PART_BYTES);
+        drop(parts);
+        assert!(buffer.held_bytes() == 0 && activity.idle_since().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_is_not_asked_for_does_not_count_on() {
+        let (buffer, activity) = setup();
+        drop(respond(&activity, Body::from(long())));
+        assert_eq!(buffer.held_bytes(), 0, "as for `HEAD`");
+        let mut body = respond(&activity, Body::from(long()));
+        body.frame().await.unwrap().unwrap();
+        drop(body);
+        assert_eq!(buffer.held_bytes(), 0, "as when it is broken off");
+    }
+
+    #[tokio::test]
+    async fn short_answers_and_what_is_handed_through_do_not_count() {
+        let (buffer, activity) = setup();
+        let _short = respond(&activity, Body::from(vec![b'a'; SHORT_BYTES]));
+        let mut far = Response::new(Body::from(long()));
+        HandedThrough::mark(&mut far);
+        let mut far = activity.begin_request().respond(far).into_body();
+        assert_eq!(buffer.held_bytes(), 0);
+        let _part = far.frame().await.unwrap().unwrap();
+        assert_eq!(buffer.held_bytes(), LONG, "but what has come of it");
+    }
+
+    #[tokio::test]
+    async fn of_a_stream_long_events_count() {
+        let (buffer, activity) = setup();
+        let events = Body::new(Events(Some(vec![long(), Bytes::from_static(b"short")])));
+        let mut body = respond(&activity, events);
+        body.frame().await.unwrap().unwrap();
+        assert_eq!(buffer.held_bytes(), 0);
+        let _part = body.frame().await.unwrap().unwrap();
+        assert_eq!(buffer.held_bytes(), LONG);
+        assert!(respond(&activity, Body::new(Empty::new())).is_end_stream());
     }
 }

@@ -4,41 +4,40 @@ use std::{
     convert::Infallible,
     future::Future,
     net::SocketAddr,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    pin::{Pin, pin},
+    sync::Arc,
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, Version, header};
 use http_body::Body as _;
 use hyper::{
     body::Incoming,
-    rt::{Read, Write},
     server::conn::{http1, http2},
     service::service_fn,
 };
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::graceful::GracefulConnection,
+};
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
 use tokio::{
+    io::{AsyncRead, AsyncWrite, Join, ReadHalf, WriteHalf, join, split},
     net::TcpStream,
     sync::watch,
     time::{sleep, timeout},
 };
+use tokio_io_timeout::TimeoutStream;
 use tracing::debug;
 
 use super::{
-    Answerer,
-    activity::{Activity, asking},
-    handshakes::HandshakeFailures,
+    HttpHandler,
+    activity::{Activity, SHORT_BYTES},
     line_ends::LineEnds,
-    patience::Patient,
-    untaken::{SHORT_BYTES, Way, counted},
+    listener::HandshakeFailures,
 };
 use crate::{
     config::ListenerSettings,
@@ -47,16 +46,13 @@ use crate::{
         filter::{ends_ambiguously, reject_ambiguous_end},
     },
     telemetry::{Chain, RequestId},
-    tls::{ClientCertificate, ServerTls},
-    wire::others_first,
+    tls::ServerTls,
+    wire::yield_before_write,
 };
 
-/// How long the head of a request may be; more is answered with 431, and so are more than 100 headers, which is `hyper`'s
-/// own limit: told to keep it, it would make room for them anew for every request.
+/// How long the head of a request may be, and how much is read at a time; a longer head is answered with 431, and so are
+/// more than 100 headers, which is `hyper`'s own limit: set to the same, it would allocate them for every request.
 pub(super) const HEAD_LIMIT_BYTES: usize = 64 << 10;
-
-/// How much is read at a time, at most: a whole head, or some of a body.
-const READ_BUFFER_BYTES: usize = HEAD_LIMIT_BYTES;
 
 /// How long a handshake of TLS may take, and what was written to be gone when a connection is left.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -86,23 +82,22 @@ pub(super) enum Phase {
 /// How many requests one HTTP/2 connection may have open; the next waits.
 const STREAM_LIMIT: u32 = 128;
 
-/// What a connection is served with.
+/// What connections are served with.
 #[derive(Clone)]
-pub(super) struct Serving {
+pub(super) struct ConnectionServer {
     pub(super) settings: ListenerSettings,
     pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
-    pub(super) answerer: Answerer,
+    pub(super) handler: HttpHandler,
     pub(super) phases: watch::Receiver<Phase>,
     pub(super) ending: Ending,
     pub(super) handshakes: HandshakeFailures,
 }
 
-impl Serving {
-    /// Serves one connection to its end, after the handshake of TLS where that is spoken. While a request is being
-    /// answered the client is watched: when it leaves, the answer's future is dropped, and with it whatever it asked of
-    /// an upstream.
+impl ConnectionServer {
+    /// Serves one connection to its end. When a client leaves, the futures of its requests are dropped, and with them
+    /// whatever they requested of an upstream.
     pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
-        // Answers are written whole; waiting for more to send would only delay their last part.
+        // Responses are written whole; waiting for more to send would only delay their last part.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%peer, %error, "no TCP_NODELAY");
         }
@@ -110,192 +105,170 @@ impl Serving {
         if let Err(error) = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES) {
             debug!(%peer, %error, "no TCP_NOTSENT_LOWAT");
         }
-        let patient = self.settings.write_timeout;
-        let Some(tls) = self.tls.as_ref().map(|tls| tls.load_full()) else {
-            let stream = TokioIo::new(LineEnds::new(stream));
-            let stream = Patient::new(stream, patient, activity.clone(), false);
-            let connection = self.connection(peer, None);
-            return self.http1(stream, connection, activity).await;
-        };
-        // All of it boxed: a connection without TLS has no room for it.
-        Box::pin(self.serve_tls(tls, stream, peer, activity)).await
+        let ending = self.ending.clone();
+        let connection = inbound::Connection { peer: Some(peer), is_tls: false, certificate: None, ending };
+        match self.tls.as_ref().map(|tls| tls.load_full()) {
+            None => self.http(with_line_ends(stream), connection, Version::HTTP_11, activity).await,
+            // Boxed: a connection without TLS has no room for it.
+            Some(tls) => Box::pin(self.tls(tls, stream, peer, connection, activity)).await,
+        }
     }
 
-    async fn serve_tls(
+    async fn tls(
         mut self,
         tls: Arc<ServerTls>,
         stream: TcpStream,
         peer: SocketAddr,
+        connection: inbound::Connection,
         activity: Activity,
     ) {
-        let patient = self.settings.write_timeout;
-        let shaking = timeout(self.settings.header_timeout.min(HANDSHAKE_TIMEOUT), tls.accept(stream));
-        let stream = tokio::select! {
-            stream = shaking => match stream {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return self.handshakes.add(peer, error.to_string()),
-                Err(_) => return self.handshakes.add(peer, "it was not complete in time".to_owned()),
-            },
-            // Nothing was asked yet.
-            () = drained(&mut self.phases, FIRST_REQUEST_TIMEOUT) => return,
+        let draining = async {
+            reached(&mut self.phases, Phase::Draining).await;
+            // There was no request yet.
+            sleep(FIRST_REQUEST_TIMEOUT).await;
         };
-        let is_h2 = ServerTls::agreed_on_h2(&stream);
-        let mut connection = self.connection(peer, tls.shown_by(&stream).map(Arc::new));
-        connection.is_tls = true;
-        // Over HTTP/1.1 the HTTP library watches the head of the one request, and nobody else asks when bytes came.
-        if is_h2 {
-            let stream = Patient::new(TokioIo::new(stream), patient, activity.clone(), true);
-            self.http2(stream, connection, activity).await
+        let handshake = tokio::select! {
+            handshake = timeout(self.settings.header_timeout.min(HANDSHAKE_TIMEOUT), tls.accept(stream)) => handshake,
+            () = draining => return,
+        };
+        let stream = match handshake {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return self.handshakes.add(peer, error.to_string()),
+            Err(_) => return self.handshakes.add(peer, "it was not complete in time".to_owned()),
+        };
+        let version = if ServerTls::agreed_on_h2(&stream) { Version::HTTP_2 } else { Version::HTTP_11 };
+        let certificate = tls.shown_by(&stream).map(Arc::new);
+        let connection = inbound::Connection { is_tls: true, certificate, ..connection };
+        match version {
+            Version::HTTP_2 => self.http(stream, connection, version, activity).await,
+            _ => self.http(with_line_ends(stream), connection, version, activity).await,
+        }
+    }
+
+    async fn http<S>(self, stream: S, connection: inbound::Connection, version: Version, activity: Activity)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let ListenerSettings { header_timeout, write_timeout, .. } = self.settings;
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(write_timeout));
+        let stream = TokioIo::new(Box::pin(stream));
+        let peer = connection.peer;
+        let connection = Arc::new(connection);
+        let service = service_fn(|request| self.respond(request, &connection, &activity));
+        if version == Version::HTTP_2 {
+            let served = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .max_header_list_size(HEAD_LIMIT_BYTES as u32)
+                .max_concurrent_streams(STREAM_LIMIT)
+                .serve_connection(stream, service);
+            let idle = activity.timed_out(header_timeout, write_timeout);
+            self.drive(pin!(served), idle, peer, &activity).await;
         } else {
-            let stream = TokioIo::new(LineEnds::new(stream));
-            let stream = Patient::new(stream, patient, activity.clone(), false);
-            self.http1(stream, connection, activity).await
+            let served = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(header_timeout)
+                .max_header_size(HEAD_LIMIT_BYTES)
+                .max_buf_size(HEAD_LIMIT_BYTES)
+                .serve_connection(stream, service);
+            // The HTTP library times out idle connections.
+            self.drive(pin!(served), std::future::pending(), peer, &activity).await;
         }
     }
 
-    fn connection(
+    /// Drives a connection until it is closed, `idle` is ready, or the server stops.
+    async fn drive<C>(
         &self,
-        peer: SocketAddr,
-        certificate: Option<Arc<ClientCertificate>>,
-    ) -> inbound::Connection {
-        inbound::Connection { peer: Some(peer), is_tls: false, certificate, ending: self.ending.clone() }
-    }
-
-    async fn http1<S>(mut self, stream: S, from: inbound::Connection, activity: Activity)
-    where
-        S: Read + Write + Unpin + Send + 'static,
+        mut connection: Pin<&mut C>,
+        idle: impl Future<Output = ()>,
+        peer: Option<SocketAddr>,
+        activity: &Activity,
+    ) where
+        C: GracefulConnection<Error = hyper::Error>,
     {
-        let (asked, from) = (Arc::new(AtomicBool::new(false)), Arc::new(from));
-        let peer = from.peer;
-        let service = service_fn({
-            let asked = asked.clone();
-            let (answerer, phases) = (self.answerer.clone(), self.phases.clone());
-            move |request: Request<Incoming>| {
-                asked.store(true, Ordering::Relaxed);
-                activity.asked();
-                let mut request = request.map(|body| whole_or_asking(body, &activity));
-                name_host(&mut request);
-                let arrival = Arrival::new(Arc::clone(&from), request.headers());
-                request.extensions_mut().insert(arrival);
-                let answering = if ends_ambiguously(request.headers()) {
-                    Err(reject_ambiguous_end(request))
-                } else {
-                    Ok(answer(&answerer, request))
-                };
-                let (activity, phases) = (activity.clone(), phases.clone());
-                async move {
-                    let mut answer = match answering {
-                        Ok(answering) => answering.await,
-                        Err(refused) => refused,
-                    };
-                    if *phases.borrow() > Phase::Serving {
-                        // A client, or a balancer, connects anew for its next request, and finds who serves then.
-                        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-                    }
-                    // One that the system takes as a whole is gone once it is written. Of a longer one, or one without an
-                    // end, it is not known when it is: the next request tells.
-                    if answer.body().size_hint().exact().is_some_and(|length| length <= SHORT_BYTES as u64) {
-                        others_first().await;
-                        activity.answered_shortly();
-                        return Ok::<_, Infallible>(answer);
-                    }
-                    Ok(counted(answer, &activity, Way::Whole))
-                }
-            }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.settings.header_timeout)
-            .max_header_size(HEAD_LIMIT_BYTES)
-            .max_buf_size(READ_BUFFER_BYTES)
-            .serve_connection(stream, service);
-        let mut connection = pin!(connection);
-        let ended = tokio::select! {
-            biased;
-            ended = connection.as_mut() => ended,
-            () = drained(&mut self.phases, Duration::ZERO) => {
-                if asked.load(Ordering::Relaxed) {
-                    connection.as_mut().graceful_shutdown();
-                }
-                // Opened beforehand, as browsers do, and never used: there is nothing to finish.
-                let unused = async {
-                    sleep(FIRST_REQUEST_TIMEOUT).await;
-                    if asked.load(Ordering::Relaxed) {
-                        std::future::pending::<()>().await;
-                    }
-                };
-                tokio::select! {
-                    biased;
-                    ended = connection => ended,
-                    () = unused => return,
-                    () = reached(&mut self.phases, Phase::Closed) => return,
-                }
+        let (mut phases, mut last_phase) = (self.phases.clone(), self.phases.clone());
+        let draining = async {
+            reached(&mut phases, Phase::Draining).await;
+            // Its first request may be on its way.
+            if activity.is_unused() {
+                sleep(FIRST_REQUEST_TIMEOUT).await;
             }
         };
-        if let Err(error) = ended {
-            debug!(peer = peer.map(display), error = %Chain(&error), "connection ended early");
+        let is_idle = tokio::select! {
+            biased;
+            ended = connection.as_mut() => return log_end(ended, peer),
+            () = idle => true,
+            () = draining => false,
+        };
+        connection.as_mut().graceful_shutdown();
+        let abandoned = async {
+            if is_idle {
+                debug!(peer = peer.map(display), "nothing goes on over the connection");
+                // What was written before goes out; a client that takes none of it is left.
+                return sleep(self.settings.write_timeout.min(HANDSHAKE_TIMEOUT)).await;
+            }
+            sleep(FIRST_REQUEST_TIMEOUT).await;
+            if !activity.is_unused() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = connection => log_end(ended, peer),
+            () = abandoned => {}
+            () = reached(&mut last_phase, Phase::Closed) => {}
         }
     }
 
-    async fn http2<S>(mut self, stream: S, from: inbound::Connection, activity: Activity)
-    where
-        S: Read + Write + Unpin + Send + 'static,
-    {
-        let from = Arc::new(from);
-        let peer = from.peer;
-        let service = service_fn({
-            let (answerer, activity) = (self.answerer.clone(), activity.clone());
-            move |request: Request<Incoming>| {
-                let (open, activity) = (activity.request(), activity.clone());
-                let mut request = request.map(|body| whole_or_asking(body, &activity));
-                name_host(&mut request);
-                let arrival = Arrival::new(Arc::clone(&from), request.headers());
-                request.extensions_mut().insert(arrival);
-                let answering = answer(&answerer, request);
-                async move {
-                    let answer = counted(answering.await, &activity, Way::InParts);
-                    Ok::<_, Infallible>(answer.map(|body| open.answered(body)))
-                }
-            }
-        });
-        let connection = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .max_header_list_size(HEAD_LIMIT_BYTES as u32)
-            .max_concurrent_streams(STREAM_LIMIT)
-            .serve_connection(stream, service);
-        let mut connection = pin!(connection);
-        // Who has connected since has a request on its way.
-        let is_late = *self.phases.borrow() >= Phase::Draining;
-        let (idle, untaken) = (self.settings.header_timeout, self.settings.write_timeout);
-        let ended = tokio::select! {
-            biased;
-            ended = connection.as_mut() => ended,
-            () = activity.ended(idle, untaken) => {
-                debug!(peer = peer.map(display), "nothing goes on over the connection");
-                connection.as_mut().graceful_shutdown();
-                // What has been written on is let go out; who takes none of it is left.
-                match timeout(untaken.min(HANDSHAKE_TIMEOUT), connection).await {
-                    Ok(ended) => ended,
-                    Err(_) => return,
-                }
-            }
-            () = drained(&mut self.phases, if is_late { FIRST_REQUEST_TIMEOUT } else { Duration::ZERO }) => {
-                connection.as_mut().graceful_shutdown();
-                tokio::select! {
-                    ended = connection => ended,
-                    () = reached(&mut self.phases, Phase::Closed) => return,
-                }
-            }
+    /// Responds to one request of a connection.
+    fn respond(
+        &self,
+        request: Request<Incoming>,
+        connection: &Arc<inbound::Connection>,
+        activity: &Activity,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
+        let open = activity.begin_request();
+        let is_http2 = request.version() == Version::HTTP_2;
+        let mut request = request.map(|body| activity.watch_request_body(body));
+        name_host(&mut request);
+        let arrival = Arrival::new(Arc::clone(connection), request.headers());
+        request.extensions_mut().insert(arrival);
+        let responding = match ends_ambiguously(request.headers()) {
+            true => Err(reject_ambiguous_end(request)),
+            false => Ok(respond(&self.handler, request)),
         };
-        if let Err(error) = ended {
-            debug!(peer = peer.map(display), error = %Chain(&error), "connection ended early");
+        let phases = self.phases.clone();
+        async move {
+            let mut response = match responding {
+                Ok(responding) => responding.await,
+                Err(refused) => refused,
+            };
+            if is_http2 {
+                return Ok(open.respond(response));
+            }
+            if *phases.borrow() > Phase::Serving {
+                // A client, or a balancer, connects anew for its next request, and finds who serves then.
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            if response.body().size_hint().exact().is_some_and(|length| length <= SHORT_BYTES as u64) {
+                yield_before_write().await;
+                return Ok(response);
+            }
+            Ok(open.respond(response))
         }
     }
 }
 
-/// A body as the faces read it, and watched where there is one.
-fn whole_or_asking(body: Incoming, activity: &Activity) -> Body {
-    if body.is_end_stream() { Body::empty() } else { asking(body, activity.clone()) }
+/// A stream of HTTP/1 whose lines are checked while they are read.
+fn with_line_ends<S: AsyncRead + AsyncWrite>(stream: S) -> Join<LineEnds<ReadHalf<S>>, WriteHalf<S>> {
+    let (reader, writer) = split(stream);
+    join(LineEnds::new(reader), writer)
+}
+
+fn log_end(ended: hyper::Result<()>, peer: Option<SocketAddr>) {
+    if let Err(error) = ended {
+        debug!(peer = peer.map(display), error = %Chain(&error), "connection ended early");
+    }
 }
 
 /// Over HTTP/2 the host stands in the URI, and over HTTP/1.1 it may (RFC 9112, section 3.2.2); everybody else looks for it
@@ -318,28 +291,20 @@ fn name_host(request: &mut Request<Body>) {
     }
 }
 
-/// Waits until connections are drained, and so long beyond.
-async fn drained(phases: &mut watch::Receiver<Phase>, grace: Duration) {
-    reached(phases, Phase::Draining).await;
-    if !grace.is_zero() {
-        sleep(grace).await;
-    }
-}
-
 /// Waits for a phase, or a later one. A server that is gone has reached them all.
 async fn reached(phases: &mut watch::Receiver<Phase>, sought: Phase) {
     let _ = phases.wait_for(|phase| *phase >= sought).await;
 }
 
 /// Gives the request its id and the response the same, unless an upstream's own is passed through.
-pub(super) fn answer(
-    answerer: &Answerer,
+pub(super) fn respond(
+    handler: &HttpHandler,
     mut request: Request<Body>,
 ) -> impl Future<Output = Response<Body>> + use<> {
     let request_id = Arrival::of(&mut request).request_id.clone();
-    let answering = answerer.answer(request);
+    let responding = handler.respond(request);
     async move {
-        let mut response = answering.await;
+        let mut response = responding.await;
         response.headers_mut().entry(RequestId::HEADER).or_insert_with(|| request_id.header_value());
         response
     }

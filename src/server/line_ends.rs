@@ -12,17 +12,17 @@ use std::{
 };
 
 use memchr::memchr;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
-/// A connection of HTTP/1, whose lines are looked at while they are read.
-pub(super) struct LineEnds<S> {
-    stream: S,
+/// The reading side of a connection of HTTP/1, whose lines are checked while they are read.
+pub(super) struct LineEnds<R> {
+    reader: R,
     lines: Lines,
 }
 
-impl<S> LineEnds<S> {
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, lines: Lines::default() }
+impl<R> LineEnds<R> {
+    pub(super) fn new(reader: R) -> Self {
+        Self { reader, lines: Lines::default() }
     }
 }
 
@@ -166,46 +166,16 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
     u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for LineEnds<S> {
+impl<R: AsyncRead + Unpin> AsyncRead for LineEnds<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        ready!(Pin::new(&mut self.reader).poll_read(context, buffer))?;
         self.lines.check(&mut buffer.filled_mut()[before..]);
         Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for LineEnds<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 

@@ -1,57 +1,66 @@
-//! Where clients connect to, and who we are to them.
+//! Listeners: the address that clients connect to, with TLS or without, and accepting.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io, mem,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
-use tokio::net::TcpListener;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    time::{Instant, sleep},
+};
+use tracing::{debug, info, warn};
 
-use crate::{descriptors::client_reserve, tls::ServerTls, upstream::UpstreamBuffer};
+use super::{ServeError, connection_limiter::ConnectionLimiter};
+use crate::{
+    descriptors::{client_reserve, leaves_free},
+    telemetry::Foreign,
+    tls::ServerTls,
+    upstream::UpstreamBuffer,
+};
+
+/// Takes the port.
+///
+/// # Errors
+///
+/// [`ServeError::Bind`].
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
+}
+
+/// The port that the process which started us has opened and listens at: systemd's socket activation, `LISTEN_FDS`. `None`
+/// where it has none.
+///
+/// # Errors
+///
+/// [`ServeError::Inherited`], when it is no such port.
+pub fn inherited() -> Result<Option<TcpListener>, ServeError> {
+    let mut passed = listenfd::ListenFd::from_env();
+    if passed.len() > 1 {
+        return Err(ServeError::Inherited(io::Error::other("there is more than one")));
+    }
+    let Some(listener) = passed.take_tcp_listener(0).map_err(ServeError::Inherited)? else { return Ok(None) };
+    listener.set_nonblocking(true).map_err(ServeError::Inherited)?;
+    TcpListener::from_std(listener).map(Some).map_err(ServeError::Inherited)
+}
 
 /// A port that was taken, with TLS or without.
 #[derive(Debug)]
 pub struct Listener {
     pub(super) port: TcpListener,
-    pub(super) tls: Option<Certificate>,
+    /// The server's certificate, which may be replaced while it serves.
+    pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
     /// The memory for responses of upstreams; charged with what clients have not taken.
     pub(super) buffer: Option<UpstreamBuffer>,
     /// How many file descriptors its connections leave free.
     pub(super) reserve: u64,
 }
 
-/// Who we are to clients; another may take its place while serving. Clones are the same.
-#[derive(Debug, Clone)]
-pub struct Certificate(pub(super) Arc<ArcSwap<ServerTls>>);
-
-impl Certificate {
-    /// To begin with.
-    pub(super) fn new(tls: ServerTls) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(tls)))
-    }
-
-    /// For connections that begin from now on.
-    pub(super) fn replace(&self, tls: &ServerTls) {
-        if **self.0.load() != *tls {
-            self.0.store(Arc::new(tls.clone()));
-        }
-    }
-}
-
 impl Listener {
-    /// The same port, with TLS where there is a certificate.
-    pub fn with(self, tls: Option<Certificate>) -> Self {
-        Self { tls, ..self }
-    }
-
-    /// The same port, whose connections may take every file descriptor.
-    pub(super) fn for_admin(self) -> Self {
-        Self { reserve: 0, ..self }
-    }
-
-    /// The same port, whose clients are sent what is made of responses in this memory.
-    pub fn charging(self, buffer: UpstreamBuffer) -> Self {
-        Self { buffer: Some(buffer), ..self }
-    }
-
     /// The address that was taken.
     ///
     /// # Errors
@@ -70,5 +79,155 @@ impl Listener {
 impl From<TcpListener> for Listener {
     fn from(port: TcpListener) -> Self {
         Self { port, tls: None, buffer: None, reserve: client_reserve() }
+    }
+}
+
+/// How long accepting pauses after the system refused, at first and at most.
+pub(super) const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// Accepts the next connection. An error of one client is not logged; an error of the system (no more file descriptors) is,
+/// and accepting is tried again after a pause: a server that ends over it ends for everybody.
+pub(super) async fn accept(
+    listener: &TcpListener,
+    reserve: u64,
+    limiter: &ConnectionLimiter,
+    failures: &mut AcceptFailures,
+) -> (TcpStream, SocketAddr) {
+    let mut pause = ACCEPT_PAUSE.0;
+    let mut accepted: Option<(TcpStream, SocketAddr)> = None;
+    loop {
+        let next = match accepted.take() {
+            Some(waiting) => Ok(waiting),
+            None => listener.accept().await,
+        };
+        let error = match next {
+            Ok((stream, peer)) => match leaves_descriptors_free(&stream, reserve) {
+                Ok(()) => return (stream, peer),
+                Err(error) => {
+                    accepted = Some((stream, peer));
+                    error
+                }
+            },
+            Err(error) => error,
+        };
+        if matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionRefused
+        ) {
+            continue;
+        }
+        failures.log(&error);
+        // Idle connections have most of what there is too little of.
+        limiter.evict_idle();
+        sleep(pause).await;
+        pause = (pause * 2).min(ACCEPT_PAUSE.1);
+    }
+}
+
+/// Checks a copy, which has the lowest number that is free now: the stream keeps its own while it waits.
+#[cfg(unix)]
+fn leaves_descriptors_free(stream: &TcpStream, reserve: u64) -> io::Result<()> {
+    use std::os::fd::AsFd;
+    leaves_free(&stream.as_fd().try_clone_to_owned()?, reserve)
+}
+
+#[cfg(not(unix))]
+fn leaves_descriptors_free(_: &TcpStream, _: u64) -> io::Result<()> {
+    Ok(())
+}
+
+/// Failures to accept a connection. They come in great numbers, and one line a second says it all.
+#[derive(Debug, Default)]
+pub(super) struct AcceptFailures {
+    logged: Option<Instant>,
+    /// How many there were since.
+    count: u64,
+}
+
+impl AcceptFailures {
+    const LOG_EVERY: Duration = Duration::from_secs(1);
+
+    fn log(&mut self, error: &io::Error) {
+        self.count += 1;
+        if self.logged.is_none_or(|logged| logged.elapsed() >= Self::LOG_EVERY) {
+            warn!(%error, failures = self.count, "can't accept a connection");
+            *self = Self { logged: Some(Instant::now()), count: 0 };
+        }
+    }
+}
+
+/// TLS handshakes that failed, and are not logged yet. Clones count together.
+///
+/// They come in great numbers, from scanners and from clients that do not trust us: one line a minute says how many.
+#[derive(Debug, Clone, Default)]
+pub(super) struct HandshakeFailures(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    unlogged: Mutex<Unlogged>,
+    came: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Unlogged {
+    count: u64,
+    last: Option<(SocketAddr, String)>,
+}
+
+impl HandshakeFailures {
+    const LOG_EVERY: Duration = Duration::from_secs(60);
+
+    /// Counts one, which has a line of its own only at `debug`.
+    pub(super) fn add(&self, peer: SocketAddr, error: String) {
+        debug!(%peer, error = %Foreign(&error), "TLS handshake failed");
+        let mut unlogged = self.0.unlogged.lock().unwrap_or_else(PoisonError::into_inner);
+        unlogged.count += 1;
+        unlogged.last = Some((peer, error));
+        drop(unlogged);
+        self.0.came.notify_one();
+    }
+
+    /// Logs the first at once, and then those of each minute together.
+    pub(super) async fn keep_logging(&self) {
+        loop {
+            self.0.came.notified().await;
+            self.log();
+            sleep(Self::LOG_EVERY).await;
+        }
+    }
+
+    /// Logs those that are not logged yet.
+    pub(super) fn log(&self) {
+        let unlogged = mem::take(&mut *self.0.unlogged.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some((peer, error)) = unlogged.last {
+            let (failures, client) = (unlogged.count, peer.ip().to_canonical());
+            info!(failures, %client, error = %Foreign(&error), "TLS handshakes failed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn those_of_a_minute_are_logged_together() {
+        let failures = HandshakeFailures::default();
+        let unlogged = |failures: &HandshakeFailures| failures.0.unlogged.lock().unwrap().count;
+        let logging = failures.clone();
+        tokio::spawn(async move { logging.keep_logging().await });
+        let add = || failures.add("192.0.2.1:7".parse().unwrap(), "no".to_owned());
+        add();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(unlogged(&failures), 0, "the first is logged at once");
+        for _ in 0..3 {
+            add();
+        }
+        sleep(HandshakeFailures::LOG_EVERY / 2).await;
+        assert_eq!(unlogged(&failures), 3);
+        sleep(HandshakeFailures::LOG_EVERY).await;
+        assert_eq!(unlogged(&failures), 0);
     }
 }

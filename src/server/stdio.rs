@@ -1,4 +1,4 @@
-//! MCP over this process's standard input and output.
+//! Standard input and output: a conversation over MCP, or one request of a web server over CGI.
 
 use std::{
     future::Future,
@@ -7,15 +7,22 @@ use std::{
     time::Duration,
 };
 
+use axum::body::Body;
 use bytes::Bytes;
+use http::{Method, Request};
+use http_body::Body as _;
+use http_body_util::BodyExt;
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
 };
 use tracing::{debug, info, warn};
 
-use super::{CUT_TIMEOUT, Drained};
-use crate::inbound::mcp::{Line, Mcp, Parted};
+use super::{CUT_TIMEOUT, Drained, HttpHandler, connection};
+use crate::inbound::{
+    cgi,
+    mcp::{Line, Mcp, Parted},
+};
 
 /// How many messages may wait to be written, beside those that wait for their place here.
 const OUT_LIMIT: usize = 16;
@@ -94,32 +101,21 @@ fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<Line>) {
 
 /// The next line without its end; `None` when there is no more. The last one need not have an end.
 fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<Line>> {
-    let (mut line, mut is_too_long, mut is_there) = (Vec::new(), false, false);
-    loop {
-        let piece = match input.fill_buf() {
-            Ok(piece) => piece,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        let end = piece.iter().position(|byte| *byte == b'\n');
-        let taken = &piece[..end.unwrap_or(piece.len())];
-        is_there |= !piece.is_empty();
-        is_too_long |= line.len() + taken.len() > limit_bytes;
-        if is_too_long {
-            line = Vec::new();
-        } else {
-            line.extend_from_slice(taken);
+    let mut line = Vec::new();
+    input.by_ref().take(limit_bytes as u64 + 1).read_until(b'\n', &mut line)?;
+    Ok(match line.pop() {
+        None => None,
+        Some(b'\n') => Some(Line::Whole(line)),
+        Some(_) if line.len() == limit_bytes => {
+            input.skip_until(b'\n')?;
+            Some(Line::TooLong { limit_bytes })
         }
-        let (used, is_last) = (end.map_or(piece.len(), |end| end + 1), piece.is_empty());
-        input.consume(used);
-        if end.is_some() || is_last {
-            return Ok(match (is_there, is_too_long) {
-                (false, _) => None,
-                (true, true) => Some(Line::TooLong { limit_bytes }),
-                (true, false) => Some(Line::Whole(line)),
-            });
+        // The end of the input.
+        Some(last) => {
+            line.push(last);
+            Some(Line::Whole(line))
         }
-    }
+    })
 }
 
 /// Writes a line for each message, until there are no more or the client is gone.
@@ -132,6 +128,44 @@ fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
             return;
         }
     }
+}
+
+/// Why a response did not get out as a whole.
+#[derive(Debug, thiserror::Error)]
+pub enum CgiError {
+    /// The web server reads no more: its client has left.
+    #[error("the web server does not take the response")]
+    Write(#[source] io::Error),
+    /// The response broke off, as an upstream that is handed through may.
+    #[error("the response broke off")]
+    CutOff(#[source] axum::Error),
+}
+
+/// Answers one request and writes the response, each part as it comes.
+///
+/// # Errors
+///
+/// [`CgiError`], when the response was not written to its end.
+pub async fn answer_cgi(
+    handler: &HttpHandler,
+    request: Request<Body>,
+    out: &mut impl Write,
+) -> Result<(), CgiError> {
+    let head_only = request.method() == Method::HEAD;
+    let (head, mut body) = connection::respond(handler, request).await.into_parts();
+    let has_body = !head_only && !body.is_end_stream();
+    let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush()).map_err(CgiError::Write);
+    write(&cgi::head(head, has_body))?;
+    if !has_body {
+        return Ok(());
+    }
+    while let Some(frame) = body.frame().await {
+        // Trailers have no place here.
+        if let Ok(data) = frame.map_err(CgiError::CutOff)?.into_data() {
+            write(&data)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::meters::{BOUNDS, Durations, Meters};
+use super::metrics::{BOUNDS, Durations, Meters};
 
 /// How often the metrics are to be read.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);

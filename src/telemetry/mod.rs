@@ -15,19 +15,18 @@ mod call_context;
 mod failures;
 mod history;
 mod log_writer;
-mod meters;
-mod otel;
+mod metrics;
+mod otlp;
 mod text;
+mod traces;
 
 pub use call_context::{RequestId, RequestIdError, Ticket};
 pub use failures::{Decided, FAILURES_LIMIT, Failure, Failures};
 pub use history::{HISTORY_ROUTES_LIMIT, History, Past, SAMPLE_INTERVAL, SLOTS, Tally};
-pub use meters::{
+pub use metrics::{
     BOUNDS, CallEnd, Durations, Family, Kind, Labels, MeterSource, Meters, Reading, RouteMeters, Strange,
     TextFormat, UpstreamMeters, Value, Words, method_word,
 };
-pub use otel::{
-    Accepted, Batch, QUEUE_LIMIT, Sampling, SamplingError, Service, Span, SpanKind, SpanQueue, Tracing,
-    read_answer,
-};
+pub use otlp::{Accepted, Service, read_answer};
 pub use text::{Chain, Foreign, LOGGED_BYTES, Quoted};
+pub use traces::{Batch, QUEUE_LIMIT, Sampling, SamplingError, Span, SpanKind, SpanQueue, Tracing};

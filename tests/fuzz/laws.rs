@@ -143,7 +143,7 @@ pub(crate) fn openapi(data: &[u8]) {
 }
 
 thread_local! {
-    static SERVED: RefCell<Option<(tokio::runtime::Runtime, server::Answerer)>> = const { RefCell::new(None) };
+    static SERVED: RefCell<Option<(tokio::runtime::Runtime, server::HttpHandler)>> = const { RefCell::new(None) };
 }
 
 /// Any request of a client, on the REST and the MCP face: an answer, which is what it says it is.
@@ -169,16 +169,16 @@ pub(crate) fn http_request(data: &[u8]) {
     }
     let Ok(request) = request.body(Body::from(rest.to_vec())) else { return };
     SERVED.with_borrow_mut(|served| {
-        let (runtime, answerer) = served.get_or_insert_with(|| {
+        let (runtime, handler) = served.get_or_insert_with(|| {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let quick = format!("defaults: {{ retry: off, breaker: off, deadline: 1s }}\n{ROUTES}");
             let loaded = config::load(&Sources::of_text("routes.yaml", &quick)).expect("the file is good");
-            let assembled = runtime.block_on(async { server::assemble(&loaded).expect("no conflicts") });
-            (runtime, assembled.answerer)
+            let app = runtime.block_on(async { server::App::new(&loaded).expect("no conflicts") });
+            (runtime, app.handler)
         });
         runtime.block_on(async {
-            let answer = answerer.answer(request).await;
+            let answer = handler.respond(request).await;
             let status = answer.status();
             assert!(status != StatusCode::INTERNAL_SERVER_ERROR, "{status}");
             let media_type =

@@ -309,13 +309,13 @@ async fn clients_change_with_the_file() {
     assert_eq!((time(&served, READER).await, time(&served, OLD).await), (200, 401));
     let other = file(&upstream, "")
         .replace(&KeyHash::of(READER).to_string(), &KeyHash::of("glk_another").to_string());
-    served.swap.to(&load(&other.replace("2020", "2999"))).unwrap();
+    served.app.apply(&load(&other.replace("2020", "2999"))).unwrap();
     assert_eq!((time(&served, READER).await, time(&served, OLD).await), (401, 200));
     let open =
         "upstreams: { old: 'http://127.0.0.1:1' }\nroutes: { a: { description: x, request: GET old/a } }";
-    served.swap.to(&load(open)).unwrap();
+    served.app.apply(&load(open)).unwrap();
     assert_eq!(ask(&served, "GET /tools", &[], "").await.status, 200);
-    served.swap.to(&load(&other)).unwrap();
+    served.app.apply(&load(&other)).unwrap();
     assert_eq!(ask(&served, "GET /tools", &[], "").await.status, 401);
 }
 

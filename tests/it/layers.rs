@@ -174,12 +174,15 @@ fn external_crates_are_named_only_by_their_owners() {
         (&["fastrand"], &["policy/", "upstream/http/endpoints"]),
         (&["rustix", "tokio::process"], &["upstream/", "descriptors"]),
         (&["httpdate"], &["policy/"]),
-        (&["quick_cache"], &["policy/"]),
+        (&["quick_cache"], &["auth/jwt", "policy/"]),
         (&["tower"], &["admin/"]),
         (&["tower_http"], &["admin/"]),
         (&["form_urlencoded"], &["admin/", "inbound/"]),
         (&["fearless_simd"], &["model/json/escape"]),
-        (&["opentelemetry", "opentelemetry_sdk", "opentelemetry_proto", "prost"], &["telemetry/otel/"]),
+        (
+            &["opentelemetry", "opentelemetry_sdk", "opentelemetry_proto", "prost"],
+            &["telemetry/otlp", "telemetry/traces"],
+        ),
     ];
     let mut wrong = Vec::new();
     for source in sources() {

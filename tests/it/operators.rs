@@ -15,18 +15,18 @@ use serde_json::{Value, json};
 use crate::support::{Client, Program, Scripted, reply, soon};
 
 /// The admin API of a configuration that nobody serves, and that nobody reloads.
-pub(crate) fn admin(text: &str) -> (Admin, server::Assembled) {
-    let (admin, assembled, _) = admin_of_process(text);
-    (admin, assembled)
+pub(crate) fn admin(text: &str) -> (Admin, server::App) {
+    let (admin, app, _) = admin_of_process(text);
+    (admin, app)
 }
 
-fn admin_of_process(text: &str) -> (Admin, server::Assembled, ProcessControl) {
+fn admin_of_process(text: &str) -> (Admin, server::App, ProcessControl) {
     let loaded =
         config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
-    let assembled = server::assemble(&loaded).unwrap();
+    let app = server::App::new(&loaded).unwrap();
     let (process, control) = Process::new(Playground::new(&loaded));
-    let (gateway, meters) = (assembled.gateway.clone(), assembled.meters.clone());
-    (Admin::new(gateway, meters, process, &loaded.admin), assembled, control)
+    let (gateway, meters) = (app.gateway.clone(), app.meters.clone());
+    (Admin::new(gateway, meters, process, &loaded.admin), app, control)
 }
 
 pub(crate) async fn ask(admin: &Admin, line: &str, headers: &[(&str, &str)]) -> (u16, String) {
@@ -121,7 +121,7 @@ async fn no_page_but_the_ports_own_may_ask() {
 
 #[tokio::test]
 async fn errors_of_routing_have_the_form_of_all_others() {
-    let (admin, _assembled) = admin(ROUTES);
+    let (admin, _app) = admin(ROUTES);
     let send = async |line: &str, headers: &[(&str, &str)]| {
         let (method, path) = line.split_once(' ').unwrap();
         let mut request = Request::builder().method(method).uri(path);
@@ -161,14 +161,14 @@ async fn errors_of_routing_have_the_form_of_all_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_takes_too_long_is_ended() {
-    let (admin, _assembled, _nobody_reloads) = admin_of_process(ROUTES);
+    let (admin, _app, _nobody_reloads) = admin_of_process(ROUTES);
     let (status, told) = ask(&admin, "POST /reload", &[HERE, JSON]).await;
     assert_eq!((status, &*told), (503, r#"{"error":"the request took longer than 60s"}"#));
 }
 
 #[tokio::test]
 async fn files_of_the_page_are_compressed_and_nothing_else() {
-    let (admin, _assembled) = admin(ROUTES);
+    let (admin, _app) = admin(ROUTES);
     let get = async |path: &str| {
         let request = Request::get(path).header(HERE.0, HERE.1).header("accept-encoding", "gzip, br");
         let response = admin.handle(request.body(Body::empty()).unwrap()).await;
@@ -225,17 +225,17 @@ async fn what_is_in_force_is_shown_without_secrets() {
 #[tokio::test]
 async fn calls_are_counted_by_what_came_of_them() {
     let upstream = Scripted::answering(reply("404 Not Found", "text/plain", "no")).await;
-    let (admin, assembled) = admin(&format!(
+    let (admin, app) = admin(&format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes: {{ a: {{ description: A., request: GET old/a, reply: [{{ when: {{ status: 404 }}, error: none }}] }} }}\n",
         upstream.address
     ));
-    let snapshot = assembled.gateway.snapshot();
+    let snapshot = app.gateway.snapshot();
     let call = |body: &str| {
         Request::post("/tools/a").header("host", "localhost").body(Body::from(body.to_owned())).unwrap()
     };
-    let answerer = assembled.answerer.clone();
+    let handler = app.handler.clone();
     for body in ["", "{\"x\": 1}"] {
-        let _ = answerer.answer(call(body)).await;
+        let _ = handler.respond(call(body)).await;
     }
     drop(snapshot);
     let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
@@ -273,15 +273,15 @@ async fn a_route_that_a_reload_removes_leaves_the_metrics() {
             routes.collect::<String>()
         )
     };
-    let (admin, mut assembled) = admin(&routes(&["kept", "gone"]));
+    let (admin, mut app) = admin(&routes(&["kept", "gone"]));
     for path in ["/tools/kept", "/tools/gone"] {
         let request = Request::post(path).header("host", "localhost").body(Body::empty()).unwrap();
-        assert_eq!(assembled.answerer.answer(request).await.status(), 200);
+        assert_eq!(app.handler.respond(request).await.status(), 200);
     }
     let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
     assert!(text.contains(r#"tool="kept""#) && text.contains(r#"tool="gone""#), "{text}");
     let reloaded = config::load(&Sources::of_text("a.yaml", routes(&["kept"]))).unwrap();
-    assert_eq!(assembled.swap.to(&reloaded).unwrap(), [""; 0]);
+    assert_eq!(app.apply(&reloaded).unwrap(), [""; 0]);
     let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
     let kept = r#"glossator_calls_total{tool="kept",upstream="old",face="rest",protocol="",outcome="success",fault=""} 1"#;
     assert!(text.contains(kept) && !text.contains(r#"tool="gone""#), "{text}");
@@ -289,7 +289,7 @@ async fn a_route_that_a_reload_removes_leaves_the_metrics() {
 
 #[tokio::test]
 async fn errors_of_mcp_are_counted_by_method_and_code() {
-    let (admin, assembled) = admin(ROUTES);
+    let (admin, app) = admin(ROUTES);
     let message = |method: &str, params: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
     };
@@ -303,7 +303,7 @@ async fn errors_of_mcp_are_counted_by_method_and_code() {
         let request = Request::post("/mcp").header("host", "localhost");
         let request = request.header("content-type", "application/json");
         let request = request.header("accept", "application/json, text/event-stream");
-        let _ = assembled.answerer.answer(request.body(Body::from(body)).unwrap()).await;
+        let _ = app.handler.respond(request.body(Body::from(body)).unwrap()).await;
     }
     let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
     for line in [
@@ -326,12 +326,12 @@ async fn what_an_upstream_says_that_no_rule_is_for_rises() {
          \x20 c: {{ description: C., request: GET old/c }}\n",
         upstream.address
     );
-    let (admin, assembled) = admin(&routes);
-    let answerer = assembled.answerer.clone();
+    let (admin, app) = admin(&routes);
+    let handler = app.handler.clone();
     for tool in ["a", "b", "c"] {
         let call =
             Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
-        let _ = answerer.answer(call).await;
+        let _ = handler.respond(call).await;
     }
     let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
     for line in [
@@ -347,14 +347,14 @@ async fn what_an_upstream_says_that_no_rule_is_for_rises() {
 
 #[tokio::test]
 async fn a_breaker_that_opens_and_a_request_that_is_not_let_in_are_seen() {
-    let (admin, assembled) = admin(
+    let (admin, app) = admin(
         "upstreams: { old: { url: 'http://127.0.0.1:1', retry: off, breaker: { failures: 1, rest: 1h } } }\n\
          routes: { a: { description: A., request: GET old/a } }\n",
     );
-    let answerer = assembled.answerer.clone();
+    let handler = app.handler.clone();
     for host in ["localhost", "localhost", "evil.example"] {
         let call = Request::post("/tools/a").header("host", host).body(Body::empty()).unwrap();
-        let _ = answerer.answer(call).await;
+        let _ = handler.respond(call).await;
     }
     let openmetrics = ("accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5");
     let (_, text) = ask(&admin, "GET /metrics", &[HERE, openmetrics]).await;
@@ -381,11 +381,11 @@ async fn a_process_is_not_ready_while_an_upstream_that_it_needs_is_away() {
     for (needs, tool, ready) in
         [("[old]", "a", false), ("[old]", "b", true), ("['*']", "b", false), ("[]", "a", true)]
     {
-        let (admin, assembled) = admin(&format!("admin: {{ ready_needs: {needs} }}\n{upstreams}"));
+        let (admin, app) = admin(&format!("admin: {{ ready_needs: {needs} }}\n{upstreams}"));
         assert_eq!(ask(&admin, "GET /readyz", &[HERE]).await.0, 200, "nobody has asked yet");
         let call =
             Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
-        let _ = assembled.answerer.answer(call).await;
+        let _ = app.handler.respond(call).await;
         let (status, told) = ask(&admin, "GET /readyz", &[HERE]).await;
         let told: Value = serde_json::from_str(&told).unwrap();
         assert_eq!(
@@ -535,7 +535,7 @@ async fn a_port_that_somebody_else_has_is_done_without_unless_it_is_named() {
         token: None,
     };
     let (admin, _) = admin(ROUTES);
-    assert!(server::OperatorsPort::open(&settings, admin.clone()).await.unwrap().is_none());
+    assert!(server::AdminListener::open(&settings, admin.clone()).await.unwrap().is_none());
     let named = config::AdminSettings { is_named: true, ..settings };
-    assert!(server::OperatorsPort::open(&named, admin).await.is_err());
+    assert!(server::AdminListener::open(&named, admin).await.is_err());
 }

@@ -16,27 +16,27 @@ async fn told(admin: &glossator::admin::Admin, path: &str) -> Value {
 }
 
 /// Calls a tool by the REST face, under a request id.
-async fn call(assembled: &glossator::server::Assembled, tool: &str, request_id: &str) {
+async fn call(app: &glossator::server::App, tool: &str, request_id: &str) {
     let request = Request::post(format!("/tools/{tool}"))
         .header("host", "localhost")
         .header("x-request-id", request_id)
         .body(Body::empty())
         .unwrap();
-    let _ = assembled.answerer.answer(request).await;
+    let _ = app.handler.respond(request).await;
 }
 
 #[tokio::test]
 async fn the_last_hour_is_told_of_all_calls_and_of_each_route() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
-    let (admin, assembled) = admin(&format!(
+    let (admin, app) = admin(&format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n  a: {{ description: A., request: GET old/a }}\n  \
          b: {{ description: B., request: GET old/b, reply: [{{ error: no }}] }}\n",
         upstream.address
     ));
-    call(&assembled, "a", "1").await;
+    call(&app, "a", "1").await;
     admin.sample();
-    call(&assembled, "a", "2").await;
-    call(&assembled, "b", "3").await;
+    call(&app, "a", "2").await;
+    call(&app, "b", "3").await;
     let history = told(&admin, "/history").await;
     assert_eq!(history["all"]["calls"], json!([1, 2]));
     assert_eq!(history["all"]["errors"], json!([0, 1]));
@@ -52,7 +52,7 @@ async fn the_last_hour_is_told_of_all_calls_and_of_each_route() {
 #[tokio::test]
 async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_request_id() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "hunter2")).await;
-    let (admin, assembled) = admin(&format!(
+    let (admin, app) = admin(&format!(
         "upstreams: {{ old: 'http://{}', gone: {{ url: 'http://127.0.0.1:1', retry: {{ attempts: 1 }} }} }}\nroutes:\n  \
          a: {{ description: A., request: 'GET old/a', reply: [{{ extract: json }}] }}\n  \
          b: {{ description: B., request: GET gone/b }}\n  \
@@ -61,7 +61,7 @@ async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_requ
         upstream.address
     ));
     for (tool, request_id) in [("a", "one"), ("b", "two"), ("c", "three"), ("d", "fine")] {
-        call(&assembled, tool, request_id).await;
+        call(&app, tool, request_id).await;
     }
     let all = told(&admin, "/failures").await;
     let failures = all["failures"].as_array().unwrap();
@@ -84,15 +84,15 @@ async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_requ
 #[tokio::test]
 async fn upstreams_are_told_with_what_stands_before_them() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
-    let (admin, assembled) = admin(&format!(
+    let (admin, app) = admin(&format!(
         "upstreams:\n  old: {{ url: 'http://{}', in_flight: 7 }}\n  gone: {{ url: 'http://127.0.0.1:1', retry: {{ attempts: 1 }}, breaker: {{ failures: 1 }} }}\n  \
          echo: {{ command: [echo] }}\nroutes:\n  \
          a: {{ description: A., request: GET old/a }}\n  b: {{ description: B., request: GET gone/b }}\n  \
          c: {{ description: C., request: RUN echo a }}\n",
         upstream.address
     ));
-    call(&assembled, "a", "1").await;
-    call(&assembled, "b", "2").await;
+    call(&app, "a", "1").await;
+    call(&app, "b", "2").await;
     let upstreams = told(&admin, "/upstreams").await["upstreams"].clone();
     let names: Vec<_> = upstreams.as_array().unwrap().iter().map(|upstream| &upstream["name"]).collect();
     assert_eq!(names, ["echo", "gone", "old"]);
@@ -114,7 +114,7 @@ async fn upstreams_are_told_with_what_stands_before_them() {
 
 #[tokio::test]
 async fn the_process_tells_how_it_stands() {
-    let (admin, _assembled) = admin(
+    let (admin, _app) = admin(
         "upstreams: { old: http://127.0.0.1:1 }\nroutes: { a: { description: A., request: GET old/a } }\n",
     );
     let status = told(&admin, "/status").await;
@@ -176,7 +176,7 @@ routes:
 
 #[tokio::test]
 async fn a_route_is_taken_to_the_workbench_as_it_is_written_without_its_secrets() {
-    let (admin, _assembled) = admin(BENCH);
+    let (admin, _app) = admin(BENCH);
     let routes = told(&admin, "/workbench").await;
     assert_eq!(routes["routes"][0], json!({ "name": "a", "tests": 2 }));
     let of_a = told(&admin, "/workbench/a").await;
@@ -203,7 +203,7 @@ async fn a_route_is_taken_to_the_workbench_as_it_is_written_without_its_secrets(
 
 #[tokio::test]
 async fn a_rule_is_tried_on_a_reply_step_by_step() {
-    let (admin, assembled) = admin(BENCH);
+    let (admin, app) = admin(BENCH);
     let rule = told(&admin, "/workbench/a").await["rule"].clone();
     let given = json!({ "status": 404, "body": "gone" });
     let tried = try_out(
@@ -247,7 +247,7 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
     .await;
     assert_eq!(program["result"]["isError"], true);
     // Nothing of it is in force.
-    assert_eq!(assembled.gateway.snapshot().table.in_order().len(), 4);
+    assert_eq!(app.gateway.snapshot().table.in_order().len(), 4);
     let unfit = json!({ "rule": rule, "arguments": { "town": "Oslo" }, "given": {} });
     let unfit = try_out(&admin, &unfit).await;
     assert!(unfit["arguments_problem"].as_str().unwrap().contains("city"), "{unfit}");
@@ -256,7 +256,7 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
 
 #[tokio::test]
 async fn problems_of_a_draft_have_their_places() {
-    let (admin, _assembled) = admin(BENCH);
+    let (admin, _app) = admin(BENCH);
     let tried =
         try_out(&admin, &json!({ "rule": "reply:\n  extract: { json_ponter: /a }\n", "given": {} })).await;
     let problem = &tried["problems"][0];
@@ -291,7 +291,7 @@ async fn problems_of_a_draft_have_their_places() {
 
 #[tokio::test]
 async fn the_workbench_takes_so_much_and_from_whom_it_may() {
-    let (open, _assembled) = admin(BENCH);
+    let (open, _app) = admin(BENCH);
     let attempt = json!({ "rule": "", "given": {} }).to_string();
     assert_eq!(
         post(&open, "/workbench", &[HERE, ("origin", "http://localhost:9901")], &attempt).await.0,
@@ -308,7 +308,7 @@ async fn the_workbench_takes_so_much_and_from_whom_it_may() {
     let long = json!({ "rule": "#".repeat((128 << 10) + 1), "given": {} }).to_string();
     let (status, told) = post(&open, "/workbench", &[HERE], &long).await;
     assert!(status == 400 && told["error"].as_str().unwrap().contains("131072"), "{told}");
-    let (locked, _assembled) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{BENCH}"));
+    let (locked, _app) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{BENCH}"));
     for path in ["/workbench", "/history", "/failures", "/upstreams", "/status", "/workbench/a", "/history/a"]
     {
         assert_eq!(ask(&locked, &format!("GET {path}"), &[HERE]).await.0, 401, "{path}");
@@ -320,7 +320,7 @@ async fn the_workbench_takes_so_much_and_from_whom_it_may() {
 
 #[tokio::test]
 async fn a_page_of_an_address_is_our_own_where_every_host_is_allowed() {
-    let (everywhere, _assembled) = admin(&format!("admin: {{ allowed_hosts: ['*'] }}\n{BENCH}"));
+    let (everywhere, _app) = admin(&format!("admin: {{ allowed_hosts: ['*'] }}\n{BENCH}"));
     let attempt = json!({ "rule": "", "given": {} }).to_string();
     for (host, origin, expected) in [
         ("10.1.2.3:9901", "http://10.1.2.3:9901", 200),
@@ -343,7 +343,7 @@ async fn a_page_of_an_address_is_our_own_where_every_host_is_allowed() {
 
 #[tokio::test]
 async fn the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself() {
-    let (locked, _assembled) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{BENCH}"));
+    let (locked, _app) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{BENCH}"));
     let get = async |path: &str, host: &str| {
         let request = Request::get(path).header("host", host).body(Body::empty()).unwrap();
         locked.handle(request).await
@@ -373,7 +373,7 @@ async fn the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself()
 
 #[tokio::test]
 async fn a_result_that_is_too_long_is_not_told_and_a_rule_that_takes_too_long_is_not_read_on() {
-    let (admin, _assembled) = admin(BENCH);
+    let (admin, _app) = admin(BENCH);
     let long = json!({ "rule": "reply: { extract: json }", "given": { "body": format!("[{}1]", "1,".repeat(300_000)) } });
     let tried = try_out(&admin, &long).await;
     assert!(tried["result_bytes"].as_u64().unwrap() > 1 << 20 && tried.get("result").is_none());

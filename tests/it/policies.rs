@@ -46,7 +46,7 @@ async fn who_calls_too_often_is_told_when_to_come_again() {
     let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
     let mcp = served.connect().await.ask("POST /mcp", &headers, &body.to_string()).await;
     assert_eq!((mcp.status, &mcp.json()["result"]["isError"]), (200, &true.into()), "{}", mcp.text());
-    served.swap.to(&load(&upstream, &text.replace("B.", "Another."))).unwrap();
+    served.app.apply(&load(&upstream, &text.replace("B.", "Another."))).unwrap();
     assert_eq!(call(&served, "a", &[]).await.status, 429, "a reload forgives nothing");
     assert_eq!(upstream.state().asked.len(), 2);
     assert_eq!(served.gateway.snapshot().policies.routes["a"].counts().too_often.get(), 3);
@@ -222,7 +222,7 @@ async fn a_kept_reply_is_given_again_with_its_age_and_translated_anew() {
     assert!(second.json()["_meta"]["glossator/age"].is_u64(), "{}", second.text());
     in_city(&served, "Bergen").await;
     assert_eq!(upstream.state().asked.len(), 2);
-    served.swap.to(&load(&upstream, &text.replace("first:", "second:"))).unwrap();
+    served.app.apply(&load(&upstream, &text.replace("first:", "second:"))).unwrap();
     let again = in_city(&served, "Oslo").await;
     assert_eq!(again.told(), "second: temp: 5", "the reply is kept, not the result");
     assert_eq!(upstream.state().asked.len(), 2);

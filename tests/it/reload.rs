@@ -38,7 +38,7 @@ async fn a_call_in_flight_ends_with_the_table_that_it_began_with() {
     calling.write("POST /tools/old_tool HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
     let other = load(&config(&upstream, &["new_tool", "other_tool"], "server: { body_limit: 10KiB }"));
-    assert_eq!(served.swap.to(&other).unwrap(), [""; 0]);
+    assert_eq!(served.app.apply(&other).unwrap(), [""; 0]);
     assert_eq!(tools(&mut client).await, ["new_tool", "other_tool"]);
     assert_eq!(client.ask("POST /tools/old_tool", &[], "").await.status, 404);
     let long = format!("{{\"text\":\"{}\"}}", "x".repeat(10 << 10));
@@ -54,10 +54,10 @@ async fn an_upstream_that_stays_the_same_keeps_its_connections() {
     let mut served = Loaded::start(&load(&config(&upstream, &["a"], ""))).await;
     let mut client = served.connect().await;
     assert_eq!(client.ask("POST /tools/a", &[], "").await.told(), "ok");
-    served.swap.to(&load(&config(&upstream, &["b"], ""))).unwrap();
+    served.app.apply(&load(&config(&upstream, &["b"], ""))).unwrap();
     assert_eq!(client.ask("POST /tools/b", &[], "").await.told(), "ok");
     assert_eq!(upstream.state().connections, 1);
-    served.swap.to(&load(&config(&upstream, &["b"], "defaults: { in_flight: 7 }"))).unwrap();
+    served.app.apply(&load(&config(&upstream, &["b"], "defaults: { in_flight: 7 }"))).unwrap();
     assert_eq!(client.ask("POST /tools/b", &[], "").await.told(), "ok");
     assert_eq!(upstream.state().connections, 2);
 }

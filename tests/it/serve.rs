@@ -4,7 +4,7 @@ use std::{sync::mpsc, time::Duration};
 
 use glossator::{
     config::ListenerSettings,
-    server::{self, Answerer, Drained},
+    server::{self, Drained, HttpHandler},
 };
 use tokio::sync::oneshot;
 
@@ -36,7 +36,7 @@ async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
     let held = std::sync::Mutex::new(Some(held));
     let (begun, has_begun) = oneshot::channel();
     let begun = std::sync::Mutex::new(Some(begun));
-    let answerer = Answerer::new(move |_| {
+    let handler = HttpHandler::new(move |_| {
         let held = held.lock().unwrap().take().unwrap();
         begun.lock().unwrap().take().unwrap().send(()).unwrap();
         async move {
@@ -47,7 +47,7 @@ async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
     let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let settings = ListenerSettings { drain: Duration::from_millis(20), ..ListenerSettings::default() };
-    let serving = server::serve(listener, settings, answerer, async { has_begun.await.unwrap() });
+    let serving = server::serve(listener, settings, handler, async { has_begun.await.unwrap() });
     let mut client = Client::connect(address).await;
     client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!(soon("the end of the server", serving).await, Drained::CutOff { connections: 1 });

@@ -91,7 +91,7 @@ impl Store {
         );
         let loaded = config::load(&Sources::of_text("a.yaml", text));
         let mut replica = Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await;
-        replica.swap.join_others().await;
+        replica.app.join_replicas().await;
         // It waits no longer than one answer may take, and a busy machine may need more.
         until_up(&replica, true).await;
         replica

@@ -134,18 +134,18 @@ async fn what_a_client_has_open_ends_with_its_key_and_a_call_ends_by_itself() {
         .await;
     // Another client's change is none of theirs.
     let other = client("other", "glk_other-other-other-other-other", "use");
-    served.swap.to(&clients(&format!("{ada}{other}"), &bob)).unwrap();
+    served.app.apply(&clients(&format!("{ada}{other}"), &bob)).unwrap();
     of_ada.hear_of_tools(1).await;
     of_bob.hear_of_tools(1).await;
     // Hers is taken away.
-    served.swap.to(&clients(&other, &bob)).unwrap();
+    served.app.apply(&clients(&other, &bob)).unwrap();
     of_ada.have_ended().await;
     gate.open();
     let result = soon("the result", calling.read(false)).await;
     assert!(result.text().contains("done"), "{}", result.text());
     // His allows something else.
     of_bob.hear_of_tools(2).await;
-    served.swap.to(&clients(&other, &client("bob", BOB, "use, more"))).unwrap();
+    served.app.apply(&clients(&other, &client("bob", BOB, "use, more"))).unwrap();
     of_bob.have_ended().await;
 }
 
@@ -154,7 +154,7 @@ async fn what_was_open_to_everybody_ends_when_it_is_locked() {
     let upstream = upstream(&Gate::new()).await;
     let mut served = Loaded::start(&load(&upstream, "")).await;
     let open = Open::by(&served, "whoever").await;
-    served.swap.to(&load(&upstream, &format!("clients:\n{}", client("ada", ADA, "use")))).unwrap();
+    served.app.apply(&load(&upstream, &format!("clients:\n{}", client("ada", ADA, "use")))).unwrap();
     open.have_ended().await;
 }
 

@@ -202,11 +202,11 @@ async fn a_renewed_certificate_is_for_those_who_come_from_then_on() {
     let (before, after) = (certified(), certified());
     let mut served = Loaded::start(&load(upstream.address, &section(&before, ""))).await;
     let mut open = shake(served.address, &before, &[], None).await.unwrap();
-    assert_eq!(served.swap.to(&load(upstream.address, &section(&after, ""))).unwrap(), [""; 0]);
+    assert_eq!(served.app.apply(&load(upstream.address, &section(&after, ""))).unwrap(), [""; 0]);
     assert!(shake(served.address, &before, &[], None).await.is_err());
     assert!(shake(served.address, &after, &[], None).await.is_ok());
     assert!(ask(&mut open, "/old").await.unwrap().ends_with("old"));
-    assert_eq!(served.swap.to(&load(upstream.address, "")).unwrap(), ["server.tls"]);
+    assert_eq!(served.app.apply(&load(upstream.address, "")).unwrap(), ["server.tls"]);
 }
 
 #[cfg(unix)]
@@ -278,12 +278,12 @@ async fn when_certificates_expire_is_warned_of_and_measured() {
         let is_expected = |(told, words): (&&String, &&str)| told.starts_with(*words);
         assert!(warned.len() == expected.len() && warned.iter().zip(expected).all(is_expected), "{warned:?}");
     }
-    let (admin, mut assembled) = admin(&file(now + 30 * DAY, [now + 40 * DAY, now + 50 * DAY]));
+    let (admin, mut app) = admin(&file(now + 30 * DAY, [now + 40 * DAY, now + 50 * DAY]));
     let in_seconds = |end: SystemTime| end.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     for (own, root) in [(30, 50), (31, 51)] {
         if own == 31 {
             let reloaded = load(file(now + 31 * DAY, [now + 40 * DAY, now + 51 * DAY]));
-            assert_eq!(assembled.swap.to(&reloaded).unwrap(), [""; 0]);
+            assert_eq!(app.apply(&reloaded).unwrap(), [""; 0]);
         }
         let (_, text) = crate::operators::ask(&admin, "GET /metrics", &[HERE]).await;
         for (setting, days) in [("server.tls.certificate", own), ("upstreams.old.tls.ca", root)] {
@@ -435,9 +435,9 @@ routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }
     assert!(SystemTime::now() >= end - Duration::from_secs(1));
     assert_eq!([asked(&mut of_lasting, "/old").await, asked(&mut of_short, "/old").await], [GOOD, BAD]);
     // Another certificate of our own, and another root beside hers: she stays.
-    served.swap.to(&loaded(&[&other, &lasting], &certified())).unwrap();
+    served.app.apply(&loaded(&[&other, &lasting], &certified())).unwrap();
     assert_eq!(asked(&mut of_lasting, "/old").await, GOOD);
     // Hers is taken away.
-    served.swap.to(&loaded(&[&other], &own)).unwrap();
+    served.app.apply(&loaded(&[&other], &own)).unwrap();
     assert_eq!(asked(&mut of_lasting, "/old").await, BAD);
 }

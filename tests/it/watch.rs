@@ -60,7 +60,7 @@ routes:
     );
     let loaded =
         config::load(&Sources::of_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"));
-    server::assemble(&loaded).unwrap().gateway
+    server::App::new(&loaded).unwrap().gateway
 }
 
 fn ok(headers: &str, body: &str) -> String {

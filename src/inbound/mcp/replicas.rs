@@ -367,16 +367,15 @@ mod tests {
         let listener = crate::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let own = PeerAddress::parse(&format!("http://{}", listener.local_addr().unwrap()));
         let (asker, gateway) = replica(own);
-        let answerer = crate::server::Answerer::of_faces(
+        let handler = crate::server::HttpHandler::for_clients(
             Rest::new(gateway, Filter::new(&FilterSettings::default())),
             asker.clone(),
-            &crate::telemetry::Meters::default(),
-            &crate::telemetry::Tracing::off(),
+            crate::telemetry::Meters::default(),
+            crate::telemetry::Tracing::off(),
         );
         tokio::spawn(async move {
-            let _ =
-                crate::server::serve(listener, Default::default(), answerer, std::future::pending::<()>())
-                    .await;
+            let _ = crate::server::serve(listener, Default::default(), handler, std::future::pending::<()>())
+                .await;
         });
         let (other, _) = replica(None);
         let (outbox, mut mailbox) = Outbox::new(asker.protocol.questions.clone());

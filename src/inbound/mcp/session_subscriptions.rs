@@ -375,7 +375,7 @@ routes:
   once: { description: x, request: GET none/once, resource: once:x }
 ";
         let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
-        server::assemble(&loaded).unwrap().gateway
+        server::App::new(&loaded).unwrap().gateway
     }
 
     #[tokio::test]

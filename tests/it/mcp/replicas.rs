@@ -173,7 +173,7 @@ async fn hundreds_of_clients_of_both_eras_and_nothing_is_left_of_them() {
                 _ = pace.tick() => {
                     let list = lists.next().unwrap();
                     for replica in &mut replicas {
-                        assert_eq!(replica.swap.to(list).unwrap(), [""; 0]);
+                        assert_eq!(replica.app.apply(list).unwrap(), [""; 0]);
                     }
                 }
             }

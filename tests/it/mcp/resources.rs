@@ -447,7 +447,7 @@ async fn a_reload_that_takes_a_resource_away_is_told_to_who_listens() {
         .await;
     client.read_until("acknowledged").await;
     upstream.until("two looks", |state| state.asked.len() >= 2).await;
-    serving.swap.to(&load(old)).unwrap();
+    serving.app.apply(&load(old)).unwrap();
     client.read_until("notifications/resources/list_changed").await;
     client.read_until("notifications/resources/updated").await;
     let gone =

@@ -90,8 +90,8 @@ async fn a_session_hears_that_the_tools_have_changed() {
     for line in ["content-type: text/event-stream", "x-accel-buffering: no"] {
         assert!(head.contains(line), "{head}");
     }
-    served.swap.to(&tools(&["a"], SECRET)).unwrap();
-    served.swap.to(&tools(&["a", "b"], SECRET)).unwrap();
+    served.app.apply(&tools(&["a"], SECRET)).unwrap();
+    served.app.apply(&tools(&["a", "b"], SECRET)).unwrap();
     stream.read_until("list_changed").await;
     let told = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {} });
     served.stop();
@@ -109,7 +109,7 @@ async fn who_listens_is_told_what_was_asked_for_and_that_it_ends() {
         let head = stream.read_until("acknowledged").await;
         assert!(head.contains("x-accel-buffering: no"), "{head}");
     }
-    served.swap.to(&tools(&["a", "b"], "")).unwrap();
+    served.app.apply(&tools(&["a", "b"], "")).unwrap();
     tools_stream.read_until("tools/list_changed").await;
     served.stop();
     let key = "io.modelcontextprotocol/subscriptionId";

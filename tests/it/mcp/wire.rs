@@ -27,14 +27,14 @@ async fn listen(endpoint: &Endpoint) -> SocketAddr {
     let listener = server::bind(settings.listen).await.unwrap();
     let address = listener.local_addr().unwrap();
     let rest = Rest::new(endpoint.gateway.clone(), Filter::new(&FilterSettings::default()));
-    let answerer = server::Answerer::of_faces(
+    let handler = server::HttpHandler::for_clients(
         rest,
         endpoint.mcp.clone(),
-        &glossator::telemetry::Meters::default(),
-        &glossator::telemetry::Tracing::off(),
+        glossator::telemetry::Meters::default(),
+        glossator::telemetry::Tracing::off(),
     );
     tokio::spawn(async move {
-        let _ = server::serve(listener, settings, answerer, std::future::pending()).await;
+        let _ = server::serve(listener, settings, handler, std::future::pending()).await;
     });
     address
 }

@@ -145,7 +145,7 @@ async fn with_the_program_end_the_child_and_what_it_started() {
     let child = served.call("pid", json!({})).await.told();
     let grandchild = served.call("stay", json!({})).await.told();
     assert!(is_alive(&child) && is_alive(&grandchild));
-    served.keeping.end().await;
+    served.running.end().await;
     soon("the end of both", async {
         while is_alive(&child) || is_alive(&grandchild) {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;

@@ -9,7 +9,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use glossator::{
     config::{self, Sources},
-    server::{self, Keeping},
+    server::{self, Running},
 };
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, time::Duration};
@@ -19,7 +19,7 @@ use crate::support::{Asked, Client, Response, Scripted, Step, reply, soon};
 /// The program with a configuration, which goes on to ask for tools; until it is dropped.
 struct Served {
     address: SocketAddr,
-    keeping: Keeping,
+    running: Running,
     _stop: oneshot::Sender<()>,
 }
 
@@ -32,16 +32,17 @@ impl Served {
     async fn start_after(patience: Duration, text: &str) -> Self {
         let loaded = config::load(&Sources::of_text("a.yaml", text));
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
-        let mut assembled = server::assemble(&loaded).unwrap();
-        assembled.swap.discover_first(patience).await;
-        let keeping = Keeping::of(assembled.swap);
+        let mut app = server::App::new(&loaded).unwrap();
+        app.discover(patience).await;
+        let (settings, handler) = (app.settings, app.handler.clone());
+        let running = app.run(None);
         let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        tokio::spawn(server::serve(listener, assembled.settings, assembled.answerer, async {
+        tokio::spawn(server::serve(listener, settings, handler, async {
             let _ = stopped.await;
         }));
-        Self { address, keeping, _stop: stop }
+        Self { address, running, _stop: stop }
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Response {

@@ -99,7 +99,7 @@ async fn a_session_is_kept_begun_anew_when_it_is_forgotten_and_ended() {
     // The server starts anew, and knows no session.
     sessions.fetch_add(1, Ordering::SeqCst);
     assert_eq!(served.call("add", json!({})).await.json()["structuredContent"], json!({ "result": 5 }));
-    served.keeping.end().await;
+    served.running.end().await;
     let state = old.until("the end of the session", |state| {
         state.asked.iter().any(|asked| asked.line().starts_with("DELETE /mcp"))
     });

@@ -43,7 +43,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("the head of a request", "src/server/connection.rs", "HEAD_LIMIT_BYTES"),
     ("requests open at once over one HTTP/2 connection", "src/server/connection.rs", "STREAM_LIMIT"),
     ("a TLS handshake", "src/server/connection.rs", "HANDSHAKE_TIMEOUT"),
-    ("connections to the operators' port", "src/server/operators.rs", "CONNECTION_LIMIT"),
+    ("connections to the operators' port", "src/server/admin_listener.rs", "CONNECTION_LIMIT"),
     ("of each body, beside what `bodies_limit` counts", "src/inbound/filter.rs", "FREE_BYTES"),
     ("of each answer, beside what `answers_limit` counts", "src/inbound/mod.rs", "SHORT_BYTES"),
     ("values in the arguments of one call", "src/model/definition.rs", "ARGUMENT_VALUE_LIMIT"),

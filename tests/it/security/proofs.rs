@@ -37,7 +37,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "tests/it/attacks.rs::who_sits_there_makes_room_for_who_asks",
             "tests/it/attacks.rs::nobody_who_waits_for_an_answer_makes_room",
-            "src/server/crowd.rs::who_has_asked_nothing_for_the_longest_makes_room",
+            "src/server/connection_limiter.rs::who_has_asked_nothing_for_the_longest_makes_room",
         ],
     ),
     (
@@ -109,8 +109,8 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/untaken.rs::what_the_system_could_keep_for_them_counts_too",
             "tests/it/untaken.rs::who_takes_nothing_of_long_answers_makes_room",
             "tests/it/untaken.rs::over_http_2_they_make_room_too",
-            "src/server/crowd.rs::who_takes_nothing_of_long_answers_for_the_longest_makes_room",
-            "src/server/untaken.rs::a_long_answer_counts_until_it_is_written",
+            "src/server/connection_limiter.rs::who_takes_nothing_of_long_answers_for_the_longest_makes_room",
+            "src/server/activity.rs::a_long_answer_counts_until_it_is_written",
         ],
     ),
     (

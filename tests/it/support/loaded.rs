@@ -12,7 +12,7 @@ use super::{Client, soon};
 pub(crate) struct Loaded {
     pub(crate) address: SocketAddr,
     pub(crate) gateway: Gateway,
-    pub(crate) swap: server::Swap,
+    pub(crate) app: server::App,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<server::Drained>,
 }
@@ -25,15 +25,14 @@ impl Loaded {
 
     /// Serves a configuration that knows where.
     pub(crate) fn start_on(listener: TcpListener, loaded: &config::Loaded) -> Self {
-        let assembled = server::assemble(loaded).unwrap();
+        let app = server::App::new(loaded).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let listener = server::Listener::from(listener).with(assembled.certificate);
-        let listener = listener.charging(assembled.upstream_buffer);
-        let serving = tokio::spawn(server::serve(listener, assembled.settings, assembled.answerer, async {
+        let (listener, handler) = (app.listener(listener), app.handler.clone());
+        let serving = tokio::spawn(server::serve(listener, app.settings, handler, async {
             let _ = stopped.await;
         }));
-        Self { address, gateway: assembled.gateway, swap: assembled.swap, stop: Some(stop), serving }
+        Self { address, gateway: app.gateway.clone(), app, stop: Some(stop), serving }
     }
 
     /// Tells it to stop, as SIGTERM does.

@@ -187,7 +187,7 @@ impl Proxy {
         let ended = tokio::spawn(server::serve(
             listener,
             setup.server,
-            server::Answerer::of_faces(rest, mcp, &Meters::default(), &Tracing::off()),
+            server::HttpHandler::for_clients(rest, mcp, Meters::default(), Tracing::off()),
             async {
                 // A test that is over drops its end, which stops the server as well.
                 let _ = stopped.await;

@@ -77,7 +77,7 @@ impl Played {
         let loaded = config::load(&sources).unwrap_or_else(|problems| panic!("{problems}"));
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
         let mut serving = Serving::start(&loaded).await;
-        serving.swap.discover_first(std::time::Duration::from_secs(30)).await;
+        serving.app.discover(std::time::Duration::from_secs(30)).await;
         Self { serving, folder: works_in, calls }
     }
 

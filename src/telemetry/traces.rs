@@ -1,22 +1,31 @@
-//! Spans of requests, calls and attempts, and which traces are sampled.
+//! Traces: spans of requests, calls and attempts, which of them are sampled, and the queue of those that are over.
 
 use std::{
     borrow::Cow,
     fmt,
     str::FromStr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use opentelemetry::{
     Context, KeyValue, SpanId, TraceFlags, TraceId, Value,
     trace::{Span as _, SpanContext, Status, TraceContextExt, TraceState, Tracer, TracerProvider},
 };
-use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span as SdkSpan};
-
-use super::{
-    Service,
-    queue::{SpanQueue, queue},
+use opentelemetry_sdk::{
+    error::OTelSdkResult,
+    trace::{Sampler, SdkTracer, SdkTracerProvider, Span as SdkSpan, SpanData, SpanProcessor},
 };
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::otlp::Service;
 use crate::route::TraceContext;
 
 /// Makes spans, or nothing at all. Clones are the same.
@@ -52,9 +61,11 @@ impl Tracing {
 
     /// Spans of a service, and the queue that they come out of when they are over.
     pub fn new(service: &Service, sampling: Sampling) -> (Self, SpanQueue) {
-        let (entrance, queue) = queue();
+        let (sender, spans) = mpsc::channel(QUEUE_LIMIT);
+        let dropped = Arc::<AtomicU64>::default();
+        let queue = SpanQueue { spans, dropped: dropped.clone() };
         let provider = SdkTracerProvider::builder()
-            .with_span_processor(entrance)
+            .with_span_processor(QueueSender { spans: sender, dropped })
             .with_sampler(sampling.sampler())
             .with_resource(service.resource())
             .build();
@@ -248,7 +259,7 @@ impl Sampling {
         word.ends_with("traceidratio")
     }
 
-    pub(super) fn sampler(self) -> Sampler {
+    fn sampler(self) -> Sampler {
         let root = match self.ratio {
             1.0.. => Sampler::AlwaysOn,
             ratio if ratio > 0.0 => Sampler::TraceIdRatioBased(ratio),
@@ -275,10 +286,93 @@ impl FromStr for Sampling {
     }
 }
 
+/// How many spans may wait to be sent; more are dropped, and counted.
+pub const QUEUE_LIMIT: usize = 8192;
+
+/// The receiving end of the queue of spans that are over.
+#[derive(Debug)]
+pub struct SpanQueue {
+    spans: mpsc::Receiver<SpanData>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// The sending end of the queue. No call waits for it: spans are dropped when it is full.
+#[derive(Debug)]
+struct QueueSender {
+    spans: mpsc::Sender<SpanData>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl SpanProcessor for QueueSender {
+    fn on_start(&self, _: &mut SdkSpan, _: &Context) {}
+
+    fn on_end(&self, span: SpanData) {
+        if self.spans.try_send(span).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+/// Spans that are sent together.
+#[derive(Debug)]
+pub struct Batch(pub(super) Vec<SpanData>);
+
+impl Batch {
+    /// The number of spans.
+    #[expect(clippy::len_without_is_empty, reason = "there is no empty batch")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl SpanQueue {
+    /// Waits for a span, and up to `delay` for more. `None` when `stop` is cancelled and nothing is left.
+    pub async fn next_batch(
+        &mut self,
+        limit: usize,
+        delay: Duration,
+        stop: &CancellationToken,
+    ) -> Option<Batch> {
+        let mut spans = Vec::new();
+        let gathering = async {
+            self.spans.recv_many(&mut spans, limit).await;
+            let until = Instant::now() + delay;
+            while spans.len() < limit {
+                let room = limit - spans.len();
+                match timeout_at(until, self.spans.recv_many(&mut spans, room)).await {
+                    Ok(1..) => {}
+                    Ok(0) | Err(_) => break,
+                }
+            }
+        };
+        // What was received stays in `spans` when this is cancelled.
+        stop.run_until_cancelled(gathering).await;
+        while spans.len() < limit
+            && let Ok(span) = self.spans.try_recv()
+        {
+            spans.push(span);
+        }
+        (!spans.is_empty()).then_some(Batch(spans))
+    }
+
+    /// How many found no place, since this was last asked.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.swap(0, Ordering::Relaxed)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::otel::Batch;
+    use futures_util::FutureExt;
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -291,10 +385,15 @@ mod tests {
         Tracing::new(&Service::new(None, []), sampling)
     }
 
+    fn batch(queue: &mut SpanQueue) -> Vec<SpanData> {
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let batch = queue.next_batch(usize::MAX, Duration::ZERO, &stop).now_or_never().unwrap();
+        batch.map_or_else(Vec::new, |batch| batch.0)
+    }
+
     fn ended(queue: &mut SpanQueue) -> Vec<String> {
-        let mut batch = Batch::default();
-        queue.take(&mut batch, 100);
-        batch.0.into_iter().map(|span| span.name.into_owned()).collect()
+        batch(queue).into_iter().map(|span| span.name.into_owned()).collect()
     }
 
     #[test]
@@ -344,9 +443,8 @@ mod tests {
         let way = tracing.begin(SpanKind::Server, "way", None);
         drop(way.child_or_linked(SpanKind::Server, "linked", Some(&parent("01"))));
         drop(way.child_or_linked(SpanKind::Server, "child", None));
-        let mut batch = Batch::default();
-        queue.take(&mut batch, 100);
-        let [linked, child] = &batch.0[..] else { panic!("{batch:?}") };
+        let batch = batch(&mut queue);
+        let [linked, child] = &batch[..] else { panic!("{batch:?}") };
         assert_eq!(linked.span_context.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
         assert_eq!(linked.links.len(), 1);
         assert_eq!(child.span_context.trace_id().to_string(), way.trace_id().unwrap().to_string());
@@ -368,12 +466,10 @@ mod tests {
         }
         assert_eq!(queue.dropped(), 10);
         assert_eq!(queue.dropped(), 0);
-        let mut batch = Batch::default();
-        queue.take(&mut batch, usize::MAX);
-        assert_eq!(batch.len(), super::super::QUEUE_LIMIT);
+        assert_eq!(batch(&mut queue).len(), QUEUE_LIMIT);
     }
 
-    const QUEUE_AND_MORE: usize = super::super::QUEUE_LIMIT + 10;
+    const QUEUE_AND_MORE: usize = QUEUE_LIMIT + 10;
 
     #[test]
     fn every_word_is_a_sampler_and_no_other() {

@@ -1,28 +1,37 @@
-//! The lists of MCP upstreams: tools become routes, prompts and resources are proxied.
+//! The lists of MCP upstreams: tools become routes, prompts and resources are proxied. They are fetched at the start, on
+//! `list_changed`, and periodically.
 
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
-use tracing::{info, warn};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, info, warn};
 
 use crate::{
     config::{ImportNote, Importer, RouteFile},
     model::ToolName,
     pipeline::ProxiedTable,
+    policy::jitter,
     prompt::PromptTable,
     route::{Conflict, Route, RouteTable, UpstreamName},
-    upstream::mcp::{ListKind, McpLists},
+    telemetry::Chain,
+    upstream::mcp::{ListKind, McpLists, McpUpstream, WantedLists},
 };
 
 /// The latest lists of each MCP upstream.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     lists: BTreeMap<UpstreamName, McpLists>,
-    /// What was logged for each, so that it is logged once.
-    told: HashMap<(UpstreamName, &'static str), Vec<ImportNote>>,
+    /// The notes that were logged for each, so that they are logged once.
+    logged: HashMap<(UpstreamName, &'static str), Vec<ImportNote>>,
 }
 
 impl Lists {
@@ -39,7 +48,7 @@ impl Lists {
     /// Removes upstreams that are no longer configured.
     pub(super) fn retain(&mut self, keeps: impl Fn(&UpstreamName) -> bool) {
         self.lists.retain(|name, _| keeps(name));
-        self.told.retain(|(name, _), _| keeps(name));
+        self.logged.retain(|(name, _), _| keeps(name));
     }
 
     /// The table of all routes, and the routes in it. A tool that conflicts with a configured route, or with
@@ -78,7 +87,7 @@ impl Lists {
                     }),
                 }
             }
-            self.tell((upstream, "tools"), imported.notes);
+            self.log((upstream, "tools"), imported.notes);
         }
         loop {
             let all = routes.iter().chain(&listed).map(|file| Arc::clone(&file.route)).collect();
@@ -105,9 +114,7 @@ impl Lists {
             warn!(upstream = %route.upstream, tool = %route.definition.name, error = %conflict, "a tool of the server is left out");
         }
     }
-}
 
-impl Lists {
     /// The prompts and resources of the upstreams, and the routes by which they are forwarded. Those of the
     /// configuration, or of an earlier upstream, take precedence.
     pub(super) fn proxied(
@@ -136,7 +143,7 @@ impl Lists {
             table.has_prompts |= lists.has_prompts;
             table.has_resources |= lists.has_resources;
             routes.extend(lists.routes);
-            self.tell((lists.upstream, "prompts and resources"), notes);
+            self.log((lists.upstream, "prompts and resources"), notes);
         }
         let [prompts, resources, templates] = table.counts();
         if table.has_prompts || table.has_resources {
@@ -146,8 +153,8 @@ impl Lists {
     }
 
     /// Logs the notes on an upstream's lists, each once.
-    fn tell(&mut self, of: (UpstreamName, &'static str), notes: Vec<ImportNote>) {
-        if self.told.get(&of) == Some(&notes) {
+    fn log(&mut self, of: (UpstreamName, &'static str), notes: Vec<ImportNote>) {
+        if self.logged.get(&of) == Some(&notes) {
             return;
         }
         let upstream = &of.0;
@@ -157,7 +164,7 @@ impl Lists {
                 _ => warn!(%upstream, name = tool, what, "about a prompt or a resource of the server"),
             }
         }
-        self.told.insert(of, notes);
+        self.logged.insert(of, notes);
     }
 }
 
@@ -170,5 +177,80 @@ fn is_part(conflict: &Conflict, route: &Route) -> bool {
         Conflict::Endpoint { tool, path, .. } => {
             is(tool) || route.endpoints().any(|endpoint| endpoint.path == *path)
         }
+    }
+}
+
+/// The current lists of an upstream.
+#[derive(Debug)]
+pub(super) struct Discovered {
+    pub(super) upstream: UpstreamName,
+    pub(super) lists: McpLists,
+}
+
+/// Polls one upstream until dropped.
+#[derive(Debug)]
+pub(super) struct Discovery {
+    _polling: AbortOnDropHandle<()>,
+}
+
+/// Initial and maximum backoff after a failure.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Delay after `list_changed`: more changes often follow.
+const SETTLE_TIME: Duration = Duration::from_millis(100);
+
+impl Discovery {
+    /// Starts polling. Lists equal to `known` are not reported.
+    pub(super) fn begin(
+        upstream: McpUpstream,
+        (wanted, interval): (WantedLists, Duration),
+        known: Option<McpLists>,
+        discovered: mpsc::Sender<Discovered>,
+    ) -> Self {
+        let polling = poll(upstream, (wanted, interval), known, discovered);
+        Self { _polling: AbortOnDropHandle::new(tokio::spawn(polling)) }
+    }
+}
+
+async fn poll(
+    upstream: McpUpstream,
+    (wanted, interval): (WantedLists, Duration),
+    mut known: Option<McpLists>,
+    discovered: mpsc::Sender<Discovered>,
+) {
+    let name = upstream.name().clone();
+    let mut changes = upstream.changes();
+    // `known` is recent.
+    let mut wait = if known.is_some() { interval } else { Duration::ZERO };
+    let mut failures = 0_u32;
+    loop {
+        // Fetch at once after a reconnect.
+        if let Ok(Ok(())) = timeout(jitter(wait), changes.changed()).await {
+            sleep(SETTLE_TIME).await;
+            changes.mark_unchanged();
+        }
+        let (lists, error) = match upstream.list(wanted, known.as_ref()).await {
+            Ok((lists, error)) => (Some(lists), error),
+            Err(error) => (None, Some(error)),
+        };
+        if let Some(lists) = lists.filter(|lists| known.as_ref().is_none_or(|known| !known.are_same(lists))) {
+            known = Some(lists.clone());
+            if discovered.send(Discovered { upstream: name.clone(), lists }).await.is_err() {
+                return;
+            }
+        }
+        let Some(error) = error else {
+            if failures > 0 {
+                info!(upstream = %name, "the server lists what it has again");
+            }
+            (failures, wait) = (0, interval);
+            continue;
+        };
+        wait = (BACKOFF.0 * (1 << failures.min(16))).min(BACKOFF.1);
+        if failures == 0 {
+            warn!(upstream = %name, error = %Chain(&error), "the server does not list what it has: it is asked again");
+        } else {
+            debug!(upstream = %name, error = %Chain(&error), failures, "the server does not list what it has yet");
+        }
+        failures = failures.saturating_add(1);
     }
 }

@@ -1,15 +1,15 @@
-//! The operators' port beside that of clients.
+//! The listener of the admin API, beside that of clients.
 
 use std::{net::SocketAddr, sync::Arc};
 
 use tokio::{
     net::TcpListener,
-    task::JoinHandle,
     time::{MissedTickBehavior, interval},
 };
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use super::{Answerer, Listener, ServeError, bind, serve};
+use super::{HttpHandler, Listener, ServeError, bind, serve};
 use crate::{
     admin::Admin,
     config::{AdminSettings, ListenerSettings},
@@ -19,14 +19,14 @@ use crate::{
 /// How many operators, probes and scrapers may be connected at once.
 const CONNECTION_LIMIT: usize = 64;
 
-/// A port that operators can connect to; it is closed when this is dropped.
+/// The listener of the admin API; it is closed when this is dropped.
 #[derive(Debug)]
-pub struct OperatorsPort {
+pub struct AdminListener {
     address: Option<SocketAddr>,
-    serving: JoinHandle<()>,
+    _serving: AbortOnDropHandle<()>,
 }
 
-impl OperatorsPort {
+impl AdminListener {
     /// Takes the port and serves there. `None` where there is to be none, or somebody else has the one that nobody asked
     /// for.
     ///
@@ -62,29 +62,24 @@ impl OperatorsPort {
             }
         };
         let admin = Arc::new(admin);
-        let answerer = Answerer::new(move |request| {
+        let handler = HttpHandler::new(move |request| {
             let admin = Arc::clone(&admin);
             async move { admin.handle(request).await }
         });
-        let serving = tokio::spawn(async move {
-            let served =
-                serve(Listener::from(listener).for_admin(), settings, answerer, std::future::pending());
+        let serving = AbortOnDropHandle::new(tokio::spawn(async move {
+            // It may take every file descriptor.
+            let listener = Listener { reserve: 0, ..Listener::from(listener) };
+            let served = serve(listener, settings, handler, std::future::pending());
             tokio::select! {
                 _ = served => {}
                 () = sampled => {}
             }
-        });
-        Self { address, serving }
+        }));
+        Self { address, _serving: serving }
     }
 
     /// Where operators connect to.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
-    }
-}
-
-impl Drop for OperatorsPort {
-    fn drop(&mut self) {
-        self.serving.abort();
     }
 }

@@ -1,6 +1,6 @@
-//! The signals that stop the program.
+//! Signals of the operating system: those that stop the program, and SIGHUP, which reloads its configuration.
 
-use std::{future::Future, process, thread, time::Duration};
+use std::{future::Future, io, process, thread, time::Duration};
 
 use tokio::{
     sync::oneshot,
@@ -74,7 +74,7 @@ const SIGTERM: i32 = 15;
 
 /// Keeps SIGUSR1 and SIGUSR2, which mean nothing here, from ending the process, as they do by default.
 #[cfg(unix)]
-pub(super) fn ignore_user_signals() -> std::io::Result<()> {
+fn ignore_user_signals() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     // The handler stays when the receiver is gone.
     for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
@@ -91,7 +91,7 @@ struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
@@ -110,7 +110,7 @@ struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    fn listen() -> io::Result<Self> {
         Ok(Self)
     }
 
@@ -120,5 +120,54 @@ impl Signals {
             std::future::pending::<()>().await;
         }
         SIGINT
+    }
+}
+
+/// The hangups that this process is sent, from the time on when this was made.
+#[derive(Debug)]
+pub struct Hangups {
+    #[cfg(unix)]
+    signal: tokio::signal::unix::Signal,
+}
+
+impl Hangups {
+    /// Receives them from now on, in place of being ended by them. SIGUSR1 and SIGUSR2 end the process no longer either.
+    ///
+    /// Needs no runtime, so that it can come before everything else: a hangup while the program starts is answered with a
+    /// reload once it serves.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::Signals`].
+    pub fn receive() -> Result<Self, ServeError> {
+        Self::of_system().map_err(ServeError::Signals)
+    }
+
+    #[cfg(unix)]
+    fn of_system() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        // Handlers are the process's, not the runtime's, and stay when this one is gone.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let _inside = runtime.enter();
+        ignore_user_signals()?;
+        Ok(Self { signal: signal(SignalKind::hangup())? })
+    }
+
+    #[cfg(not(unix))]
+    fn of_system() -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    /// Waits for the next. Several that come while nobody waits are one.
+    #[cfg(unix)]
+    pub(super) async fn next(&mut self) {
+        if self.signal.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(super) async fn next(&mut self) {
+        std::future::pending::<()>().await;
     }
 }

@@ -1,35 +1,30 @@
-//! What is counted and timed.
+//! Metrics.
 //!
-//! In reading order: [`Meters`] are all that this process counts; [`RouteMeters`] are those of one route, found once and
-//! counted on without a lock; `http` are requests, `process` is what the process takes. A [`MeterSource`] is whoever
-//! else has something to tell. All of it is told as a [`Reading`], which [`TextFormat`] writes for Prometheus.
+//! In reading order: [`Meters`] is the registry; [`RouteMeters`] are the metrics of one route, found once when a configuration
+//! becomes active; `process` has those of the process and of HTTP requests. A [`MeterSource`] adds metrics of another
+//! module. All of them are read as a [`Reading`], which [`TextFormat`] writes for Prometheus.
 
-mod calls;
-mod histogram;
-mod http;
 mod process;
-mod reading;
+mod route;
+mod snapshot;
 mod text;
-mod words;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, SystemTime},
 };
 
-use ::http::{Method, StatusCode};
+use http::{Method, StatusCode};
 
-pub use self::http::method_word;
-pub use calls::{CallEnd, RouteMeters, Strange, UpstreamMeters};
-pub use histogram::{BOUNDS, Durations};
-pub use reading::{Family, Kind, Labels, Reading, Value};
+pub use process::method_word;
+pub use route::{CallEnd, RouteMeters, Strange, UpstreamMeters, Words};
+pub use snapshot::{BOUNDS, Durations, Family, Kind, Labels, Reading, Value};
 pub use text::TextFormat;
-pub use words::Words;
 
-use self::http::HttpMeters;
+use self::process::HttpMeters;
 use super::Failures;
 
 /// All that this process counts. Clones count the same.
@@ -122,6 +117,30 @@ impl Meters {
         reading.counter("glossator_log_lines_dropped", help).set(super::log::dropped());
         process::tell(&mut reading, self.0.began);
         reading
+    }
+}
+
+/// Metrics of one kind, by the values of their labels, which are written in the program. Each is made when first used.
+#[derive(Debug)]
+struct ByLabel<T, K = &'static str>(RwLock<BTreeMap<K, Arc<T>>>);
+
+impl<T: Default, K: Copy + Ord> ByLabel<T, K> {
+    fn of(&self, label: K) -> Arc<T> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&label).cloned();
+        known.unwrap_or_else(|| {
+            Arc::clone(self.0.write().unwrap_or_else(PoisonError::into_inner).entry(label).or_default())
+        })
+    }
+
+    fn all(&self) -> Vec<(K, Arc<T>)> {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|(label, metric)| (*label, Arc::clone(metric))).collect()
+    }
+}
+
+impl<T, K> Default for ByLabel<T, K> {
+    fn default() -> Self {
+        Self(RwLock::default())
     }
 }
 

@@ -1,8 +1,7 @@
-//! The calls of one route, and the requests to one upstream.
+//! Metrics of the calls of one route, and of the requests to one upstream.
 
 use std::{
     borrow::Cow,
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -12,30 +11,30 @@ use std::{
 
 use super::{
     super::Failures,
-    histogram::{Durations, Histogram},
-    reading::{Labels, Reading},
-    words::{ByWord, Words},
+    ByLabel,
+    snapshot::{Durations, Histogram, Labels, Reading},
 };
 
 /// What is counted of the calls of one route. It is looked up when a configuration is put in force, not by each call.
+#[derive(Debug)]
 pub struct RouteMeters {
     number: u64,
     tool: Arc<str>,
     upstream: Arc<str>,
-    faces: ByWord<OfFace, 8>,
+    faces: ByLabel<OfFace>,
     /// Replies that each rule has decided; the last are those that none of them did.
     rules: Box<[AtomicU64]>,
-    strange: ByWord<AtomicU64, 2>,
+    strange: ByLabel<AtomicU64>,
     replies: Arc<UpstreamMeters>,
     failures: Failures,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct OfFace {
     in_flight: AtomicUsize,
     /// By the revision of MCP, and by what came of the call.
-    ended: ByWord<Words, 12>,
-    durations: ByWord<Histogram, 6>,
+    ended: ByLabel<Words>,
+    durations: ByLabel<Histogram>,
 }
 
 /// What came of a call.
@@ -61,6 +60,7 @@ pub enum Strange {
 }
 
 /// What is counted of the requests to one upstream.
+#[derive(Debug)]
 pub struct UpstreamMeters {
     name: Arc<str>,
     replies: Words,
@@ -78,13 +78,13 @@ impl RouteMeters {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         // Told of from the beginning, so that they can be seen to grow.
-        let strange = ByWord::default();
+        let strange = ByLabel::<AtomicU64>::default();
         if rules > 0 {
             strange.of(Strange::NoRule.as_str());
         }
         strange.of(Strange::Unreadable.as_str());
         let rules = (0..=rules).map(|_| AtomicU64::new(0)).collect();
-        Self { number, tool, upstream, faces: ByWord::default(), rules, strange, replies, failures }
+        Self { number, tool, upstream, faces: ByLabel::default(), rules, strange, replies, failures }
     }
 
     /// A call has begun.
@@ -141,14 +141,14 @@ impl RouteMeters {
     /// How many calls are over, how many of them gave an error, and how long they took.
     pub(in crate::telemetry) fn over(&self) -> (u64, u64, Durations) {
         let (mut calls, mut errors, mut took) = (0, 0, Durations::default());
-        for (_, of_face) in self.faces.iter() {
-            for (word, count) in of_face.ended.iter().flat_map(|(_, ended)| ended.read()) {
+        for (_, of_face) in self.faces.all() {
+            for (word, count) in of_face.ended.all().iter().flat_map(|(_, ended)| ended.read()) {
                 calls += count;
                 if is_fault(word) {
                     errors += count;
                 }
             }
-            of_face.durations.iter().for_each(|(_, histogram)| took.add(&histogram.read()));
+            of_face.durations.all().iter().for_each(|(_, histogram)| took.add(&histogram.read()));
         }
         (calls, errors, took)
     }
@@ -158,15 +158,15 @@ impl RouteMeters {
             let all = [&[("tool", &*self.tool)][..], more].concat();
             all.into_iter().map(|(label, value)| (label, value.to_owned().into())).collect()
         };
-        for (face, of_face) in self.faces.iter() {
+        for (face, of_face) in self.faces.all() {
             let in_flight = reading.gauge("glossator_calls_in_flight", "Calls that are not over");
             in_flight.add(labels(&[("face", face)]), of_face.in_flight.load(Ordering::Relaxed));
             let durations = reading.histogram("glossator_call_duration_seconds", "How long calls took");
-            for (outcome, histogram) in of_face.durations.iter() {
+            for (outcome, histogram) in of_face.durations.all() {
                 durations.add(labels(&[("face", face), ("outcome", outcome)]), histogram.read());
             }
             let calls = reading.counter("glossator_calls", "Calls that are over");
-            for (protocol, ended) in of_face.ended.iter() {
+            for (protocol, ended) in of_face.ended.all() {
                 for (word, count) in ended.read() {
                     let (outcome, fault) = if is_fault(word) { ("error", word) } else { (word, "") };
                     let more = [
@@ -188,7 +188,7 @@ impl RouteMeters {
         }
         let help = "Replies that a route was not written for: none of its rules held, or the one that did could not read it";
         let strange = reading.counter("glossator_strange_replies", help);
-        for (reason, count) in self.strange.iter() {
+        for (reason, count) in self.strange.all() {
             strange.add(labels(&[("reason", reason)]), count.load(Ordering::Relaxed));
         }
     }
@@ -227,14 +227,30 @@ impl Strange {
     }
 }
 
-impl fmt::Debug for RouteMeters {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "RouteMeters({})", self.tool)
-    }
-}
+/// Numbers that only grow, each under a word that is written in the program. Clones are the same numbers.
+#[derive(Debug, Clone, Default)]
+pub struct Words(Arc<ByLabel<AtomicU64>>);
 
-impl fmt::Debug for UpstreamMeters {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "UpstreamMeters({})", self.name)
+impl Words {
+    /// Counts one.
+    pub fn add(&self, word: &'static str) {
+        self.0.of(word).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts so many.
+    pub fn add_many(&self, word: &'static str, count: u64) {
+        self.0.of(word).fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Begins to tell of words before there is one: from 0 on they can be seen to grow.
+    pub fn expect<const N: usize>(&self, words: [&'static str; N]) {
+        for word in words {
+            let _ = self.0.of(word);
+        }
+    }
+
+    /// All of them, until now.
+    pub fn read(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        self.0.all().into_iter().map(|(word, count)| (word, count.load(Ordering::Relaxed)))
     }
 }

@@ -1,12 +1,114 @@
-//! The legacy server of the demo: a weather station of 1998 that answers the way old servers do. HTTP/1.0, a
-//! connection per request, no lengths, text where others have JSON, errors in three dialects.
+//! `glossator demo`: serve in front of a legacy server that comes along.
 
 use std::{io, net::SocketAddr, time::Duration};
 
+use clap::Args;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
+
+use super::{
+    Failure,
+    output::{Paint, Screen},
+    serve::{Overrides, Server, prepare, run_to_end},
+};
+use crate::config::{Environment, Loaded, Origin, Sources};
+
+#[derive(Debug, Args)]
+pub(super) struct DemoArguments {
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+/// The routes: an ordinary file, so that it teaches the syntax.
+const ROUTES: &str = include_str!("../../config/demo.yaml");
+const ROUTES_NAME: &str = "config/demo.yaml";
+
+pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
+    screen.write_as(arguments.overrides.log.format());
+    // The log needs a configuration, and that needs the legacy server's address.
+    let loaded = load(arguments, None, screen)?;
+    screen.write_as(Some(loaded.log.format));
+    run_to_end(prepare(&loaded)?, async {
+        let in_the_way =
+            |error: io::Error| Failure::runtime(format!("the demo's legacy server can't listen: {error}"));
+        let legacy = LegacyServer::bind().await.map_err(in_the_way)?;
+        let legacy_address = legacy.address().map_err(in_the_way)?;
+        let loaded = load(arguments, Some(legacy_address), screen)?;
+        screen.problems(&loaded.warnings);
+        let server = Server::bind(&loaded).await?;
+        let operators = server.admin_address();
+        introduce(&loaded, (server.address()?, operators), legacy_address, screen);
+        tokio::select! {
+            ended = server.serve(None) => ended,
+            () = legacy.serve() => Ok(()),
+        }
+    })
+}
+
+fn load(
+    arguments: &DemoArguments,
+    legacy: Option<SocketAddr>,
+    screen: &mut Screen,
+) -> Result<Loaded, Failure> {
+    let mut environment = Environment::of_process();
+    environment.extend(legacy.map(|address| ("LEGACY_URL".to_owned(), format!("http://{address}"))));
+    let origin = Origin::Text { name: ROUTES_NAME.into(), text: ROUTES.into() };
+    let sources = Sources { origin, environment, flags: arguments.overrides.flags() };
+    crate::config::load(&sources).map_err(|problems| {
+        screen.problems(problems.as_slice());
+        Failure::Found
+    })
+}
+
+fn introduce(
+    loaded: &Loaded,
+    (address, operators): (SocketAddr, Option<SocketAddr>),
+    legacy: SocketAddr,
+    screen: &mut Screen,
+) {
+    let title = |screen: &Screen, text: &str| screen.paint(Paint::Strong, text);
+    screen.line(format!("listening on http://{address}"));
+    screen.line(format!(
+        "in front of a legacy server on http://{legacy} (try: curl -i http://{legacy}/report/oslo)\n"
+    ));
+    screen.line(title(screen, "Tools"));
+    let width = loaded.routes.iter().map(|file| file.route.definition.name.as_str().len()).max().unwrap_or(0);
+    for file in loaded.routes.iter() {
+        let definition = &file.route.definition;
+        let description = definition.description.as_deref().unwrap_or_default();
+        screen.line(format!("  {:width$}  {description}", definition.name.as_str()));
+    }
+    screen.line(format!("\n{}", title(screen, "URLs")));
+    for (path, what) in [
+        ("/mcp", "MCP, Streamable HTTP, revisions 2024-11-05 to 2026-07-28"),
+        ("/weather", "REST: get_weather"),
+        ("/tools", "REST: the manifest, and POST /tools/NAME for every tool"),
+        ("/health", "whether it serves"),
+    ] {
+        screen.line(format!("  http://{address}{path:9}  {what}"));
+    }
+    if let Some(operators) = operators {
+        let what = "the operators' page: how calls go, and a workbench for rules";
+        screen.line(format!("  http://{operators}{:9}  {what}", "/"));
+    }
+    screen.line(format!("\n{}\n", title(screen, "Try")));
+    screen.line("REST with curl:\n");
+    screen.line(format!("  curl -s -X POST http://{address}/weather -H 'Content-Type: application/json' -d '{{\"city\": \"Oslo\"}}'\n"));
+    screen.line("MCP with curl:\n");
+    screen.line(format!("  curl -s http://{address}/mcp -H 'Content-Type: application/json' \\"));
+    screen.line(
+        "    -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2026-07-28' \\",
+    );
+    screen.line("    -H 'Mcp-Method: tools/call' -H 'Mcp-Name: get_weather' \\");
+    screen.line("    -d '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"get_weather\",\"arguments\":{\"city\":\"Tromsø\"},\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}'\n");
+    screen.line("An MCP client's configuration (VS Code, .vscode/mcp.json; others are much alike):\n");
+    screen.line(format!(
+        "  {{ \"servers\": {{ \"demo\": {{ \"type\": \"http\", \"url\": \"http://{address}/mcp\" }} }} }}\n"
+    ));
+    screen.line("The routes are config/demo.yaml. Ctrl-C ends the demo.");
+}
 
 /// The longest request head or body that is read, in bytes.
 const REQUEST_LIMIT_BYTES: usize = 16 * 1024;
@@ -14,22 +116,22 @@ const REQUEST_LIMIT_BYTES: usize = 16 * 1024;
 const RADAR_TURN: Duration = Duration::from_secs(60);
 
 /// The server, bound and not yet serving.
-pub(super) struct LegacyServer {
+struct LegacyServer {
     listener: TcpListener,
 }
 
 impl LegacyServer {
     /// Binds a loopback port of the system's choice.
-    pub(super) async fn bind() -> io::Result<Self> {
+    async fn bind() -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await? })
     }
 
-    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+    fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves until the future is dropped.
-    pub(super) async fn serve(self) {
+    async fn serve(self) {
         let mut connections = tokio::task::JoinSet::new();
         loop {
             tokio::select! {

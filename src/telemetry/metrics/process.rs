@@ -1,8 +1,16 @@
-//! What this process takes, by the names that every dashboard knows.
+//! Metrics of the process, by the names that every dashboard knows, and of HTTP requests, whatever they are for.
 
-use std::{fs, time::SystemTime};
+use std::{
+    fs,
+    time::{Duration, SystemTime},
+};
 
-use super::reading::Reading;
+use http::{Method, StatusCode};
+
+use super::{
+    ByLabel,
+    snapshot::{Histogram, Reading},
+};
 
 /// How many of the kernel's ticks a second has, on every Linux that there is for user space.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -49,4 +57,44 @@ fn cpu_seconds() -> Option<f64> {
 fn number_in(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// How long answers to HTTP requests took, until their heads were there: by scheme, method and status.
+#[derive(Debug, Default)]
+pub(super) struct HttpMeters(ByLabel<Histogram, (&'static str, &'static str, u16)>);
+
+/// The last status that is counted for itself: an upstream that is handed through may make up others.
+const LAST_STATUS: u16 = 599;
+
+impl HttpMeters {
+    pub(super) fn answered(&self, scheme: &'static str, method: &Method, status: StatusCode, took: Duration) {
+        let key = (scheme, method_word(method), status.as_u16().min(LAST_STATUS));
+        self.0.of(key).observe(took);
+    }
+
+    pub(super) fn tell(&self, reading: &mut Reading) {
+        let help = "How long it took until the head of an answer was there, by what was asked and answered";
+        let requests = reading.histogram("glossator_http_request_duration_seconds", help);
+        for ((scheme, method, status), histogram) in self.0.all() {
+            let status = status.to_string().into();
+            let labels = vec![("scheme", scheme.into()), ("method", method.into()), ("status", status)];
+            requests.add(labels, histogram.read());
+        }
+    }
+}
+
+/// The method, or one word for all that nobody knows: clients can send any.
+pub fn method_word(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::HEAD => "HEAD",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        Method::PATCH => "PATCH",
+        Method::TRACE => "TRACE",
+        Method::CONNECT => "CONNECT",
+        _ => "_OTHER",
+    }
 }

@@ -1,8 +1,11 @@
-//! What all meters show at one moment, for whoever writes it down.
+//! A reading of all metrics at one moment, and histograms of durations.
 
-use std::{borrow::Cow, collections::HashMap};
-
-use super::histogram::Durations;
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 /// What is told by name: families in the order in which they were first named.
 #[derive(Debug, Default)]
@@ -138,5 +141,91 @@ impl From<f64> for Value {
 impl From<Durations> for Value {
     fn from(durations: Durations) -> Self {
         Self::Durations(durations)
+    }
+}
+
+/// The upper bounds of the ranges, in seconds: from what a proxy costs to what nobody waits for. What takes longer has a
+/// range of its own.
+pub const BOUNDS: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
+
+/// The same in microseconds.
+const BOUNDS_MICROS: [u64; 13] = [
+    1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000,
+    30_000_000,
+];
+
+/// Durations, counted without a lock.
+#[derive(Debug, Default)]
+pub(super) struct Histogram {
+    ranges: [AtomicU64; BOUNDS.len() + 1],
+    micros: AtomicU64,
+}
+
+/// What a histogram has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Durations {
+    /// How many fell in each range; the last is beyond all bounds.
+    pub ranges: [u64; BOUNDS.len() + 1],
+    /// Their sum, in microseconds.
+    pub micros: u64,
+}
+
+impl Histogram {
+    pub(super) fn observe(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let range = BOUNDS_MICROS.iter().position(|bound| micros <= *bound).unwrap_or(BOUNDS.len());
+        self.ranges[range].fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> Durations {
+        Durations {
+            ranges: std::array::from_fn(|range| self.ranges[range].load(Ordering::Relaxed)),
+            micros: self.micros.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Durations {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.ranges.iter().sum()
+    }
+
+    /// Their sum, in seconds.
+    pub fn seconds(&self) -> f64 {
+        Duration::from_micros(self.micros).as_secs_f64()
+    }
+
+    pub(in crate::telemetry) fn add(&mut self, other: &Self) {
+        for (range, more) in self.ranges.iter_mut().zip(other.ranges) {
+            *range += more;
+        }
+        self.micros += other.micros;
+    }
+
+    /// What came since an earlier reading; nothing where counting began anew.
+    pub(in crate::telemetry) fn since(&self, before: &Self) -> Self {
+        let since = |range: usize| self.ranges[range].saturating_sub(before.ranges[range]);
+        Self { ranges: std::array::from_fn(since), micros: self.micros.saturating_sub(before.micros) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_the_range_below_it() {
+        for (bound, micros) in BOUNDS.into_iter().zip(BOUNDS_MICROS) {
+            assert_eq!(Duration::from_secs_f64(bound), Duration::from_micros(micros));
+        }
+        let histogram = Histogram::default();
+        for micros in [0, 1_000, 1_001, 30_000_000, 30_000_001] {
+            histogram.observe(Duration::from_micros(micros));
+        }
+        let read = histogram.read();
+        assert_eq!((read.ranges[0], read.ranges[1], read.ranges[12], read.ranges[13]), (2, 1, 1, 1));
+        assert_eq!((read.count(), read.micros), (5, 60_002_002));
     }
 }

@@ -2,10 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{
-    histogram::{BOUNDS, Durations},
-    reading::{Family, Kind, Labels, Reading, Value},
-};
+use super::snapshot::{BOUNDS, Durations, Family, Kind, Labels, Reading, Value};
 
 /// A format of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

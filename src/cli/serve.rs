@@ -1,0 +1,355 @@
+//! `glossator run`, `stdio` and `cgi`: serve clients over sockets, the client that started us over pipes, or one request of
+//! a web server.
+
+use std::{
+    ffi::OsString,
+    future::Future,
+    io::{self, Write},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use clap::Args;
+use tokio::runtime::{Builder, Runtime};
+use tracing::{info, warn};
+
+use super::{ConfigArgument, Failure, STACK_BYTES, output::Screen};
+use crate::{
+    admin::{Admin, Playground, Process, ProcessControl},
+    config::{self, Environment, Flag, Loaded, Origin, Sources},
+    descriptors,
+    inbound::cgi as cgi_api,
+    server::{
+        self, AdminListener, App, CgiError, Drained, Hangups, Listener, Pipes, Reloader, answer_cgi,
+        serve_stdio, stop_signal,
+    },
+    telemetry::{
+        Chain,
+        log::{self, LogFormat},
+    },
+};
+
+#[derive(Debug, Args)]
+pub(super) struct RunArguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+/// Settings of the process that the command line gives; they go before the environment and the file.
+#[derive(Debug, Args)]
+pub(super) struct Overrides {
+    /// The address to listen on; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    #[command(flatten)]
+    pub(super) log: LogOverrides,
+}
+
+/// The same of the log alone.
+#[derive(Debug, Args)]
+pub(super) struct LogOverrides {
+    /// How much is logged: off, error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// The form of the log: text or json
+    #[arg(long, value_name = "FORM")]
+    log_format: Option<String>,
+}
+
+impl Overrides {
+    pub(super) fn flags(&self) -> Vec<Flag> {
+        let mut flags: Vec<Flag> =
+            flag("--listen", "server.listen", self.listen.as_ref()).into_iter().collect();
+        flags.extend(self.log.flags());
+        flags
+    }
+}
+
+impl LogOverrides {
+    /// The form that the command line or the environment wants, known before the file is read.
+    pub(super) fn format(&self) -> Option<LogFormat> {
+        format_wanted(self.log_format.as_deref())
+    }
+
+    pub(super) fn flags(&self) -> Vec<Flag> {
+        let level = flag("--log-level", "log.level", self.log_level.as_ref());
+        let format = flag("--log-format", "log.format", self.log_format.as_ref());
+        level.into_iter().chain(format).collect()
+    }
+}
+
+/// The form of the log that a flag wants, or the environment where there is no flag.
+fn format_wanted(flag: Option<&str>) -> Option<LogFormat> {
+    let mut variables = config::process_variables();
+    let variable = variables.find(|(name, _)| name == "GLOSSATOR__LOG__FORMAT");
+    let variable = variable.and_then(|(_, value)| value.into_string().ok());
+    match flag.or(variable.as_deref()) {
+        Some("json") => Some(LogFormat::Json),
+        Some(_) | None => None,
+    }
+}
+
+/// The same of arguments that could not be read.
+pub(super) fn format_in(arguments: impl Iterator<Item = OsString>) -> Option<LogFormat> {
+    let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
+    let joined = arguments.iter().find_map(|argument| argument.strip_prefix("--log-format="));
+    let mut after = arguments.iter().skip_while(|argument| *argument != "--log-format").skip(1);
+    format_wanted(joined.or_else(|| after.next().map(String::as_str)))
+}
+
+fn flag(name: &str, setting: &str, value: Option<&String>) -> Option<Flag> {
+    value.cloned().map(|value| Flag { name: name.into(), setting: setting.into(), value })
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StdioArguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    #[command(flatten)]
+    log: LogOverrides,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CgiArguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    #[command(flatten)]
+    log: LogOverrides,
+}
+
+pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), Failure> {
+    screen.write_as(arguments.overrides.log.format());
+    let (sources, loaded, hangups) = load(&arguments.config, arguments.overrides.flags(), screen)?;
+    let runtime = prepare(&loaded)?;
+    warn_of_few_descriptors(&loaded);
+    run_to_end(runtime, async {
+        let server = Server::bind(&loaded).await?;
+        let (scheme, address) = (server.listener.scheme(), server.address()?);
+        info!(%scheme, %address, "listening");
+        screen.line(format!("listening on {scheme}://{address}"));
+        server.serve(Some((sources, &loaded, hangups))).await
+    })
+}
+
+/// Standard output is the client's: whatever else there is to say goes to standard error.
+pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
+    screen.write_as(arguments.log.format());
+    let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(), screen)?;
+    run_to_end(prepare(&loaded)?, async {
+        let mut app = App::new(&loaded).map_err(Failure::from_error)?;
+        let patience = server::CUT_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
+        let stop = stop_signal(patience).map_err(Failure::from_error)?;
+        let pipes = Pipes {
+            input: io::stdin(),
+            output: io::stdout(),
+            message_limit_bytes: loaded.door.body_limit_bytes,
+            drain: loaded.listener.drain,
+        };
+        let (_, process) = Process::new(Playground::new(&loaded));
+        app.start().await;
+        let mcp = app.mcp.clone();
+        let running = app.run(Some(Reloader::new(sources, &loaded, process, hangups)));
+        let drained = serve_stdio(&mcp, pipes, stop).await;
+        running.end().await;
+        // A cut-off has been logged; the client was gone.
+        let (Drained::All | Drained::CutOff { .. }) = drained.map_err(Failure::from_error)?;
+        Ok(())
+    })
+}
+
+/// The response of a web server's request when nothing can serve it. The reason is in the web server's log.
+const NOT_CONFIGURED: &str = "the gateway can't serve: its problems are in the web server's error log";
+
+pub(super) fn cgi(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
+    screen.write_as(arguments.log.format());
+    let answered = answer(arguments, screen);
+    if answered.is_err() {
+        write_response(&cgi_api::broken(http::StatusCode::INTERNAL_SERVER_ERROR, NOT_CONFIGURED));
+    }
+    answered
+}
+
+fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
+    let (request, own): (Vec<_>, Vec<_>) =
+        config::process_variables().partition(|(name, _)| cgi_api::is_of_request(name));
+    let sources = Sources {
+        origin: Origin::Path(arguments.config.path()?),
+        // Without what a client has a say in, or one could set what a file names.
+        environment: Environment::of(own),
+        flags: arguments.log.flags(),
+    };
+    let loaded = config::load(&sources).map_err(Failure::Problems)?;
+    screen.write_as(Some(loaded.log.format));
+    screen.problems(&loaded.warnings);
+    log::init(&loaded.log).map_err(Failure::from_error)?;
+    let request = match cgi_api::request(&request, tokio::io::stdin()) {
+        Ok(request) => request,
+        Err(error) => {
+            write_response(&cgi_api::broken(error.status(), &error.to_string()));
+            screen.complain(&error.to_string());
+            return Ok(());
+        }
+    };
+    let mut app = App::new(&loaded).map_err(Failure::from_error)?;
+    // One request has no use for more threads.
+    let runtime = build_runtime(&mut Builder::new_current_thread())?;
+    let answered = runtime.block_on(async move {
+        app.start().await;
+        let answered = answer_cgi(&app.handler, request, &mut io::stdout().lock()).await;
+        app.close().await;
+        answered
+    });
+    // Nothing waits for what still runs.
+    runtime.shutdown_background();
+    if let Err(error @ (CgiError::Write(_) | CgiError::CutOff(_))) = answered {
+        // The response has begun: the reason can only be reported here.
+        screen.complain(&Chain(&error).to_string());
+    }
+    Ok(())
+}
+
+/// Writes a whole response. A web server that does not read it has left.
+fn write_response(response: &[u8]) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(response).and_then(|()| out.flush());
+}
+
+/// Loads the configuration of a process that reloads it later.
+fn load(
+    config: &ConfigArgument,
+    flags: Vec<Flag>,
+    screen: &mut Screen,
+) -> Result<(Sources, Loaded, Hangups), Failure> {
+    // Before everything that takes a while: a supervisor may send a hangup as soon as it has started us.
+    let hangups = Hangups::receive().map_err(Failure::from_error)?;
+    let sources = config.sources(flags)?;
+    let loaded = config::load(&sources).map_err(Failure::Problems)?;
+    screen.write_as(Some(loaded.log.format));
+    screen.problems(&loaded.warnings);
+    Ok((sources, loaded, hangups))
+}
+
+/// How long what a command leaves running may take to end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Runs a command's work, then leaves whatever of it does not end by itself.
+pub(super) fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(work);
+    // Dropping the runtime would wait for a call that never pauses as long as it runs.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    done
+}
+
+/// Starts the log and the runtime.
+pub(super) fn prepare(loaded: &Loaded) -> Result<Runtime, Failure> {
+    log::init(&loaded.log).map_err(Failure::from_error)?;
+    descriptors::raise_limit();
+    build_runtime(&mut Builder::new_multi_thread())
+}
+
+fn build_runtime(builder: &mut Builder) -> Result<Runtime, Failure> {
+    builder.enable_all().thread_stack_size(STACK_BYTES).build().map_err(Failure::from_error)
+}
+
+/// The limits of the configuration may allow more files and sockets than the system does.
+fn warn_of_few_descriptors(loaded: &Loaded) {
+    let needed = loaded.descriptors_needed();
+    if let Some(limit) = descriptors::limit().filter(|limit| *limit < needed) {
+        warn!(
+            limit,
+            needed,
+            "the limit of open files is lower than the configured limits may need: raise it (`LimitNOFILE`, `ulimit -Hn`), or lower `server.connections` and `in_flight`"
+        );
+    }
+}
+
+/// A server that is bound and not yet serving.
+pub(super) struct Server {
+    app: App,
+    listener: Listener,
+    /// Open until the last call has ended.
+    admin: Option<AdminListener>,
+    process: ProcessControl,
+}
+
+impl Server {
+    pub(super) async fn bind(loaded: &Loaded) -> Result<Self, Failure> {
+        let app = App::new(loaded).map_err(Failure::from_error)?;
+        let port = match server::inherited().map_err(Failure::from_error)? {
+            Some(port) => port,
+            None => server::bind(app.settings.listen).await.map_err(|error| {
+                Failure::runtime(format!("{}; another address is given with `--listen`", Chain(&error)))
+            })?,
+        };
+        let (process, control) = Process::new(Playground::new(loaded));
+        let admin = Admin::new(app.gateway.clone(), app.meters.clone(), process, &loaded.admin);
+        let admin = AdminListener::open(&loaded.admin, admin).await.map_err(|error| {
+            Failure::runtime(format!("{}; another address is given under `admin`", Chain(&error)))
+        })?;
+        Ok(Self { listener: app.listener(port), app, admin, process: control })
+    }
+
+    pub(super) fn address(&self) -> Result<SocketAddr, Failure> {
+        self.listener.local_addr().map_err(Failure::from_error)
+    }
+
+    /// The address of the admin API, where there is one.
+    pub(super) fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref()?.address()
+    }
+
+    /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end. Reloads the configuration from its sources meanwhile,
+    /// where they are given.
+    pub(super) async fn serve(self, reload: Option<(Sources, &Loaded, Hangups)>) -> Result<(), Failure> {
+        let Self { mut app, listener, admin, process } = self;
+        let (settings, handler) = (app.settings, app.handler.clone());
+        let patience = settings.shutdown_delay
+            + settings.drain
+            + 2 * server::CUT_TIMEOUT
+            + server::FLUSH_TIMEOUT
+            + 2 * SHUTDOWN_TIMEOUT;
+        let signal = stop_signal(patience).map_err(Failure::from_error)?;
+        let status = process.status.clone();
+        let stop = async move {
+            signal.await;
+            tell_supervisor(Supervised::Stopping);
+            status.send_modify(|status| status.is_ending = true);
+        };
+        app.start().await;
+        // Without a reloader the admin API learns that there is none, as `process` is dropped.
+        let running = app
+            .run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
+        tell_supervisor(Supervised::Ready);
+        let drained = server::serve(listener, settings, handler, stop).await;
+        running.end().await;
+        drop(admin);
+        // A cut-off has been logged; the process did end as it was told to.
+        let (Drained::All | Drained::CutOff { .. }) = drained;
+        Ok(())
+    }
+}
+
+/// What systemd waits for (`Type=notify`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Supervised {
+    Ready,
+    Stopping,
+}
+
+/// Tells systemd, where it has started the program and wants to know.
+fn tell_supervisor(state: Supervised) {
+    #[cfg(unix)]
+    {
+        let state = match state {
+            Supervised::Ready => sd_notify::NotifyState::Ready,
+            Supervised::Stopping => sd_notify::NotifyState::Stopping,
+        };
+        if let Err(error) = sd_notify::notify(&[state]) {
+            tracing::warn!(%error, "systemd can't be notified: `NOTIFY_SOCKET` names no socket that can be reached");
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = state;
+}

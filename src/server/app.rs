@@ -1,0 +1,529 @@
+//! The application: all that serves a configuration, and replaces it with the next one while it serves.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use arc_swap::ArcSwap;
+use tokio::{
+    net::TcpListener,
+    sync::{broadcast::error::RecvError, mpsc},
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tracing::{error, warn};
+
+use super::{
+    HttpHandler, Listener,
+    exporter::{Exporter, Telemetry},
+    mcp_discovery::{Discovered, Discovery, Lists},
+    reload::{FixedSettings, Reloader},
+};
+use crate::{
+    auth::Access,
+    config::{
+        CertificateExpiry, Importer, ListenerSettings, Loaded, NameRules, PromptFile, RouteFile, ToolRules,
+        UpstreamFile,
+    },
+    inbound::{filter::Filter, mcp::Mcp, rest::Rest},
+    model::ToolName,
+    pipeline::{AwaitedLists, Change, Gateway, Snapshot, SnapshotParts},
+    policy::{PassthroughSettings, Policies, RoutePolicies, Sharing, Store, UpstreamPolicies},
+    prompt::PromptTable,
+    route::{Conflict, Scopes, UpstreamName},
+    shared_state::{Heard, Message, SharedStore},
+    telemetry::{MeterSource, Meters, Reading, Tracing},
+    tls::ServerTls,
+    upstream::{
+        Upstream, UpstreamBuffer,
+        mcp::{McpUpstream, WantedLists},
+    },
+};
+
+/// All that serves a configuration.
+#[derive(Debug)]
+pub struct App {
+    /// How connections of clients are treated.
+    pub settings: ListenerSettings,
+    /// Responds to requests of clients.
+    pub handler: HttpHandler,
+    /// The MCP API, for a client on standard input and output.
+    pub mcp: Mcp,
+    /// The pipeline of calls, with the active routes.
+    pub gateway: Gateway,
+    /// The metrics of the process.
+    pub meters: Meters,
+    filter: Filter,
+    tls: Option<Arc<ArcSwap<ServerTls>>>,
+    expiries: Expiries,
+    shared: Option<SharedStore>,
+    replica_events: Option<AbortOnDropHandle<()>>,
+    telemetry: Telemetry,
+    /// What every snapshot is made with.
+    parts: SharedParts,
+    active: Active,
+    lists: Lists,
+    discovered: (mpsc::Sender<Discovered>, mpsc::Receiver<Discovered>),
+    fixed: FixedSettings,
+}
+
+/// What every snapshot is made with, whatever its configuration.
+#[derive(Debug)]
+struct SharedParts {
+    meters: Meters,
+    tracing: Tracing,
+    store: Store,
+    upstream_buffer: UpstreamBuffer,
+}
+
+/// When the certificates of the active configuration expire. Clones are the same.
+#[derive(Debug, Clone)]
+struct Expiries(Arc<ArcSwap<Vec<CertificateExpiry>>>);
+
+impl MeterSource for Expiries {
+    fn tell(&self, reading: &mut Reading) {
+        let help = "When a certificate of the configuration expires, in seconds since 1970";
+        let family = reading.gauge("glossator_certificate_expiry_timestamp_seconds", help);
+        for CertificateExpiry { setting, at } in self.0.load().iter() {
+            let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            family.add(vec![("setting", setting.clone().into())], since.as_secs());
+        }
+    }
+}
+
+/// How many lists of MCP servers may wait to become active.
+const DISCOVERED_LIMIT: usize = 16;
+
+/// How long MCP servers may take to list their tools before clients are served without them.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long ending what belongs to upstreams may take, sessions and child processes.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl App {
+    /// Puts the parts together. Nothing is bound or connected yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`] when one request would fit two routes; a loaded configuration was checked for that.
+    pub fn new(loaded: &Loaded) -> Result<Self, Conflict> {
+        let meters = Meters::default();
+        let (tracing, telemetry) = Telemetry::new(&loaded.telemetry, &meters);
+        let parts = SharedParts {
+            meters: meters.clone(),
+            tracing: tracing.clone(),
+            store: Store::new(loaded.cache_limit_bytes),
+            upstream_buffer: UpstreamBuffer::new(loaded.upstream_buffer_limit_bytes),
+        };
+        let shared = loaded.shared.clone().map(SharedStore::new);
+        let (mut active, mut lists) = (Active::new(loaded, None, shared.as_ref()), Lists::default());
+        let snapshot = active.snapshot(&mut lists, &parts)?;
+        let gateway = Gateway::new(snapshot).sharing(shared.clone());
+        let filter = Filter::new(&loaded.door);
+        filter.guard.replace(access(loaded));
+        let mcp = Mcp::new(gateway.clone(), loaded.mcp.clone(), filter.clone());
+        let rest = Rest::new(gateway.clone(), filter.clone());
+        let expiries = Expiries(Arc::new(ArcSwap::from_pointee(loaded.certificates.clone())));
+        meters.register(filter.clone());
+        meters.register(mcp.error_counts());
+        meters.register(expiries.clone());
+        Ok(Self {
+            settings: loaded.listener,
+            handler: HttpHandler::for_clients(rest, mcp.clone(), meters.clone(), tracing),
+            mcp,
+            gateway,
+            meters,
+            filter,
+            tls: loaded.tls.clone().map(|tls| Arc::new(ArcSwap::from_pointee(tls))),
+            expiries,
+            shared,
+            replica_events: None,
+            telemetry,
+            parts,
+            active,
+            lists,
+            discovered: mpsc::channel(DISCOVERED_LIMIT),
+            fixed: FixedSettings::of(loaded),
+        })
+    }
+
+    /// A listener with the TLS and the memory of this application.
+    pub fn listener(&self, port: TcpListener) -> Listener {
+        let buffer = Some(self.parts.upstream_buffer.clone());
+        Listener { tls: self.tls.clone(), buffer, ..Listener::from(port) }
+    }
+
+    /// Connects to replicas, and to MCP servers for their lists, so that the first clients find them.
+    pub async fn start(&mut self) {
+        self.join_replicas().await;
+        self.discover(DISCOVERY_TIMEOUT).await;
+    }
+
+    /// Connects to the state that replicas share, where there is one, and handles their events from now on. Does not wait
+    /// for longer than one response may take.
+    pub async fn join_replicas(&mut self) {
+        let Some(shared) = &self.shared else { return };
+        let events = handle_replica_events(shared, self.gateway.clone(), self.mcp.clone());
+        self.replica_events = Some(AbortOnDropHandle::new(tokio::spawn(events)));
+        shared.begin().await;
+    }
+
+    /// Fetches the lists of MCP servers, all at once and not longer than `patience`. Those that do not respond are polled
+    /// later.
+    pub async fn discover(&mut self, patience: Duration) {
+        let mut fetches = JoinSet::new();
+        for (upstream, wanted) in self.active.mcp_servers() {
+            fetches.spawn(async move {
+                let lists = upstream.list(wanted, None).await;
+                lists.ok().map(|(lists, _)| Discovered { upstream: upstream.name().clone(), lists })
+            });
+        }
+        if fetches.is_empty() {
+            return;
+        }
+        let _ = timeout(patience, async {
+            while let Some(fetched) = fetches.join_next().await {
+                if let Ok(Some(discovered)) = fetched {
+                    self.lists.set(discovered.upstream, discovered.lists);
+                }
+            }
+        })
+        .await;
+        self.apply_lists();
+    }
+
+    /// Makes a configuration active, for requests that begin from now on. An upstream that is unchanged keeps its
+    /// connections, and the state of its policies; one whose certificates have changed is recreated.
+    ///
+    /// Returns the settings that have changed, and take effect with the next start only.
+    ///
+    /// # Errors
+    ///
+    /// As [`App::new`]; then nothing has changed.
+    pub fn apply(&mut self, loaded: &Loaded) -> Result<Vec<&'static str>, Conflict> {
+        let mut active = Active::new(loaded, Some(&self.active), self.shared.as_ref());
+        self.lists
+            .retain(|name| active.upstreams.get(name).is_some_and(|bound| bound.upstream.mcp().is_some()));
+        let snapshot = active.snapshot(&mut self.lists, &self.parts)?;
+        self.active = active;
+        self.parts.store.set_limit(loaded.cache_limit_bytes);
+        self.parts.upstream_buffer.set_limit(loaded.upstream_buffer_limit_bytes);
+        self.filter.replace(&loaded.door);
+        // Before the routes: no client is admitted for a moment that is not to be.
+        let has_new_access = self.apply_access(loaded);
+        if let (Some(now), Some(tls)) = (&self.tls, &loaded.tls)
+            && **now.load() != *tls
+        {
+            now.store(Arc::new(tls.clone()));
+        }
+        self.expiries.0.store(Arc::new(loaded.certificates.clone()));
+        self.gateway.replace(snapshot);
+        if has_new_access {
+            // What each client sees may have changed.
+            for change in [Change::Tools, Change::Prompts, Change::Resources] {
+                self.gateway.changes().tell(change);
+            }
+        }
+        let mut later = self.fixed.differences(loaded);
+        if self.tls.is_some() != loaded.tls.is_some() {
+            later.push("server.tls");
+        }
+        Ok(later)
+    }
+
+    /// Admits the clients of a configuration from now on. Returns whether they are other ones.
+    fn apply_access(&self, loaded: &Loaded) -> bool {
+        let now = self.filter.guard.access();
+        let is_same = match (now.as_deref(), &loaded.access) {
+            (None, None) => true,
+            (Some(now), Some(then)) => now.has(then, loaded.tls.as_ref()),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if !is_same {
+            self.filter.guard.replace(access(loaded));
+        }
+        !is_same
+    }
+
+    fn apply_lists(&mut self) {
+        match self.active.snapshot(&mut self.lists, &self.parts) {
+            Ok(snapshot) => self.gateway.replace(snapshot),
+            // The routes of the configuration were checked when it became active.
+            Err(conflict) => error!(error = %conflict, "what MCP servers list can't be offered"),
+        }
+    }
+
+    /// Keeps the configuration and the lists of MCP servers current in a task, and exports telemetry.
+    pub fn run(mut self, reloader: Option<Reloader>) -> Running {
+        let (stop, exporter) = (CancellationToken::new(), self.telemetry.start());
+        Running { task: tokio::spawn(self.keep_current(reloader, stop.clone())), stop, exporter }
+    }
+
+    async fn keep_current(mut self, mut reloader: Option<Reloader>, stop: CancellationToken) {
+        loop {
+            self.active.poll_lists(&self.lists, &self.discovered.0);
+            let reload = async {
+                match &mut reloader {
+                    Some(reloader) => reloader.next_reason().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let requests = tokio::select! {
+                () = stop.cancelled() => break,
+                Some(Discovered { upstream, lists }) = self.discovered.1.recv() => {
+                    if self.active.upstreams.contains_key(&upstream) {
+                        self.lists.set(upstream, lists);
+                        self.apply_lists();
+                    }
+                    continue;
+                }
+                requests = reload => requests,
+            };
+            if let Some(reloader) = &mut reloader {
+                reloader.reload(&mut self, requests).await;
+            }
+        }
+        self.close().await;
+    }
+
+    /// Ends sessions with MCP servers, and child processes.
+    pub async fn close(self) {
+        let mut closing = JoinSet::new();
+        for (upstream, _) in self.active.mcp_servers() {
+            closing.spawn(async move { upstream.close().await });
+        }
+        drop(self.active);
+        while closing.join_next().await.is_some() {}
+    }
+}
+
+/// An application that keeps itself current, until [`Running::end`].
+#[derive(Debug)]
+pub struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    exporter: Exporter,
+}
+
+impl Running {
+    /// Ends it, with the sessions and child processes of upstreams, and exports the last telemetry.
+    pub async fn end(self) {
+        self.stop.cancel();
+        if timeout(CLOSE_TIMEOUT, self.task).await.is_err() {
+            warn!(after = ?CLOSE_TIMEOUT, "not all that belongs to upstreams has ended");
+        }
+        self.exporter.end().await;
+    }
+}
+
+/// Who may call, where that is restricted.
+fn access(loaded: &Loaded) -> Option<Arc<Access>> {
+    loaded.access.clone().map(|settings| Arc::new(Access::new(settings, loaded.tls.clone())))
+}
+
+/// Handles what other replicas report through the state that they share.
+fn handle_replica_events(
+    shared: &SharedStore,
+    gateway: Gateway,
+    mcp: Mcp,
+) -> impl Future<Output = ()> + Send + use<> {
+    let mut events = shared.listen();
+    async move {
+        loop {
+            match events.recv().await {
+                Ok(Heard::Message(Message::Changed { uri, fingerprint })) => {
+                    gateway.hear_of_change(&uri, fingerprint);
+                }
+                Ok(Heard::Message(Message::Subscribed { session })) => mcp.hear_subscribed(&session).await,
+                Ok(Heard::Message(Message::Level { session, level })) => mcp.hear_level(&session, &level),
+                Ok(Heard::Message(Message::Ended { session })) => mcp.hear_ended(&session),
+                // Changes are seen here as well, only later; what sessions want is read again.
+                Ok(Heard::Back) | Err(RecvError::Lagged(_)) => mcp.catch_up().await,
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+}
+
+/// The routes of the active configuration, and its upstreams.
+#[derive(Debug)]
+struct Active {
+    routes: Arc<[RouteFile]>,
+    prompts: Vec<PromptFile>,
+    passthrough: Option<(UpstreamName, PassthroughSettings)>,
+    passthrough_scopes: Scopes,
+    importer: Importer,
+    upstreams: HashMap<UpstreamName, BoundUpstream>,
+}
+
+/// An upstream with its runtime state.
+#[derive(Debug, Clone)]
+struct BoundUpstream {
+    file: UpstreamFile,
+    upstream: Upstream,
+    policies: Arc<UpstreamPolicies>,
+    /// The policies of each of its routes.
+    routes: HashMap<ToolName, Arc<RoutePolicies>>,
+    /// Polls the lists of an MCP server.
+    discovery: Option<Arc<Discovery>>,
+}
+
+impl Active {
+    /// Those of a configuration. Upstreams that are the same as before stay.
+    fn new(loaded: &Loaded, before: Option<&Self>, shared: Option<&SharedStore>) -> Self {
+        let bind = |file: &UpstreamFile| {
+            let name = file.settings.name().clone();
+            let kept = before
+                .and_then(|before| before.upstreams.get(&name))
+                .filter(|bound| bound.file.policy == file.policy && bound.file.settings == file.settings);
+            let bound = kept.map_or_else(|| BoundUpstream::new(file, shared), |kept| kept.with(file));
+            (name, bound)
+        };
+        Self {
+            routes: loaded.routes.clone(),
+            prompts: loaded.prompts.clone(),
+            passthrough: loaded.passthrough.clone(),
+            passthrough_scopes: loaded.passthrough_scopes.clone(),
+            importer: loaded.importer.clone(),
+            upstreams: loaded.upstreams.iter().map(bind).collect(),
+        }
+    }
+
+    /// The MCP servers, and the lists that are wanted of each.
+    fn mcp_servers(&self) -> Vec<(McpUpstream, WantedLists)> {
+        let server = |bound: &BoundUpstream| Some((bound.upstream.mcp()?.clone(), bound.file.wanted_lists()));
+        self.upstreams.values().filter_map(server).collect()
+    }
+
+    /// Starts polling those MCP servers that are not polled yet.
+    fn poll_lists(&mut self, known: &Lists, discovered: &mpsc::Sender<Discovered>) {
+        for (name, bound) in &mut self.upstreams {
+            if let (Some(upstream), None) = (bound.upstream.mcp(), &bound.discovery) {
+                let interval = bound.file.tools.clone().unwrap_or_default().refresh;
+                let wanted = (bound.file.wanted_lists(), interval);
+                let known = known.get(name).cloned();
+                let discovery = Discovery::begin(upstream.clone(), wanted, known, discovered.clone());
+                bound.discovery = Some(Arc::new(discovery));
+            }
+        }
+    }
+
+    /// The snapshot of this configuration with the lists of MCP servers.
+    fn snapshot(&mut self, lists: &mut Lists, parts: &SharedParts) -> Result<Snapshot, Conflict> {
+        let SharedParts { meters, tracing, store, upstream_buffer } = parts;
+        let (table, routes) = lists.table(&self.importer, &self.routes)?;
+        let prompts = self.prompts.iter().map(|file| (file.prompt.name.clone(), Arc::clone(&file.prompt)));
+        let prompts: PromptTable = prompts.collect();
+        let (proxied, proxy_routes) = lists.proxied(&self.importer, &table, &prompts);
+        for (name, bound) in &mut self.upstreams {
+            let all = routes.iter().chain(&proxy_routes);
+            bound.set_routes(all.filter(|file| file.route.upstream == *name), store);
+        }
+        let upstreams = &self.upstreams;
+        let routes = upstreams.values().flat_map(|bound| &bound.routes);
+        let policies = Policies {
+            upstreams: upstreams.iter().map(|(name, bound)| (name.clone(), bound.policies.clone())).collect(),
+            routes: routes.map(|(name, policies)| (name.clone(), policies.clone())).collect(),
+            store: Some(store.clone()),
+        };
+        let awaited = upstreams.iter().filter(|(name, _)| lists.get(name).is_none());
+        let awaited: Vec<_> = awaited.map(|(_, bound)| &bound.file).collect();
+        let tools = |file: &&UpstreamFile| file.tools.as_ref().map(ToolRules::awaited);
+        let prompt_names = |file: &&UpstreamFile| file.prompts.as_ref().map(NameRules::awaited);
+        let awaited = AwaitedLists {
+            tools: awaited.iter().filter_map(tools).collect(),
+            prompts: awaited.iter().filter_map(prompt_names).collect(),
+            resources: awaited.iter().any(|file| file.resources.is_some()),
+        };
+        let passthrough = self
+            .passthrough
+            .as_ref()
+            .and_then(|(name, settings)| upstreams.get(name)?.policies.passthrough(*settings));
+        Ok(Snapshot::new(SnapshotParts {
+            table,
+            policies,
+            prompts,
+            proxied,
+            awaited,
+            passthrough,
+            passthrough_scopes: self.passthrough_scopes.clone(),
+            meters: meters.clone(),
+            tracing: tracing.clone(),
+            upstream_buffer: Some(upstream_buffer.clone()),
+        }))
+    }
+}
+
+impl BoundUpstream {
+    fn new(file: &UpstreamFile, shared: Option<&SharedStore>) -> Self {
+        let upstream = Upstream::new(file.settings.clone());
+        let sharing = shared.map(|store| Sharing { store: store.clone(), identity: file.identity.clone() });
+        let policies = UpstreamPolicies::new(upstream.clone(), file.policy, sharing);
+        Self { file: file.clone(), upstream, policies, routes: HashMap::new(), discovery: None }
+    }
+
+    /// The same upstream with the rules for lists of another configuration, which may be polled at other times.
+    fn with(&self, file: &UpstreamFile) -> Self {
+        let is_same = self.file.tools == file.tools && self.file.wanted_lists() == file.wanted_lists();
+        let discovery = self.discovery.clone().filter(|_| is_same);
+        Self { file: file.clone(), discovery, ..self.clone() }
+    }
+
+    /// Replaces its routes; one with the same policies as before keeps their state.
+    fn set_routes<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &Store) {
+        let routes = routes.map(|file| {
+            let name = file.route.definition.name.clone();
+            let before = self.routes.get(&name).filter(|route| *route.settings() == file.policy).cloned();
+            let policies = before
+                .unwrap_or_else(|| RoutePolicies::new(self.policies.clone(), &name, file.policy, store));
+            (name, policies)
+        });
+        self.routes = routes.collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{self, Sources},
+        inbound::mcp::McpSettings,
+        pipeline::{Change, Heard as HeardChange},
+        shared_state::Memory,
+    };
+
+    /// One of several replicas; nobody is there to be asked, which nobody hears of.
+    fn replica(memory: &Memory) -> (Gateway, SharedStore, AbortOnDropHandle<()>) {
+        let text = "upstreams: { none: http://127.0.0.1:1 }
+routes:
+  each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", watch: 1d } }
+";
+        let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
+        let shared = SharedStore::in_memory(memory);
+        let gateway = App::new(&loaded).unwrap().gateway.sharing(Some(shared.clone()));
+        let mcp = Mcp::new(gateway.clone(), McpSettings::default(), Filter::new(&loaded.door));
+        let events = tokio::spawn(handle_replica_events(&shared, gateway.clone(), mcp));
+        (gateway, shared, AbortOnDropHandle::new(events))
+    }
+
+    #[tokio::test]
+    async fn what_one_replica_sees_change_clients_of_another_hear_of_once() {
+        let memory = Memory::default();
+        let ((_, shared, _own_events), (gateway, _, _events)) = (replica(&memory), replica(&memory));
+        let watching = gateway.watch("t://a").unwrap();
+        let mut listener = gateway.changes().listen();
+        let changed = |uri: &str, fingerprint| Message::Changed { uri: uri.into(), fingerprint };
+        for message in [changed("t://b", 1), changed("t://a", 1), changed("t://a", 1), changed("t://a", 2)] {
+            shared.tell(&message);
+        }
+        let told = HeardChange::Change(Change::Resource(watching.uri().clone()));
+        assert_eq!(listener.next().await, Some(told.clone()));
+        assert_eq!(listener.next().await, Some(told));
+        gateway.changes().tell(Change::Tools);
+        assert_eq!(listener.next().await, Some(HeardChange::Change(Change::Tools)), "and no more than that");
+    }
+}

@@ -1,0 +1,357 @@
+//! Limits on all connections of a port: on their number, and on the bytes of responses that clients have not taken.
+//!
+//! When all slots are taken, connections that have been idle for longest are closed: clients that only hold connections
+//! open keep nobody out. When more bytes of long responses are held than allowed, connections that have taken nothing for
+//! longest are closed: clients that request much and take none of it leave memory for the others.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep, timeout},
+};
+use tracing::warn;
+
+use super::activity::{Activity, Untaken};
+use crate::upstream::UpstreamBuffer;
+
+/// How long to wait for a slot before more connections are closed.
+const SLOT_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The share of all connections that is closed at once, as finding them goes through all: one in so many.
+const EVICTED_SHARE: usize = 64;
+
+/// How often the response buffer is checked, while more is held than allowed.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How often it is logged that the slots are taken, or that the response buffer is full.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The bytes of long responses that clients of a port have not taken, and their limit. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct ResponseBuffer(Arc<BufferState>);
+
+#[derive(Debug)]
+struct BufferState {
+    held_bytes: AtomicUsize,
+    limit_bytes: usize,
+    is_over: Notify,
+    /// The memory for responses of upstreams, which these were made of.
+    upstream_buffer: Option<UpstreamBuffer>,
+}
+
+impl ResponseBuffer {
+    /// A buffer of so many bytes. Where they are charged to an upstream buffer, it is no more than half of that, so that
+    /// clients that take nothing leave the other half to those that do.
+    pub(super) fn new(limit_bytes: usize, upstream_buffer: Option<UpstreamBuffer>) -> Self {
+        let (held_bytes, is_over) = (AtomicUsize::new(0), Notify::new());
+        Self(Arc::new(BufferState { held_bytes, limit_bytes, is_over, upstream_buffer }))
+    }
+
+    pub(super) fn hold(&self, bytes: usize) {
+        if let Some(buffer) = &self.0.upstream_buffer {
+            buffer.charge(bytes);
+        }
+        self.0.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.over_bytes() > 0 {
+            self.0.is_over.notify_one();
+        }
+    }
+
+    pub(super) fn release(&self, bytes: usize) {
+        self.0.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(buffer) = &self.0.upstream_buffer {
+            buffer.discharge(bytes);
+        }
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.0.held_bytes.load(Ordering::Relaxed)
+    }
+
+    fn limit_bytes(&self) -> usize {
+        let BufferState { limit_bytes, upstream_buffer, .. } = &*self.0;
+        upstream_buffer.as_ref().map_or(*limit_bytes, |buffer| (*limit_bytes).min(buffer.limit_bytes() / 2))
+    }
+
+    fn over_bytes(&self) -> usize {
+        self.held_bytes().saturating_sub(self.limit_bytes())
+    }
+
+    /// Waits until more is held than allowed.
+    async fn over(&self) {
+        while self.over_bytes() == 0 {
+            self.0.is_over.notified().await;
+        }
+    }
+}
+
+/// The connections of one port. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct ConnectionLimiter {
+    limit: usize,
+    slots: Arc<Semaphore>,
+    buffer: ResponseBuffer,
+    connections: Arc<Mutex<HashMap<u64, Connection>>>,
+    last_number: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    activity: Activity,
+    close: Arc<Notify>,
+}
+
+/// The slot of one connection, which is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) activity: Activity,
+    limiter: ConnectionLimiter,
+    number: u64,
+    close: Arc<Notify>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl ConnectionLimiter {
+    pub(super) fn new(limit: usize, buffer: ResponseBuffer) -> Self {
+        let limit = limit.clamp(1, Semaphore::MAX_PERMITS);
+        let slots = Arc::new(Semaphore::new(limit));
+        Self { limit, slots, buffer, connections: Arc::default(), last_number: Arc::default() }
+    }
+
+    /// A slot for a client that is connected already; idle connections are closed for it. `logged` is when it was last
+    /// logged that there are none.
+    pub(super) async fn slot(&self, logged: &mut Option<Instant>) -> Slot {
+        let permit = loop {
+            if let Ok(permit) = self.slots.clone().try_acquire_owned() {
+                break permit;
+            }
+            if is_due(logged) {
+                let connections = self.limit;
+                warn!(connections, "all places are taken: connections without a request make room");
+            }
+            self.evict_idle();
+            if let Ok(Ok(permit)) = timeout(SLOT_TIMEOUT, self.slots.clone().acquire_owned()).await {
+                break permit;
+            }
+        };
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed);
+        let (activity, close) = (Activity::new(&self.buffer), Arc::new(Notify::new()));
+        self.connections().insert(number, Connection { activity: activity.clone(), close: close.clone() });
+        Slot { activity, limiter: self.clone(), number, close, _permit: permit }
+    }
+
+    /// Closes some of the connections that are idle, those that are so for longest.
+    pub(super) fn evict_idle(&self) {
+        let connections = self.connections();
+        let mut idle: Vec<(Instant, &Connection)> = connections
+            .values()
+            .filter_map(|connection| Some((connection.activity.idle_since()?, connection)))
+            .collect();
+        idle.sort_unstable_by_key(|(since, _)| *since);
+        for (_, connection) in idle.iter().take(self.limit.div_ceil(EVICTED_SHARE)) {
+            connection.close.notify_one();
+        }
+    }
+
+    /// Keeps the response buffer within its limit: closes connections that took nothing for at least so long.
+    pub(super) async fn limit_responses(&self, untaken_for: Duration) {
+        let mut logged: Option<Instant> = None;
+        loop {
+            self.buffer.over().await;
+            let connections = self.evict_untaken(untaken_for);
+            if connections > 0 && is_due(&mut logged) {
+                let (held_bytes, limit_bytes) = (self.buffer.held_bytes(), self.buffer.limit_bytes());
+                warn!(
+                    connections,
+                    held_bytes,
+                    limit_bytes,
+                    "long answers are not taken: who took nothing for longest is cut off"
+                );
+            }
+            sleep(CHECK_INTERVAL).await;
+        }
+    }
+
+    /// Closes as many as needed, and returns how many. A single long response is left alone, however long it is.
+    fn evict_untaken(&self, untaken_for: Duration) -> usize {
+        let connections = self.connections();
+        let held: Vec<(Untaken, &Connection)> = connections
+            .values()
+            .filter_map(|connection| Some((connection.activity.untaken()?, connection)))
+            .collect();
+        if held.iter().map(|(untaken, _)| untaken.requests).sum::<usize>() < 2 {
+            return 0;
+        }
+        let mut stalled: Vec<(Instant, usize, &Connection)> = held
+            .into_iter()
+            .filter_map(|(untaken, connection)| Some((untaken.since?, untaken.bytes, connection)))
+            .filter(|(since, ..)| since.elapsed() >= untaken_for)
+            .collect();
+        stalled.sort_unstable_by_key(|(since, ..)| *since);
+        let (mut over_bytes, mut evicted) = (self.buffer.over_bytes(), 0);
+        for (_, bytes, connection) in stalled {
+            if over_bytes == 0 {
+                break;
+            }
+            connection.activity.evict();
+            connection.close.notify_one();
+            over_bytes = over_bytes.saturating_sub(bytes);
+            evicted += 1;
+        }
+        evicted
+    }
+
+    fn connections(&self) -> MutexGuard<'_, HashMap<u64, Connection>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether to log again, which is noted then.
+fn is_due(logged: &mut Option<Instant>) -> bool {
+    let is_due = logged.is_none_or(|last| last.elapsed() >= LOG_INTERVAL);
+    if is_due {
+        *logged = Some(Instant::now());
+    }
+    is_due
+}
+
+impl Slot {
+    /// Waits until the connection is to be closed, and returns why.
+    pub(super) async fn evicted(&self) -> &'static str {
+        loop {
+            self.close.notified().await;
+            if self.activity.is_evicted() {
+                return "takes nothing of a long answer";
+            }
+            // A request may have come meanwhile.
+            if self.activity.idle_since().is_some() {
+                return "asks nothing";
+            }
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.limiter.connections().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    fn limiter(connections: usize, buffer_bytes: usize) -> ConnectionLimiter {
+        ConnectionLimiter::new(connections, ResponseBuffer::new(buffer_bytes, None))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_asked_nothing_for_the_longest_makes_room() {
+        let limiter = limiter(3, 1);
+        let mut logged = None;
+        let busy = limiter.slot(&mut logged).await;
+        let request = busy.activity.begin_request();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let old = limiter.slot(&mut logged).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let young = limiter.slot(&mut logged).await;
+        assert_eq!((limiter.slots.available_permits(), logged), (0, None));
+        let leaving = async {
+            old.evicted().await;
+            drop(old);
+        };
+        let (slot, ()) = tokio::join!(limiter.slot(&mut logged), leaving);
+        assert!(logged.is_some());
+        for stays in [&busy, &young] {
+            timeout(Duration::from_secs(9), stays.evicted()).await.unwrap_err();
+        }
+        drop((request, busy, young, slot));
+        assert!(limiter.connections().is_empty() && limiter.slots.available_permits() == 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_all_have_asked_the_next_waits() {
+        let limiter = limiter(1, 1);
+        let mut logged = None;
+        let slot = limiter.slot(&mut logged).await;
+        let request = slot.activity.begin_request();
+        timeout(Duration::from_secs(9), limiter.slot(&mut logged)).await.unwrap_err();
+        drop(request);
+        let leaving = async {
+            slot.evicted().await;
+            drop(slot);
+        };
+        tokio::join!(limiter.slot(&mut logged), leaving);
+    }
+
+    /// The body of a response of which this client takes nothing.
+    fn untaken(slot: &Slot, bytes: usize) -> Body {
+        let response = http::Response::new(Body::from(vec![b'a'; bytes]));
+        slot.activity.begin_request().respond(response).into_body()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_of_long_answers_for_the_longest_makes_room() {
+        const LONG: usize = 1 << 20;
+        let limiter = limiter(9, 5 * LONG);
+        let mut logged = None;
+        let slots = [
+            limiter.slot(&mut logged).await,
+            limiter.slot(&mut logged).await,
+            limiter.slot(&mut logged).await,
+        ];
+        let [old, reader, young] = &slots;
+        let _limit = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.limit_responses(Duration::from_secs(1)).await }
+        });
+        let untouched = untaken(old, LONG);
+        let mut read = untaken(reader, 4 * LONG);
+        let _reading = tokio::spawn(async move {
+            while read.frame().await.is_some() {
+                sleep(Duration::from_millis(500)).await;
+            }
+        });
+        timeout(Duration::from_secs(9), old.evicted()).await.expect_err("there is room for both");
+        let late = untaken(young, LONG);
+        let begun = Instant::now();
+        assert_eq!(
+            timeout(Duration::from_secs(9), old.evicted()).await,
+            Ok("takes nothing of a long answer")
+        );
+        assert!(begun.elapsed() < Duration::from_millis(200), "it has taken nothing for long enough");
+        drop((untouched, late));
+        let _more = [untaken(young, LONG), untaken(young, LONG)];
+        assert!(
+            timeout(Duration::from_millis(900), young.evicted()).await.is_err(),
+            "it has not been given time"
+        );
+        timeout(Duration::from_secs(1), young.evicted()).await.unwrap();
+        timeout(Duration::from_secs(9), reader.evicted()).await.expect_err("it reads");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_long_answer_is_let_be_and_many_over_one_connection_are_not() {
+        let (limiter, mut logged) = (limiter(9, 1), None);
+        let slot = limiter.slot(&mut logged).await;
+        let _limit = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.limit_responses(Duration::from_secs(1)).await }
+        });
+        let _first = untaken(&slot, 1 << 20);
+        timeout(Duration::from_secs(9), slot.evicted()).await.unwrap_err();
+        let _requests = [slot.activity.begin_request(), slot.activity.begin_request()];
+        timeout(Duration::from_secs(9), slot.evicted()).await.unwrap();
+    }
+}

@@ -1,0 +1,126 @@
+//! The handler of all requests of a port: routes them to their APIs, counts and traces them.
+
+use std::{fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Instant};
+
+use axum::body::Body;
+use http::{HeaderValue, Method, Request, Response, Version, header, uri::Authority};
+
+use crate::{
+    inbound::{Arrival, MCP_PATHS, mcp::Mcp, rest::Rest},
+    route::TraceContext,
+    telemetry::{Meters, Span, SpanKind, Tracing, method_word},
+};
+
+type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
+/// Responds to every request of a port, whatever its path. Cheap to clone.
+#[derive(Clone)]
+pub struct HttpHandler(Arc<dyn Fn(Request<Body>) -> ResponseFuture + Send + Sync>);
+
+impl HttpHandler {
+    /// A handler that calls a function. Dropping the future of a response ends the work on it.
+    pub fn new<F>(respond: impl Fn(Request<Body>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        Self(Arc::new(move |request| Box::pin(respond(request))))
+    }
+
+    /// The APIs for clients: [`MCP_PATHS`] lead to MCP, all others to REST. Requests are counted and traced.
+    pub fn for_clients(rest: Rest, mcp: Mcp, meters: Meters, tracing: Tracing) -> Self {
+        let parts = Arc::new((rest, mcp, meters, tracing));
+        Self::new(move |mut request| {
+            let parts = Arc::clone(&parts);
+            async move {
+                let (rest, mcp, meters, tracing) = &*parts;
+                let observed = ObservedRequest::begin(&mut request, meters, tracing);
+                let path = request.uri().path();
+                // Clients are given the address with a slash at its end, too.
+                let is_mcp = MCP_PATHS.contains(&path.strip_suffix('/').unwrap_or(path));
+                let response = match is_mcp {
+                    true => mcp.handle(request).await,
+                    false => rest.handle(request).await,
+                };
+                observed.end(&response);
+                response
+            }
+        })
+    }
+
+    /// Responds to a request.
+    pub fn respond(&self, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send + use<> {
+        (self.0)(request)
+    }
+}
+
+impl fmt::Debug for HttpHandler {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("HttpHandler")
+    }
+}
+
+/// How much of `User-Agent` is in a span, in characters.
+const USER_AGENT_LIMIT: usize = 200;
+
+/// A request in its metrics and its span (semantic conventions for HTTP servers). One whose client leaves is not counted;
+/// its span ends.
+struct ObservedRequest<'a> {
+    meters: &'a Meters,
+    span: Span,
+    method: Method,
+    scheme: &'static str,
+    begun: Instant,
+}
+
+impl<'a> ObservedRequest<'a> {
+    /// Begins, and puts the span into the request.
+    fn begin(request: &mut Request<Body>, meters: &'a Meters, tracing: &Tracing) -> Self {
+        let connection = Arc::clone(&Arrival::of(request).connection);
+        let scheme = if connection.is_tls { "https" } else { "http" };
+        let mut span = Span::default();
+        if tracing.is_on() {
+            let parent = TraceContext::of_headers(request.headers());
+            span = tracing.begin(SpanKind::Server, method_word(request.method()), parent.as_ref());
+            if span.is_recorded() {
+                describe(&span, request, scheme, connection.peer);
+            }
+            Arrival::of(request).span = span.clone();
+        }
+        Self { meters, span, method: request.method().clone(), scheme, begun: Instant::now() }
+    }
+
+    fn end(self, response: &Response<Body>) {
+        let status = response.status();
+        self.meters.http_answered(self.scheme, &self.method, status, self.begun.elapsed());
+        self.span.number("http.response.status_code", status.as_u16());
+        if status.is_server_error() {
+            self.span.failed(status.as_str().to_owned());
+        }
+    }
+}
+
+/// Sets the attributes of a span. The query is left out: arguments may be in it.
+fn describe(span: &Span, request: &Request<Body>, scheme: &'static str, peer: Option<SocketAddr>) {
+    span.text("http.request.method", method_word(request.method()));
+    span.text("url.scheme", scheme);
+    span.text("url.path", request.uri().path().to_owned());
+    let text = |name| request.headers().get(name).map(HeaderValue::to_str).and_then(Result::ok);
+    if let Some(host) = text(header::HOST).and_then(|host| host.parse::<Authority>().ok()) {
+        span.text("server.address", host.host().to_owned());
+        if let Some(port) = host.port_u16() {
+            span.number("server.port", port);
+        }
+    }
+    if let Some(agent) = text(header::USER_AGENT) {
+        span.text("user_agent.original", agent.chars().take(USER_AGENT_LIMIT).collect::<String>());
+    }
+    if let Some(peer) = peer {
+        span.text("network.peer.address", peer.ip().to_canonical().to_string());
+    }
+    let version = match request.version() {
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        _ => "1.1",
+    };
+    span.text("network.protocol.version", version);
+}

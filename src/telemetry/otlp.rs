@@ -1,0 +1,349 @@
+//! Traces and metrics in OTLP (opentelemetry-proto 1.x, over HTTP, in protobuf), with the names of OpenTelemetry's semantic
+//! conventions 1.41; those for MCP are still in development. The exporter is in `server`, as it needs an HTTP client.
+
+use std::{
+    borrow::Cow,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use opentelemetry::KeyValue as SdkKeyValue;
+use opentelemetry_proto::{
+    tonic::{
+        collector::{
+            metrics::v1::{ExportMetricsServiceRequest, ExportMetricsServiceResponse},
+            trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse},
+        },
+        common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value},
+        metrics::v1::{
+            AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint,
+            ResourceMetrics, ScopeMetrics, Sum, metric, number_data_point,
+        },
+        resource::v1::Resource,
+    },
+    transform::trace::tonic::group_spans_by_resource_and_scope,
+};
+use opentelemetry_sdk::Resource as SdkResource;
+use prost::Message;
+
+use super::{
+    metrics::{BOUNDS, Family, Kind, Labels, Reading, Value},
+    traces::Batch,
+};
+
+impl Batch {
+    /// A request that tells of these spans.
+    pub fn encode(self, service: &Service) -> Vec<u8> {
+        let resource = (&service.resource()).into();
+        let resource_spans = group_spans_by_resource_and_scope(self.0, &resource);
+        ExportTraceServiceRequest { resource_spans }.encode_to_vec()
+    }
+}
+
+impl Reading {
+    /// A request that tells of these meters: what is counted since `began`, as it is at `now`.
+    pub fn encode(&self, service: &Service, began: SystemTime, now: SystemTime) -> Vec<u8> {
+        let times = (nanos(began), nanos(now));
+        let metrics = self.families().iter().flat_map(|family| metrics_of(family, times)).collect();
+        let attributes = service.attributes().iter().map(|(key, value)| text(key, value)).collect();
+        let scope = InstrumentationScope {
+            name: Service::NAME.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            ..InstrumentationScope::default()
+        };
+        let scope_metrics = vec![ScopeMetrics { scope: Some(scope), metrics, ..ScopeMetrics::default() }];
+        let resource = Some(Resource { attributes, ..Resource::default() });
+        let resource_metrics =
+            vec![ResourceMetrics { resource, scope_metrics, ..ResourceMetrics::default() }];
+        ExportMetricsServiceRequest { resource_metrics }.encode_to_vec()
+    }
+}
+
+/// What a collector says of a request that it took.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Accepted {
+    /// How many spans or points it did not take after all.
+    pub rejected: u64,
+    /// Why.
+    pub message: String,
+}
+
+/// Reads the answer to a request. One that can't be read says nothing: that it came is enough.
+pub fn read_answer(body: &[u8]) -> Accepted {
+    // Both have the same members under the same numbers.
+    const _: fn(ExportMetricsServiceResponse) = |response| drop(response.partial_success);
+    let answer = ExportTraceServiceResponse::decode(body).ok().and_then(|answer| answer.partial_success);
+    answer.map_or_else(Accepted::default, |partial| Accepted {
+        rejected: u64::try_from(partial.rejected_spans).unwrap_or_default(),
+        message: partial.error_message,
+    })
+}
+
+fn metrics_of(family: &Family, times: (u64, u64)) -> Vec<Metric> {
+    let named = named(family);
+    named.into_iter().filter_map(|named| metric_of(family, &named, times)).collect()
+}
+
+fn metric_of(family: &Family, named: &Named, (began, now): (u64, u64)) -> Option<Metric> {
+    let (mut numbers, mut histograms) = (Vec::new(), Vec::new());
+    for (labels, value) in family.points() {
+        let Some(attributes) = attributes_of(named, labels) else { continue };
+        let number = match value {
+            Value::Whole(number) => {
+                number_data_point::Value::AsInt(i64::try_from(*number).unwrap_or(i64::MAX))
+            }
+            Value::Real(number) => number_data_point::Value::AsDouble(*number),
+            Value::Durations(durations) => {
+                histograms.push(HistogramDataPoint {
+                    attributes,
+                    start_time_unix_nano: began,
+                    time_unix_nano: now,
+                    count: durations.count(),
+                    sum: Some(durations.seconds()),
+                    bucket_counts: durations.ranges.to_vec(),
+                    explicit_bounds: BOUNDS.to_vec(),
+                    ..HistogramDataPoint::default()
+                });
+                continue;
+            }
+        };
+        // A gauge has no beginning.
+        let start_time_unix_nano = if family.kind == Kind::Gauge { 0 } else { began };
+        numbers.push(NumberDataPoint {
+            attributes,
+            start_time_unix_nano,
+            time_unix_nano: now,
+            value: Some(number),
+            ..NumberDataPoint::default()
+        });
+    }
+    if numbers.is_empty() && histograms.is_empty() {
+        return None;
+    }
+    let aggregation_temporality = AggregationTemporality::Cumulative as i32;
+    let data = match family.kind {
+        Kind::Counter => {
+            metric::Data::Sum(Sum { data_points: numbers, aggregation_temporality, is_monotonic: true })
+        }
+        Kind::Gauge => metric::Data::Gauge(Gauge { data_points: numbers }),
+        Kind::Histogram => {
+            metric::Data::Histogram(Histogram { data_points: histograms, aggregation_temporality })
+        }
+    };
+    Some(Metric {
+        name: named.name.to_string(),
+        description: family.help.to_owned(),
+        unit: named.unit.to_owned(),
+        data: Some(data),
+        ..Metric::default()
+    })
+}
+
+/// The attributes of a point; none where it is not one of this metric.
+fn attributes_of(named: &Named, labels: &Labels) -> Option<Vec<KeyValue>> {
+    let mut attributes = Vec::with_capacity(labels.len());
+    for (label, value) in labels {
+        match (named.label)(label, value) {
+            Attribute::Text(key, value) => attributes.push(text(&key, &value)),
+            Attribute::Number(key, number) => attributes.push(pair(key, any_value::Value::IntValue(number))),
+            Attribute::LeftOut => {}
+            Attribute::NotOfThis => return None,
+        }
+    }
+    attributes.extend(named.more.iter().map(|(key, value)| text(key, value)));
+    Some(attributes)
+}
+
+fn text(key: &str, value: &str) -> KeyValue {
+    pair(key, any_value::Value::StringValue(value.to_owned()))
+}
+
+fn pair(key: &str, value: any_value::Value) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
+}
+
+fn nanos(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What we are called where telemetry goes: attributes of the resource that all of it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    attributes: Vec<(String, String)>,
+}
+
+impl Service {
+    /// What we are called unless somebody says otherwise.
+    pub const NAME: &'static str = "glossator";
+
+    /// A service of this name with more attributes; those that are given go before our own.
+    pub fn new(name: Option<String>, more: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut attributes: Vec<(String, String)> = Vec::new();
+        let mut add = |key: String, value: String| {
+            if !attributes.iter().any(|(known, _)| *known == key) {
+                attributes.push((key, value));
+            }
+        };
+        if let Some(name) = name {
+            add("service.name".into(), name);
+        }
+        for (key, value) in more {
+            add(key, value);
+        }
+        add("service.name".into(), Self::NAME.into());
+        add("service.version".into(), env!("CARGO_PKG_VERSION").into());
+        Self { attributes }
+    }
+
+    /// What it is told of, by name.
+    pub fn attributes(&self) -> &[(String, String)] {
+        &self.attributes
+    }
+
+    pub(super) fn resource(&self) -> SdkResource {
+        let attributes =
+            self.attributes.iter().map(|(key, value)| SdkKeyValue::new(key.clone(), value.clone()));
+        SdkResource::builder_empty().with_attributes(attributes).build()
+    }
+}
+
+/// What a meter is called there.
+struct Named {
+    name: Cow<'static, str>,
+    /// As UCUM has it.
+    unit: &'static str,
+    /// What a label becomes.
+    label: fn(&'static str, &str) -> Attribute,
+    /// Attributes that all its points have.
+    more: &'static [(&'static str, &'static str)],
+}
+
+/// What becomes of a label.
+#[derive(Debug, PartialEq, Eq)]
+enum Attribute {
+    Text(Cow<'static, str>, String),
+    Number(&'static str, i64),
+    /// It says nothing there.
+    LeftOut,
+    /// Points with it are not of this metric.
+    NotOfThis,
+}
+
+/// All that a family is told as. Where there is a name that everybody knows, and it tells all that ours does, that is the
+/// only one.
+fn named(family: &Family) -> Vec<Named> {
+    let conventional =
+        |name: &'static str, unit, label| vec![Named { name: name.into(), unit, label, more: &[] }];
+    match family.name {
+        "glossator_http_request_duration_seconds" => {
+            conventional("http.server.request.duration", "s", http_label)
+        }
+        "glossator_call_duration_seconds" => vec![
+            own(family),
+            // By which way a call came through CGI is not told apart, so those are left out here.
+            Named {
+                name: "mcp.server.operation.duration".into(),
+                unit: "s",
+                label: mcp_label,
+                more: &[("mcp.method.name", "tools/call"), ("gen_ai.operation.name", "execute_tool")],
+            },
+        ],
+        "process_cpu_seconds" => conventional("process.cpu.time", "s", as_it_is),
+        "process_resident_memory_bytes" => conventional("process.memory.usage", "By", as_it_is),
+        "process_virtual_memory_bytes" => conventional("process.memory.virtual", "By", as_it_is),
+        "process_threads" => conventional("process.thread.count", "{thread}", as_it_is),
+        "process_open_fds" => {
+            conventional("process.unix.file_descriptor.count", "{file_descriptor}", as_it_is)
+        }
+        // When each counter began is told with it.
+        "process_start_time_seconds" => Vec::new(),
+        _ => vec![own(family)],
+    }
+}
+
+/// Such that whoever puts it into the words of Prometheus comes back to ours.
+fn own(family: &Family) -> Named {
+    let units = [("_seconds", "s"), ("_bytes", "By")];
+    let found = units.into_iter().find_map(|(ending, unit)| Some((family.name.strip_suffix(ending)?, unit)));
+    let (name, unit) = found.unwrap_or((family.name, if family.kind == Kind::Gauge { "" } else { "1" }));
+    let unit = if unit == "1" { "" } else { unit };
+    Named { name: name.replacen('_', ".", 1).into(), unit, label: own_label, more: &[] }
+}
+
+fn as_it_is(label: &'static str, value: &str) -> Attribute {
+    Attribute::Text(label.into(), value.to_owned())
+}
+
+fn own_label(label: &'static str, value: &str) -> Attribute {
+    match label {
+        "tool" => Attribute::Text("gen_ai.tool.name".into(), value.to_owned()),
+        "protocol" if value.is_empty() => Attribute::LeftOut,
+        "protocol" => Attribute::Text("mcp.protocol.version".into(), value.to_owned()),
+        "fault" if value.is_empty() => Attribute::LeftOut,
+        label => Attribute::Text(format!("glossator.{label}").into(), value.to_owned()),
+    }
+}
+
+fn http_label(label: &'static str, value: &str) -> Attribute {
+    let text = |key: &'static str| Attribute::Text(key.into(), value.to_owned());
+    match label {
+        "scheme" => text("url.scheme"),
+        "method" => text("http.request.method"),
+        "status" => match value.parse() {
+            Ok(status) => Attribute::Number("http.response.status_code", status),
+            Err(_) => Attribute::LeftOut,
+        },
+        label => as_it_is(label, value),
+    }
+}
+
+fn mcp_label(label: &'static str, value: &str) -> Attribute {
+    let text = |key: &'static str, value: &str| Attribute::Text(key.into(), value.to_owned());
+    match (label, value) {
+        ("tool", tool) => text("gen_ai.tool.name", tool),
+        ("face", "mcp") => text("network.transport", "tcp"),
+        ("face", "stdio") => text("network.transport", "pipe"),
+        ("face", _) => Attribute::NotOfThis,
+        ("outcome", "success" | "task") => Attribute::LeftOut,
+        ("outcome", "error") => text("error.type", "tool_error"),
+        ("outcome", outcome) => text("error.type", outcome),
+        (label, value) => as_it_is(label, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_given_goes_before_one_among_the_attributes_and_that_before_ours() {
+        let name = |service: &Service| {
+            service.attributes().iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone())
+        };
+        let more = || [("service.name".to_owned(), "b".to_owned()), ("x".to_owned(), "y".to_owned())];
+        assert_eq!(name(&Service::new(Some("a".into()), more())).as_deref(), Some("a"));
+        assert_eq!(name(&Service::new(None, more())).as_deref(), Some("b"));
+        assert_eq!(name(&Service::new(None, [])).as_deref(), Some("glossator"));
+        assert_eq!(Service::new(None, more()).attributes().len(), 3);
+    }
+
+    #[test]
+    fn our_own_names_come_back_to_what_prometheus_calls_them() {
+        let mut reading = Reading::default();
+        for (name, expected) in [
+            ("glossator_calls", ("glossator.calls", "")),
+            ("glossator_upstream_duration_seconds", ("glossator.upstream_duration", "s")),
+            ("glossator_cache_limit_bytes", ("glossator.cache_limit", "By")),
+        ] {
+            let named = own(reading.counter(name, ""));
+            assert_eq!((&*named.name, named.unit), expected);
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_none_of_mcp_is_not_told_as_one() {
+        assert_eq!(mcp_label("face", "rest"), Attribute::NotOfThis);
+        assert_eq!(mcp_label("face", "stdio"), Attribute::Text("network.transport".into(), "pipe".into()));
+        assert_eq!(mcp_label("outcome", "error"), Attribute::Text("error.type".into(), "tool_error".into()));
+    }
+}
