@@ -104,56 +104,48 @@ impl Operation {
     /// The route, as the file has it.
     pub(super) fn route(&self, upstream: &str, with_output: bool) -> Value {
         let Parts { path, query, headers, body, properties, required, left_out: _ } = &self.parts;
-        let mut route = Map::new();
-        if let Some(title) = self.title.as_ref().filter(|title| **title != self.description) {
-            route.insert("title".into(), title.as_str().into());
-        }
-        route.insert("description".into(), self.description.as_str().into());
-        let annotations = match self.method.as_str() {
+        let (method, title) = (&self.method, self.title.as_ref());
+        let annotations = match method.as_str() {
             "GET" => json!({ "readOnlyHint": true }),
             "PUT" => json!({ "idempotentHint": true }),
             "DELETE" => json!({ "destructiveHint": true, "idempotentHint": true }),
             _ => Value::Null,
         };
-        if !annotations.is_null() {
-            route.insert("annotations".into(), annotations);
-        }
         let request = if query.is_empty() && headers.is_empty() && body.is_none() {
-            format!("{} {upstream}{path}", self.method).into()
+            format!("{method} {upstream}{path}").into()
         } else {
-            let mut request = Map::new();
-            request.insert("upstream".into(), upstream.into());
-            request.insert("method".into(), self.method.as_str().into());
-            request.insert("path".into(), path.as_str().into());
-            for (key, members) in [("query", query), ("headers", headers)] {
-                if !members.is_empty() {
-                    request.insert(key.into(), Value::Object(members.clone()));
-                }
-            }
-            if let Some(body) = body {
-                request.insert("body".into(), body.clone());
-            }
-            Value::Object(request)
+            without_nulls(
+                json!({ "upstream": upstream, "method": method, "path": path, "query": or_null(query),
+                "headers": or_null(headers), "body": body }),
+            )
         };
-        route.insert("request".into(), request);
-        if !properties.is_empty() {
-            let mut input = Map::new();
-            input.insert("type".into(), "object".into());
-            input.insert("properties".into(), Value::Object(properties.clone()));
-            if !required.is_empty() {
-                input.insert("required".into(), Value::Array(required.clone()));
-            }
-            route.insert("input".into(), Value::Object(input));
-        }
-        if let Some(output) = self.output.as_ref().filter(|_| with_output) {
-            route.insert("output".into(), output.clone());
-        }
-        Value::Object(route)
+        let input = without_nulls(json!({ "type": "object", "properties": properties,
+            "required": Some(required).filter(|required| !required.is_empty()) }));
+        without_nulls(json!({
+            "title": title.filter(|title| **title != self.description),
+            "description": self.description,
+            "annotations": annotations,
+            "request": request,
+            "input": Some(input).filter(|_| !properties.is_empty()),
+            "output": self.output.as_ref().filter(|_| with_output),
+        }))
     }
 
     pub(super) fn has_output(&self) -> bool {
         self.output.is_some()
     }
+}
+
+/// An object without the members that are null.
+fn without_nulls(mut object: Value) -> Value {
+    if let Some(members) = object.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
+    }
+    object
+}
+
+fn or_null(members: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    Some(members).filter(|members| !members.is_empty())
 }
 
 /// What a success is.

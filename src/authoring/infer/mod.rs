@@ -1,8 +1,8 @@
 //! A route proposed from recorded replies.
 //!
 //! `samples` separates successes from failures, and finds rules for errors with a success status.
-//! `candidates` proposes extractors for each kind of text. `trial` runs them on all samples and scores how
-//! much of each they read. `types` derives fields or a schema from the values. `write` writes the route, with
+//! `candidates` and `lines` propose extractors for each kind of text. `trial` runs them on all samples and scores how
+//! much of each they read. `fields` derives fields or a schema from the values. `write` writes the route, with
 //! the evidence for each part in comments.
 //!
 //! What is proposed has been tried: the file loads without an error, every success among the samples is a success by
@@ -10,9 +10,12 @@
 //! the last, the whole text, always holds.
 
 mod candidates;
+mod fields;
+mod guess;
+mod lines;
 mod samples;
+mod times;
 mod trial;
-mod types;
 mod write;
 
 use serde_json::Value;
@@ -79,6 +82,13 @@ pub struct Proposal {
     pub findings: Vec<Finding>,
 }
 
+impl Finding {
+    /// The finding in a comment: how sure, and why.
+    fn comment(&self) -> String {
+        format!("{}: {}", self.sure.word(), write::one_line(&self.why))
+    }
+}
+
 impl Sure {
     /// In a word.
     pub fn word(self) -> &'static str {
@@ -99,7 +109,7 @@ pub fn propose(samples: &[Sample], naming: &Naming) -> Proposal {
     for errors in [errors.as_ref(), None] {
         for (index, reader) in ranked.iter().enumerate() {
             let runner_up = ranked.get(index + 1);
-            for shape in types::shapes(reader) {
+            for shape in fields::shapes(reader) {
                 let draft = write::Draft { naming, sorted: &sorted, reader, runner_up, shape, errors };
                 if let Some(proposal) = draft.tried() {
                     return proposal;

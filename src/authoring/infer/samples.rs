@@ -19,6 +19,14 @@ pub(super) struct Sorted<'a> {
     pub(super) hidden: Vec<(&'a Sample, Sign)>,
 }
 
+impl<'a> Sorted<'a> {
+    /// All samples: successes, failures by status, hidden failures.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'a Sample> {
+        let hidden = self.hidden.iter().map(|(sample, _)| *sample);
+        self.successes.iter().copied().chain(self.failed.iter().copied()).chain(hidden)
+    }
+}
+
 /// A charset for samples that name none, or a wrong one.
 #[derive(Debug)]
 pub(super) struct Fallback {

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Finding, Naming, Proposal, Reader, Sample, Sure,
+    fields::{Field, Shape},
     samples::{ErrorRule, Fallback, Sorted},
     trial,
-    types::{Field, Shape},
 };
 use crate::{config::yaml, model::Reply, route::Route, translate::TranslationLimits};
 
@@ -65,8 +65,7 @@ impl Draft<'_> {
 
     fn route(&self, findings: &mut Vec<Finding>) -> String {
         let sorted = self.sorted;
-        let count = sorted.successes.len() + sorted.failed.len() + sorted.hidden.len();
-        let mut out = head(self.naming, count);
+        let mut out = head(self.naming, sorted.all().count());
         if let Some(finding) = self.reply_limit() {
             comment(&mut out, 4, &finding);
             let _ = writeln!(out, "    reply_limit: {}", finding.value);
@@ -87,33 +86,19 @@ impl Draft<'_> {
         if let Some(other) =
             self.runner_up.filter(|other| finding.sure != Sure::Sure && !other.candidate.is_last_resort)
         {
-            let words = format!(
-                "or else `extract: {}`: {}",
-                yaml::flow(&other.candidate.extract),
-                other.candidate.why
-            );
-            let _ = writeln!(out, "      # {}", one_line(&words));
+            let (extract, why) = (yaml::flow(&other.candidate.extract), &other.candidate.why);
+            let _ = writeln!(out, "      # {}", one_line(&format!("or else `extract: {extract}`: {why}")));
         }
         findings.push(finding);
         let mut dash = "- ";
         if let Some((media_type, finding)) = self.media_type() {
-            let _ = writeln!(
-                out,
-                "      {dash}when: {{ status: 2xx, content_type: {} }} # {}: {}",
-                yaml::text(&media_type),
-                finding.sure.word(),
-                one_line(&finding.why)
-            );
+            let (media_type, why) = (yaml::text(&media_type), finding.comment());
+            let _ = writeln!(out, "      {dash}when: {{ status: 2xx, content_type: {media_type} }} # {why}");
             findings.push(finding);
             dash = "  ";
         }
         if let Some(Fallback { label, finding }) = &sorted.charset {
-            let _ = writeln!(
-                out,
-                "      {dash}charset: {label} # {}: {}",
-                finding.sure.word(),
-                one_line(&finding.why)
-            );
+            let _ = writeln!(out, "      {dash}charset: {label} # {}", finding.comment());
             findings.push(finding.clone());
             dash = "  ";
         }
@@ -129,9 +114,7 @@ impl Draft<'_> {
     /// The limit that the longest sample needs, with room for a longer one; `None` where the default has that room.
     fn reply_limit(&self) -> Option<Finding> {
         let sorted = self.sorted;
-        let hidden = sorted.hidden.iter().map(|(sample, _)| *sample);
-        let samples = sorted.successes.iter().copied().chain(sorted.failed.iter().copied()).chain(hidden);
-        let bodies = samples.map(|sample| sample.reply.body.len());
+        let bodies = sorted.all().map(|sample| sample.reply.body.len());
         // What is compressed counts as it is expanded.
         let texts = sorted.texts.iter().flatten().map(String::len);
         let longest_bytes = bodies.chain(texts).max().unwrap_or_default();
@@ -212,26 +195,17 @@ impl Draft<'_> {
         }
         let _ = writeln!(out, "            fields:");
         for Field { name, spec, finding } in &self.shape.fields {
-            let _ = writeln!(
-                out,
-                "              {}: {} # {}: {}",
-                yaml::text(name),
-                yaml::flow(spec),
-                finding.sure.word(),
-                one_line(&finding.why)
-            );
+            let (name, spec, why) = (yaml::text(name), yaml::flow(spec), finding.comment());
+            let _ = writeln!(out, "              {name}: {spec} # {why}");
             findings.push(finding.clone());
         }
     }
 
     /// An example a sample, while there is room.
     fn examples(&self, route: &Route, out: &mut String) {
-        let sorted = self.sorted;
-        let hidden = sorted.hidden.iter().map(|(sample, _)| *sample);
-        let samples = sorted.successes.iter().copied().chain(sorted.failed.iter().copied()).chain(hidden);
         let mut examples = String::new();
         let mut left_out = 0;
-        for (index, sample) in samples.enumerate() {
+        for (index, sample) in self.sorted.all().enumerate() {
             let written = (index < MOST_EXAMPLES).then(|| example(route, sample)).flatten();
             match written {
                 Some(written) => examples += &written,
@@ -332,12 +306,11 @@ pub(super) fn plainest(naming: &Naming) -> Proposal {
 }
 
 fn comment(out: &mut String, indent: usize, finding: &Finding) {
-    let margin = " ".repeat(indent);
-    let _ = writeln!(out, "{margin}# {}: {}", finding.sure.word(), one_line(&finding.why));
+    let _ = writeln!(out, "{:indent$}# {}", "", finding.comment());
 }
 
 /// A text that may stand in a comment.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let harmless = |c: char| {
         if c.is_control() || "\u{2028}\u{2029}\u{85}\u{feff}\u{fffe}\u{ffff}".contains(c) { ' ' } else { c }
     };

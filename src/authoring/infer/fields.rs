@@ -1,15 +1,15 @@
-//! What was found, by name and type.
-//!
-//! Here: which fields there are, and the schema for what fields can't say. `guess` says what the texts of one
-//! field are, `times` which forms of times, durations and sizes.
+//! Fields by name and type, and the schema for what fields can't say. `guess` finds the type of one field, `times` the forms of
+//! times, durations and sizes.
 
-mod guess;
-mod times;
+use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use self::guess::{LEAST_WHOLE, Words, guess, is_number, is_whole};
-use super::{Finding, Reader, Sure, candidates::Candidate};
+use super::{
+    Finding, Reader, Sure,
+    candidates::Candidate,
+    guess::{LEAST_WHOLE, Words, guess, is_number, is_whole},
+};
 
 /// What a route promises of its values.
 #[derive(Debug, Clone, Default)]
@@ -92,7 +92,7 @@ fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
 
 fn fields(records: &[&Map<String, Value>], words: Words) -> Option<Vec<Field>> {
     let mut order: Vec<&str> = Vec::new();
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     for record in records {
         for name in record.keys() {
             if seen.insert(name.as_str()) {
@@ -103,7 +103,7 @@ fn fields(records: &[&Map<String, Value>], words: Words) -> Option<Vec<Field>> {
             return None;
         }
     }
-    let mut names = std::collections::HashSet::new();
+    let mut names = HashSet::new();
     let mut fields = Vec::new();
     for from in order {
         if from.is_empty() || from.chars().count() > LONGEST_NAME || from.contains(char::is_control) {

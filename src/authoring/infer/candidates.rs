@@ -1,0 +1,447 @@
+//! Candidates for the extractor, from the stricter form to the laxer: each looks at the texts of all successes and names an
+//! extractor with its options, or several. Here are documents (JSON, XML, HTML) and tables; `lines` has the others.
+
+use std::{collections::HashSet, sync::LazyLock};
+
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use super::{lines, samples::Sorted, trial};
+
+/// A way to read replies.
+#[derive(Debug, Clone)]
+pub(super) struct Candidate {
+    /// What stands under `extract`, without fields.
+    pub(super) extract: Value,
+    /// What speaks for it.
+    pub(super) why: String,
+    /// Whether its form can't be met by chance.
+    pub(super) is_strict: bool,
+    /// Whether it names its parts by their places alone, or has no parts.
+    pub(super) is_weak: bool,
+    /// Whether it reads anything at all.
+    pub(super) is_last_resort: bool,
+    /// Whether it gives a block of content rather than a value.
+    pub(super) is_block: bool,
+    /// Whether it names every word of the text, the constant ones in its pattern.
+    pub(super) reads_all: bool,
+}
+
+impl Candidate {
+    pub(super) fn strict(extract: Value, why: impl Into<String>) -> Self {
+        Self { is_strict: true, ..Self::likely(extract, why) }
+    }
+
+    pub(super) fn likely(extract: Value, why: impl Into<String>) -> Self {
+        Self {
+            extract,
+            why: why.into(),
+            is_strict: false,
+            is_weak: false,
+            is_last_resort: false,
+            is_block: false,
+            reads_all: false,
+        }
+    }
+
+    /// Whether it finds texts only, so that numbers among them are for a schema to tell.
+    pub(super) fn finds_texts(&self) -> bool {
+        !matches!(self.name(), "json" | "ndjson" | "metrics" | "mcp")
+    }
+
+    /// What gives the text that is read, where that is not the reply.
+    pub(super) fn of(&self) -> Option<&Value> {
+        self.extract.get("of")
+    }
+
+    /// The name of the extractor.
+    pub(super) fn name(&self) -> &str {
+        match &self.extract {
+            Value::Object(members) => members.keys().next().map_or("text", String::as_str),
+            other => other.as_str().unwrap_or("text"),
+        }
+    }
+}
+
+/// Every candidate, in the order that decides ties.
+pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    if let Some(texts) = &sorted.texts {
+        let media_type = sorted.successes[0].reply.media_type().unwrap_or_default();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        found.extend(documents(sorted, &texts, &media_type));
+        // A document has lines too, and whoever reads it by them reads it wrongly.
+        if found.is_empty() {
+            found.extend(of_lines(&texts, &media_type));
+        } else {
+            found.extend(of_shown_lines(sorted, &texts));
+        }
+    }
+    found.push(last_resort(sorted));
+    found
+}
+
+/// What reads texts that are no documents.
+fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    found.extend(lines::metrics(texts));
+    found.extend(delimited(texts, media_type));
+    found.extend(lines::pairs(texts));
+    found.extend(columns(texts));
+    found.extend(lines::form(texts, media_type));
+    found.extend(lines::report(texts));
+    found.extend(lines::repeated_lines(texts));
+    found
+}
+
+/// What reads the lines that pages show in a `<pre>`, where that is all of them but for titles.
+fn of_shown_lines(sorted: &Sorted<'_>, sources: &[&str]) -> Vec<Candidate> {
+    let is_listing = |source: &&str| {
+        let source = source.to_ascii_lowercase();
+        source.matches("<pre").count() == 1 && !source.contains("<table") && source.contains("<html")
+    };
+    if !sources.iter().all(is_listing) {
+        return Vec::new();
+    }
+    let of = json!({ "html": { "text": "pre" } });
+    let shown = Candidate::likely(of.clone(), "");
+    let Ok(values) = trial::values(&shown, sorted) else { return Vec::new() };
+    let Some(texts) = values.iter().map(|value| value.as_str()).collect::<Option<Vec<_>>>() else {
+        return Vec::new();
+    };
+    let beside = |candidate: Candidate| {
+        let mut extract = match candidate.extract {
+            Value::Object(members) => members,
+            name => Map::from_iter([(name.as_str().unwrap_or("text").to_owned(), json!({}))]),
+        };
+        extract.insert("of".to_owned(), of.clone());
+        let why = format!("in the `<pre>` of the page, {}", candidate.why);
+        Candidate { extract: Value::Object(extract), why, ..candidate }
+    };
+    of_lines(&texts, "").into_iter().map(beside).collect()
+}
+
+fn last_resort(sorted: &Sorted<'_>) -> Candidate {
+    let is_binary = sorted.texts.is_none() && !sorted.successes.is_empty();
+    let (extract, why) = match is_binary {
+        true => (json!("binary"), "the samples are not text"),
+        false => (json!("text"), "nothing else reads every sample: the whole text"),
+    };
+    Candidate { is_last_resort: true, is_block: is_binary, ..Candidate::likely(extract, why) }
+}
+
+/// Lines with something in them.
+pub(super) fn full_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim_end).filter(|line| !line.trim().is_empty())
+}
+
+/// A table with more columns is left as it is.
+const MOST_COLUMNS: usize = 100;
+
+/// JSON, lines of JSON, XML and HTML.
+fn documents(sorted: &Sorted<'_>, texts: &[&str], media_type: &str) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    if texts.iter().all(|text| serde_json::from_str::<Value>(text).is_ok()) {
+        let documents = texts.iter().all(|text| text.trim_start().starts_with(['{', '[']));
+        // A number alone is JSON, and is text.
+        if documents || media_type.ends_with("json") {
+            found.push(Candidate::strict(json!("json"), "every sample is a JSON document"));
+        }
+    }
+    let is_line = |line: &str| line.starts_with(['{', '[']) && serde_json::from_str::<Value>(line).is_ok();
+    if texts.iter().all(|text| full_lines(text).all(is_line))
+        && texts.iter().any(|text| full_lines(text).count() > 1)
+    {
+        found.push(Candidate::strict(json!("ndjson"), "every line is a JSON document"));
+    }
+    let is_html = texts.iter().all(|text| {
+        let start: String = text.trim_start_matches('\u{feff}').trim_start().chars().take(200).collect();
+        let start = start.to_ascii_lowercase();
+        start.starts_with("<!doctype html")
+            || start.contains("<html")
+            || (media_type == "text/html" && start.starts_with('<'))
+    });
+    if is_html {
+        found.extend(html(sorted, texts));
+    } else if texts.iter().all(|text| text.trim_start_matches('\u{feff}').trim_start().starts_with('<')) {
+        found.extend(xml(texts));
+    }
+    found
+}
+
+fn html(sorted: &Sorted<'_>, texts: &[&str]) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let tables: Option<Vec<String>> = texts.iter().map(|text| first_table(text)).collect();
+    if let Some(tables) = tables {
+        let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
+        let more = if more { "; the first of several is taken" } else { "" };
+        let pairs = Candidate::strict(
+            json!({ "html": { "table": true, "as": "pairs" } }),
+            format!("every sample is HTML with a table of names and values{more}"),
+        );
+        if tables.iter().all(|table| is_of_pairs(table)) {
+            found.push(pairs);
+        } else {
+            found.push(match column_names(sorted, &tables) {
+                Some(columns) => Candidate::strict(
+                    json!({ "html": { "table": true, "columns": columns } }),
+                    format!("every sample is HTML with a table without headings: name its columns{more}"),
+                ),
+                None => Candidate::strict(
+                    json!({ "html": { "table": true } }),
+                    format!("every sample is HTML with a table{more}"),
+                ),
+            });
+        }
+    }
+    let text = Candidate::strict(json!("html"), "every sample is HTML: its text, as a browser shows it");
+    found.push(Candidate { is_weak: true, ..text });
+    found
+}
+
+/// The source of a page's first table, in lower case.
+fn first_table(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let table = &text[text.find("<table")?..];
+    let end = table.find("</table").unwrap_or(table.len());
+    Some(table[..end].to_owned())
+}
+
+/// Names for the columns of tables whose first row is data like the others, though `table` takes it for headings, as
+/// there are no others.
+fn column_names(sorted: &Sorted<'_>, tables: &[String]) -> Option<Vec<String>> {
+    let name = |number| format!("column{number}");
+    let names = |count| (1..=count).map(name).collect::<Vec<_>>();
+    let rows = |options: Value| {
+        let values = trial::values(&Candidate::likely(json!({ "html": options }), ""), sorted).ok()?;
+        values.into_iter().map(|rows| rows.as_array().cloned()).collect::<Option<Vec<_>>>()
+    };
+    let all = rows(json!({ "table": true, "columns": names(MOST_COLUMNS) }))?;
+    let below = rows(json!({ "table": true }))?;
+    // Headings of their own are no rows.
+    let takes_first = all.iter().zip(&below).all(|(all, below)| all.len() == below.len() + 1);
+    let name_columns = all.iter().zip(tables).all(|(rows, table)| is_bold(table) || differs_from_below(rows));
+    let is_narrow = |count: &usize| *count < MOST_COLUMNS;
+    let rows = || all.iter().flatten().filter_map(Value::as_object);
+    let columns = (1..=MOST_COLUMNS).rev().find(|number| rows().any(|row| row.contains_key(&name(*number))));
+    (takes_first && !name_columns).then_some(columns.filter(is_narrow)).flatten().map(names)
+}
+
+/// Whether the first row has words in every cell, each once, and stands over a column that has numbers below it.
+fn differs_from_below(rows: &[Value]) -> bool {
+    let Some((first, below)) = rows.split_first().filter(|(_, below)| !below.is_empty()) else {
+        return false;
+    };
+    let has_digit =
+        |value: &Value| value.as_str().is_some_and(|text| text.contains(|c: char| c.is_ascii_digit()));
+    let mut seen = HashSet::new();
+    let is_name = |value: &Value| {
+        value.as_str().is_some_and(|text| !text.trim().is_empty() && seen.insert(text.to_owned()))
+    };
+    let mut cells = first.as_object().into_iter().flatten();
+    let over_numbers =
+        |(name, cell): (&String, &Value)| !has_digit(cell) && below.iter().all(|row| has_digit(&row[name]));
+    cells.clone().map(|(_, cell)| cell).all(is_name) && cells.any(over_numbers)
+}
+
+/// Whether every cell of the first row is bold, and the second row has another.
+fn is_bold(table: &str) -> bool {
+    let mut rows = table.split("<tr").skip(1).map(|row| {
+        let mut cells = row.split("<td").skip(1);
+        cells.all(|cell| cell.contains("<b>") || cell.contains("<strong"))
+    });
+    rows.next() == Some(true) && rows.next() == Some(false)
+}
+
+/// Whether every row of a table has two cells, and the first of them is no heading of a column.
+fn is_of_pairs(table: &str) -> bool {
+    let cells =
+        |row: &str| (row.matches("<th>").count() + row.matches("<th ").count(), row.matches("<td").count());
+    let rows: Vec<_> = table.split("<tr").skip(1).map(cells).collect();
+    !rows.is_empty() && rows.iter().all(|row| matches!(row, (1, 1) | (0, 2)))
+}
+
+fn xml(texts: &[&str]) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let soap = texts.iter().all(|text| text.contains("Envelope") && text.contains("Body"));
+    if soap && let Some(inner) = body_element(texts) {
+        let why = format!("every sample is a SOAP envelope with `{inner}` in it");
+        found.push(Candidate::strict(json!({ "xml": { "pick": format!("Envelope/Body/{inner}") } }), why));
+    }
+    // The whole envelope says more, and nothing that anybody wants.
+    if found.is_empty() {
+        found.push(Candidate::strict(json!("xml"), "every sample is an XML document"));
+    }
+    found
+}
+
+/// The name of the first element in a SOAP body, where all samples have the same.
+fn body_element(texts: &[&str]) -> Option<String> {
+    let name = |text: &str| {
+        let document = roxmltree::Document::parse(text.trim_start_matches('\u{feff}').trim_start()).ok()?;
+        let body = document.root_element().children().find(|node| node.tag_name().name() == "Body")?;
+        let inner = body.children().find(roxmltree::Node::is_element)?;
+        Some(inner.tag_name().name().to_owned())
+    };
+    let first = name(texts.first()?)?;
+    texts.iter().all(|text| name(text).as_deref() == Some(&first)).then_some(first)
+}
+
+/// Values between delimiters.
+fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
+    let named = matches!(media_type, "text/csv" | "text/tab-separated-values" | "application/csv");
+    [('\t', "tabs"), (';', "semicolons"), ('|', "pipes"), (',', "commas")]
+        .into_iter()
+        // Pipes of a table that is drawn, as in Markdown, are its bars.
+        .filter(|(delimiter, _)| *delimiter != '|' || !texts.iter().all(|text| is_drawn(text)))
+        .filter(|(delimiter, _)| *delimiter != ',' || !texts.iter().all(|text| is_log(text)))
+        .filter_map(|(delimiter, word)| {
+            let width = width(texts, delimiter)?;
+            let mut options = json!({});
+            if delimiter != ',' {
+                options["delimiter"] =
+                    if delimiter == '\t' { "tab".into() } else { delimiter.to_string().into() };
+            }
+            let has_header = texts.iter().all(|text| header_is_text(text, delimiter));
+            if !has_header {
+                let names: Vec<Value> = (1..=width).map(|number| format!("column{number}").into()).collect();
+                options["columns"] = names.into();
+            }
+            // HAProxy writes `# ` before its header.
+            if has_header && texts.iter().all(|text| text.starts_with("# ")) {
+                options["header"] = "# ".into();
+            }
+            let why = format!("every line has {width} values between {word}");
+            let extract = if options == json!({}) { json!("csv") } else { json!({ "csv": options }) };
+            Some(if named { Candidate::strict(extract, why) } else { Candidate::likely(extract, why) })
+        })
+        .collect()
+}
+
+/// Whether every line has a time whose milliseconds stand behind a comma, as Java and Python write them into
+/// logs.
+fn is_log(text: &str) -> bool {
+    static TIME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\d\d:\d\d:\d\d,\d{3}\b").expect("a good pattern"));
+    full_lines(text).all(|line| TIME.is_match(line))
+}
+
+/// How many values every record has; `None` when they differ or there is one.
+fn width(texts: &[&str], delimiter: char) -> Option<usize> {
+    let mut width = None;
+    let mut records = 0;
+    for text in texts {
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(u8::try_from(delimiter).ok()?)
+            .has_headers(false)
+            .flexible(true)
+            .from_reader(text.as_bytes());
+        for record in reader.records().take(1000) {
+            let record = record.ok()?;
+            if record.len() == 1 && record.get(0).is_some_and(|value| value.trim().is_empty()) {
+                continue;
+            }
+            records += 1;
+            if *width.get_or_insert(record.len()) != record.len() {
+                return None;
+            }
+        }
+    }
+    width.filter(|width| *width > 1 && records > texts.len())
+}
+
+/// Whether the first line names the columns: no number in it, no name empty or twice.
+fn header_is_text(text: &str, delimiter: char) -> bool {
+    let Some(header) = full_lines(text).next() else { return false };
+    let names: Vec<&str> =
+        header.trim_start_matches('#').split(delimiter).map(|name| name.trim().trim_matches('"')).collect();
+    let (last, others) = names.split_last().unwrap_or((&"", &[]));
+    let is_name = |name: &str| {
+        !name.is_empty() && name.parse::<f64>().is_err() && !name.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let mut seen = HashSet::new();
+    // A delimiter may end the line.
+    others.iter().all(|name| is_name(name))
+        && (last.is_empty() || is_name(last))
+        && names.iter().all(|name| seen.insert(*name))
+}
+
+/// Columns that stand one below the other.
+fn columns(texts: &[&str]) -> Vec<Candidate> {
+    let is_table = |text: &&str| {
+        let lines: Vec<&str> = full_lines(text).collect();
+        let Some((header, rows)) = lines.split_first() else { return false };
+        let names: Vec<&str> = header.split_whitespace().collect();
+        let mut seen = HashSet::new();
+        let header_is_good = names.len() > 1
+            && names.iter().all(|name| name.parse::<f64>().is_err() && seen.insert(*name))
+            && !header.contains([':', '=', ',', ';'])
+            // `vmstat` groups its columns in a line of their own.
+            && !header.contains("--");
+        // Lines of `key: value` under a title.
+        let are_pairs = !header.trim().contains("  ")
+            && rows
+                .iter()
+                .filter(|row| row.contains(char::is_alphanumeric))
+                .all(|row| row.split_whitespace().next().is_some_and(|word| word.ends_with(':')));
+        // Values may be left out or have blanks in them; most lines still have about as many words as there
+        // are names.
+        let about =
+            rows.iter().filter(|row| row.split_whitespace().count() + names.len() / 4 >= names.len()).count();
+        // A title over a header and its rows: twice as many words stand below it.
+        let wide = rows.iter().filter(|row| row.split_whitespace().count() >= names.len() * 2).count();
+        let is_title = wide * 2 > rows.len();
+        header_is_good && !are_pairs && !is_title && !rows.is_empty() && about * 10 >= rows.len() * 8
+    };
+    let is_below_title = |text: &&str| text.split_once('\n').is_some_and(|(_, rest)| is_table(&rest));
+    if texts.iter().all(|text| is_drawn(text)) {
+        vec![Candidate::likely(json!("columns"), "the values stand between bars, below a line that is drawn")]
+    } else if texts.iter().all(is_table) {
+        vec![Candidate::likely(
+            json!("columns"),
+            "the first line names columns, and the values stand below the names",
+        )]
+    } else if texts.iter().all(|text| is_led(text)) {
+        vec![Candidate::likely(
+            json!({ "columns": { "first": "name" } }),
+            "the first line names columns, but for the first of them",
+        )]
+    } else if texts.iter().all(is_below_title) {
+        let why = "the line below a title names columns, and the values stand below the names";
+        vec![Candidate::likely(json!({ "columns": { "skip": 1 } }), why)]
+    } else {
+        Vec::new()
+    }
+}
+
+/// Whether every row begins before the first name of the header, which is then over the second cell: `free`.
+fn is_led(text: &str) -> bool {
+    let mut lines = full_lines(text);
+    let Some(header) = lines.next() else { return false };
+    let margin = header.len() - header.trim_start().len();
+    let names = header.split_whitespace().count();
+    let leads = |row: &str| {
+        let first = row.split_whitespace().next().map_or(0, str::len);
+        !row.starts_with(char::is_whitespace)
+            && first <= margin
+            && row.split_whitespace().count() <= names + 1
+    };
+    let mut rows = lines.peekable();
+    margin > 0
+        && names > 1
+        && header.split_whitespace().all(|name| name.parse::<f64>().is_err())
+        && rows.peek().is_some()
+        && rows.all(leads)
+}
+
+/// Whether a line of a text is drawn across a table with bars: `+----+----+`, `----+----`, `| --- | --- |`,
+/// `├────┼────┤`.
+fn is_drawn(text: &str) -> bool {
+    let is_box = |c: char| ('\u{2500}'..='\u{257f}').contains(&c);
+    let is_drawing = |c: char| matches!(c, '-' | '=' | ':' | '+' | '|' | ' ') || is_box(c);
+    full_lines(text).any(|line| {
+        line.chars().all(is_drawing)
+            && line.contains(['-', '=', '─', '━', '═'])
+            && line.contains(|c| matches!(c, '+' | '|') || is_box(c))
+    })
+}
