@@ -3,10 +3,11 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
 use super::{
@@ -49,8 +50,8 @@ impl TokenSettings {
 /// How long what a token says of its client may be, in bytes.
 const SUBJECT_LIMIT_BYTES: usize = 512;
 
-/// How many tokens are remembered that were found good, in each of two halves: the older makes room for the newer.
-const REMEMBERED_LIMIT: usize = 4096;
+/// How many verified tokens are cached.
+const VERIFIED_LIMIT: usize = 8192;
 
 /// Takes the tokens of one server.
 pub(super) struct Issuer {
@@ -58,16 +59,10 @@ pub(super) struct Issuer {
     keys: KeySet,
     /// Clients that are known by name, by what their tokens call them.
     subjects: HashMap<String, Arc<Client>>,
-    remembered: Mutex<Remembered>,
+    verified: Cache<Digest, Good>,
 }
 
-/// Tokens that were found good: a signature is dear.
-#[derive(Default)]
-struct Remembered {
-    young: HashMap<Digest, Good>,
-    old: HashMap<Digest, Good>,
-}
-
+/// A token that was verified: verifying a signature is expensive.
 #[derive(Clone)]
 struct Good {
     client: Arc<Client>,
@@ -79,7 +74,7 @@ struct Good {
 impl Issuer {
     pub(super) fn of(settings: TokenSettings, subjects: HashMap<String, Arc<Client>>) -> Self {
         let keys = KeySet::of(&settings.keys);
-        Self { settings, keys, subjects, remembered: Mutex::default() }
+        Self { settings, keys, subjects, verified: Cache::new(VERIFIED_LIMIT) }
     }
 
     /// Whether a token says that it is one of this server. That is not known to be true.
@@ -94,13 +89,11 @@ impl Issuer {
         now: SystemTime,
         asked_for: AskedFor<'_>,
     ) -> Option<Identified> {
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        if remembered.is_empty() {
+        if self.verified.is_empty() {
             return None;
         }
         let number = self.keys.current(asked_for)?.number;
-        let digest = sha256(secret.0.as_bytes());
-        let good = remembered.get(&digest)?;
+        let good = self.verified.get(&sha256(secret.0.as_bytes()))?;
         (good.number == number && now < good.until)
             .then_some(Identified { client: good.client, until: Some(good.until) })
     }
@@ -130,8 +123,7 @@ impl Issuer {
             return Err(Denied::Invalid("the signature of the token is wrong"));
         }
         let good = Good { client: Arc::clone(&client), until, number: held.number };
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        remembered.insert(sha256(secret.0.as_bytes()), good);
+        self.verified.insert(sha256(secret.0.as_bytes()), good);
         Ok(Identified { client, until: Some(until) })
     }
 
@@ -181,28 +173,6 @@ impl Issuer {
             None => Client::new(&format!("token {} {subject}", settings.issuer), subject, scopes),
         };
         Ok((Arc::new(client), until))
-    }
-}
-
-impl Remembered {
-    fn is_empty(&self) -> bool {
-        self.young.is_empty() && self.old.is_empty()
-    }
-
-    fn get(&mut self, digest: &Digest) -> Option<Good> {
-        if let Some(good) = self.young.get(digest) {
-            return Some(good.clone());
-        }
-        let good = self.old.remove(digest)?;
-        self.insert(*digest, good.clone());
-        Some(good)
-    }
-
-    fn insert(&mut self, digest: Digest, good: Good) {
-        if self.young.len() >= REMEMBERED_LIMIT {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(digest, good);
     }
 }
 
@@ -312,16 +282,15 @@ mod tests {
 
     #[test]
     fn what_is_remembered_has_an_end() {
-        let mut remembered = Remembered::default();
+        let issuer = issuer();
         let client = Arc::new(Client::new("x", "x", Scopes::default()));
         let good = || Good { client: Arc::clone(&client), until: SystemTime::UNIX_EPOCH, number: 0 };
         let digest = |number: usize| sha256(&number.to_be_bytes());
-        for number in 0..3 * REMEMBERED_LIMIT {
-            remembered.insert(digest(number), good());
-            remembered.get(&digest(0));
+        for number in 0..3 * VERIFIED_LIMIT {
+            issuer.verified.insert(digest(number), good());
+            issuer.verified.get(&digest(0));
         }
-        assert!(remembered.young.len() + remembered.old.len() <= 2 * REMEMBERED_LIMIT);
-        assert!(remembered.get(&digest(0)).is_some(), "what is used stays");
-        assert!(remembered.get(&digest(1)).is_none());
+        assert!(issuer.verified.len() <= VERIFIED_LIMIT);
+        assert!(issuer.verified.get(&digest(0)).is_some(), "what is used stays");
     }
 }
