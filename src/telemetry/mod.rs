@@ -17,16 +17,15 @@ mod history;
 mod log_writer;
 mod metrics;
 mod otlp;
-mod text;
 mod traces;
 
 pub use call_context::{RequestId, RequestIdError, Ticket};
 pub use failures::{Decided, FAILURES_LIMIT, Failure, Failures};
 pub use history::{HISTORY_ROUTES_LIMIT, History, Past, SAMPLE_INTERVAL, SLOTS, Tally};
+pub use log::{Chain, Foreign, LOGGED_BYTES, Quoted};
 pub use metrics::{
     BOUNDS, CallEnd, Durations, Family, Kind, Labels, MeterSource, Meters, Reading, RouteMeters, Strange,
     TextFormat, UpstreamMeters, Value, Words, method_word,
 };
 pub use otlp::{Accepted, Service, read_answer};
-pub use text::{Chain, Foreign, LOGGED_BYTES, Quoted};
 pub use traces::{Batch, QUEUE_LIMIT, Sampling, SamplingError, Span, SpanKind, SpanQueue, Tracing};
