@@ -9,7 +9,7 @@ use std::{
 use regex::Regex;
 
 /// Where pages are; a folder is looked through to its last one.
-const PLACES: [&str; 3] = ["README.md", "config", "deploy"];
+const PLACES: [&str; 4] = ["README.md", "config", "deploy", "src"];
 
 #[test]
 fn every_link_of_every_page_leads_somewhere() {
