@@ -165,12 +165,23 @@ struct TextVisitor<'writer> {
 }
 
 impl TextVisitor<'_> {
+    /// Writes what stands before a value: a space, and the name unless it is the message's.
+    fn begin(&mut self, field: &Field) -> fmt::Result {
+        if !std::mem::take(&mut self.is_first) {
+            self.writer.write_char(' ')?;
+        }
+        match field.name() {
+            "message" => Ok(()),
+            name => {
+                self.writer.write_str(name)?;
+                self.writer.write_char('=')
+            }
+        }
+    }
+
     fn write(&mut self, field: &Field, value: fmt::Arguments<'_>) {
-        let delimiter = if std::mem::take(&mut self.is_first) { "" } else { " " };
-        self.result = self.result.and_then(|()| match field.name() {
-            "message" => write!(self.writer, "{delimiter}{value}"),
-            name => write!(self.writer, "{delimiter}{name}={value}"),
-        });
+        self.result =
+            self.result.and_then(|()| self.begin(field)).and_then(|()| self.writer.write_fmt(value));
     }
 }
 
@@ -186,7 +197,9 @@ impl Visit for TextVisitor<'_> {
     /// A value with spaces in it is put in quotes, so that programs find its end; characters that a terminal might
     /// obey are escaped.
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let value = format!("{value:?}");
+        let mut text = String::with_capacity(64);
+        self.result = self.result.and_then(|()| write!(text, "{value:?}"));
+        let value = text;
         let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
         let needs_quotes = value.bytes().any(|byte| matches!(byte, b' ' | b'"' | b'='));
         if field.name() != "message" && needs_quotes && !is_quoted {
