@@ -34,8 +34,7 @@ pub(super) async fn answer(cgi: &ProgramSettings, ask: &Ask) -> Result<Reply, Up
         limit_bytes: limit_bytes.saturating_add(HEAD_LIMIT_BYTES),
         ask,
     };
-    let finished = run(&cgi.program, running).await;
-    let Finished { output, exit } = finished.map_err(|error| error.of(&cgi.name, limit_bytes))?;
+    let Finished { output, exit } = run(cgi, running).await?;
     let mut reply = response(&output, &exit).map_err(|error| match error {
         ResponseError::HeadTooLong => UpstreamError::HeadTooLong {
             upstream: upstream(),

@@ -12,7 +12,7 @@ use tracing::debug;
 
 use super::{
     Ask, Happened, UpstreamError,
-    buffer::{BodyAccount, BufferFull},
+    buffer::BodyAccount,
     program::{Group, Program, ProgramSettings},
 };
 use crate::{
@@ -28,10 +28,8 @@ pub(super) async fn answer(command: &ProgramSettings, ask: &Ask) -> Result<Reply
     };
     let limit_bytes = ask.reply_limit_bytes;
     let running = Run { arguments: &request.words, variables: &[], input: &request.stdin, limit_bytes, ask };
-    match run(&command.program, running).await {
-        Ok(Finished { output, exit }) => Ok(Reply::of_program(output, exit)),
-        Err(error) => Err(error.of(&command.name, limit_bytes)),
-    }
+    let Finished { output, exit } = run(command, running).await?;
+    Ok(Reply::of_program(output, exit))
 }
 
 /// How much of standard error is kept: the end of it, where programs write why they fail.
@@ -50,32 +48,6 @@ pub(super) struct Finished {
     pub(super) exit: Exit,
 }
 
-/// Why a run failed.
-#[derive(Debug)]
-pub(super) enum RunError {
-    /// It was not started.
-    NotStarted(io::Error),
-    /// Its output is longer than is read.
-    TooLong,
-    /// No memory is free for its output.
-    Full(BufferFull),
-    /// The system failed between us and it.
-    Broken(io::Error),
-}
-
-impl RunError {
-    /// The same of an upstream.
-    pub(super) fn of(self, name: &UpstreamName, limit_bytes: usize) -> UpstreamError {
-        let upstream = name.clone();
-        match self {
-            Self::NotStarted(source) => UpstreamError::NotStarted { upstream, source: source.into() },
-            Self::TooLong => UpstreamError::TooLong { upstream, limit_bytes },
-            Self::Full(full) => full.of(name),
-            Self::Broken(source) => UpstreamError::CutOff { upstream, source: source.into() },
-        }
-    }
-}
-
 /// One run of a program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run<'a> {
@@ -92,16 +64,19 @@ pub(super) struct Run<'a> {
 }
 
 /// Runs a program to its end. Dropping the future ends it, with all that it started; so does a limit that it passes.
-pub(super) async fn run(program: &Program, run: Run<'_>) -> Result<Finished, RunError> {
+pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Finished, UpstreamError> {
+    let ProgramSettings { name, program } = settings;
+    let broken = |source: io::Error| UpstreamError::CutOff { upstream: name.clone(), source: source.into() };
     let variables = run.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let mut command = program.command(run.arguments, variables);
     if !run.input.is_empty() {
         command.stdin(std::process::Stdio::piped());
     }
-    let mut group = Group::start(&mut command).map_err(RunError::NotStarted)?;
-    let child = group.child().ok_or_else(|| RunError::Broken(io::Error::other("it is gone")))?;
+    let mut group = Group::start(&mut command)
+        .map_err(|source| UpstreamError::NotStarted { upstream: name.clone(), source: source.into() })?;
+    let child = group.child().ok_or_else(|| broken(io::Error::other("it is gone")))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let missing = || RunError::Broken(io::Error::other("it has no pipes"));
+    let missing = || broken(io::Error::other("it has no pipes"));
     let (stdout, stderr) = (stdout.ok_or_else(missing)?, stderr.ok_or_else(missing)?);
     let mut account = run.ask.account(run.limit_bytes);
     let mut written = Written {
@@ -114,22 +89,19 @@ pub(super) async fn run(program: &Program, run: Run<'_>) -> Result<Finished, Run
     let Written { output, stderr: told, .. } = &mut written;
     let status = {
         let streams = async {
-            tokio::try_join!(
-                feed(stdin, run.input),
-                read(stdout, output, run, &mut account),
-                keep_end(stderr, told)
-            )
-            .map(drop)
+            let errors = async { keep_end(stderr, told).await.map_err(broken) };
+            tokio::try_join!(feed(stdin, run.input), read(name, stdout, output, run, &mut account), errors)
+                .map(drop)
         };
         tokio::pin!(streams);
         tokio::select! {
             biased;
             streamed = &mut streams => {
                 streamed?;
-                group.wait().await.map_err(RunError::Broken)?
+                group.wait().await.map_err(broken)?
             }
             status = group.wait() => {
-                let status = status.map_err(RunError::Broken)?;
+                let status = status.map_err(broken)?;
                 // Processes that it left behind may still be writing, or only hold the pipes.
                 match timeout(LINGER, &mut streams).await {
                     Ok(streamed) => streamed?,
@@ -179,7 +151,7 @@ impl Drop for Written<'_> {
 }
 
 /// Writes its standard input, which a program need not read.
-async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), RunError> {
+async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), UpstreamError> {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(input).await;
         let _ = stdin.shutdown().await;
@@ -188,20 +160,24 @@ async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), RunError> 
 }
 
 async fn read(
+    upstream: &UpstreamName,
     mut from: impl AsyncRead + Unpin,
     output: &mut BytesMut,
     run: Run<'_>,
     account: &mut BodyAccount<'_>,
-) -> Result<(), RunError> {
+) -> Result<(), UpstreamError> {
+    let broken =
+        |source: io::Error| UpstreamError::CutOff { upstream: upstream.clone(), source: source.into() };
     loop {
         output.reserve(CHUNK_BYTES.min(run.limit_bytes.saturating_sub(output.len()) + 1));
-        if from.read_buf(output).await.map_err(RunError::Broken)? == 0 {
+        if from.read_buf(output).await.map_err(broken)? == 0 {
             return Ok(());
         }
         if output.len() > run.limit_bytes {
-            return Err(RunError::TooLong);
+            let limit_bytes = run.ask.reply_limit_bytes;
+            return Err(UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes });
         }
-        account.grow(output.len()).await.map_err(RunError::Full)?;
+        account.grow(output.len()).await.map_err(|full| full.of(upstream))?;
         if let Some(meanwhile) = &run.ask.meanwhile {
             meanwhile.tell(Happened::Received { bytes: output.len() as u64, of: None });
         }
@@ -209,10 +185,10 @@ async fn read(
 }
 
 /// Reads all there is and keeps the end of it.
-async fn keep_end(mut from: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> Result<(), RunError> {
+async fn keep_end(mut from: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> io::Result<()> {
     let mut chunk = vec![0; STDERR_LIMIT_BYTES];
     loop {
-        let count = from.read(&mut chunk).await.map_err(RunError::Broken)?;
+        let count = from.read(&mut chunk).await?;
         if count == 0 {
             return Ok(());
         }

@@ -177,7 +177,7 @@ fn external_crates_are_named_only_by_their_owners() {
         (&["quick_cache"], &["auth/jwt", "policy/"]),
         (&["tower"], &["admin/"]),
         (&["tower_http"], &["admin/"]),
-        (&["form_urlencoded"], &["admin/", "inbound/"]),
+        (&["form_urlencoded"], &["admin/", "inbound/", "upstream/http/credentials/"]),
         (&["fearless_simd"], &["model/json/escape"]),
         (
             &["opentelemetry", "opentelemetry_sdk", "opentelemetry_proto", "prost"],

@@ -172,7 +172,7 @@ impl HttpUpstream {
             if !is_renewed && let Some(renewed) = self.renewed(&response, credential.as_ref(), ticket).await?
             {
                 // A server that responds 401 has done nothing yet, so any request may be sent again.
-                drain(response.into_body()).await;
+                drain(self.name(), response.into_body()).await;
                 response = self.send_as(endpoint, &next, Some(&renewed)).await?;
                 (credential, is_renewed) = (Some(renewed), true);
             }
@@ -180,7 +180,7 @@ impl HttpUpstream {
             match redirect.filter(|_| redirects_left > 0) {
                 Some((method, uri)) => {
                     redirects_left -= 1;
-                    drain(response.into_body()).await;
+                    drain(self.name(), response.into_body()).await;
                     redirect_to(&mut next, method, uri);
                 }
                 None => {

@@ -405,6 +405,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_request_that_is_dropped_before_its_response_closes_its_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address: Address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let pool = pool(&address, 8);
+        let mut buffer = [0; 4096];
+        let received = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert_ne!(stream.read(&mut buffer).await.unwrap(), 0);
+            stream
+        };
+        let mut stream = tokio::select! {
+            _ = pool.send(request(&address)) => panic!("there is no response"),
+            stream = received => stream,
+        };
+        assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0, "it is closed");
+    }
+
+    #[tokio::test]
     async fn no_more_are_kept_than_may_be() {
         let (address, mut seen) = server("").await;
         let pool = pool(&address, 2);

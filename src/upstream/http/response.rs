@@ -11,11 +11,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use super::{Happened, Meanwhile, ResponseBody, UpstreamError, secret_scrubber::ResponseScrubber};
-use crate::{
-    model::Reply,
-    route::UpstreamName,
-    upstream::buffer::{BodyAccount, BufferFull},
-};
+use crate::{model::Reply, route::UpstreamName, upstream::buffer::BodyAccount};
 
 /// A response whose head is there.
 pub(in crate::upstream) struct IncomingResponse {
@@ -47,8 +43,7 @@ impl IncomingResponse {
     ) -> Result<Reply, UpstreamError> {
         let Self { upstream, response, scrubber } = self;
         let (mut head, body) = response.into_parts();
-        let read = read_body(body, limit_bytes, &mut account, meanwhile).await;
-        let body = read.map_err(|error| error.of(&upstream, limit_bytes))?;
+        let body = read_body(&upstream, body, limit_bytes, &mut account, meanwhile).await?;
         remove_hop_by_hop(&mut head.headers);
         let reply = scrubber.scrub(Reply::new(head.status, head.headers, body));
         account.finish_reply(reply).await.map_err(|full| full.of(&upstream))
@@ -145,90 +140,52 @@ fn remove_named(headers: &mut HeaderMap, value: &HeaderValue) {
 /// How much memory is allocated at once because a peer announces so much.
 const TRUSTED_BYTES: usize = 1 << 20;
 
-/// Why a body was not read.
-#[derive(Debug)]
-enum BodyError {
-    /// It is longer than the limit, or says that it will be.
-    TooLong,
-    /// Its chunks are none.
-    Malformed(hyper::Error),
-    /// The connection ended before it did.
-    CutOff(hyper::Error),
-    /// No memory was free for it.
-    Full(BufferFull),
-}
-
-impl From<BufferFull> for BodyError {
-    fn from(full: BufferFull) -> Self {
-        Self::Full(full)
-    }
-}
-
-impl BodyError {
-    fn of_client(error: hyper::Error) -> Self {
-        let why = error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
-        match why {
-            Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => Self::Malformed(error),
-            Some(_) | None => Self::CutOff(error),
-        }
-    }
-
-    /// The same of an upstream's response.
-    fn of(self, upstream: &UpstreamName, limit_bytes: usize) -> UpstreamError {
-        let name = upstream.clone();
-        match self {
-            Self::Full(full) => full.of(upstream),
-            Self::TooLong => UpstreamError::TooLong { upstream: name, limit_bytes },
-            Self::Malformed(source) => UpstreamError::NotHttp { upstream: name, source: source.into() },
-            Self::CutOff(source) => UpstreamError::CutOff { upstream: name, source: source.into() },
-        }
-    }
-}
-
 /// Reads what is short of a body that nobody needs, so that its connection can be used again. Nothing depends on whether
 /// it could be read.
-pub(super) async fn drain(body: ResponseBody) {
+pub(super) async fn drain(upstream: &UpstreamName, body: ResponseBody) {
     const DRAIN_LIMIT_BYTES: usize = 16 << 10;
-    let _ = read_body(body, DRAIN_LIMIT_BYTES, &mut BodyAccount::none(), None).await;
+    let _ = read_body(upstream, body, DRAIN_LIMIT_BYTES, &mut BodyAccount::none(), None).await;
 }
 
 /// Reads a body whole. One that says it is longer than `limit_bytes` is not read at all. One that comes in several
 /// pieces tells of each. Memory for a long one is reserved first, with `account`.
 async fn read_body(
+    upstream: &UpstreamName,
     mut body: ResponseBody,
     limit_bytes: usize,
     account: &mut BodyAccount<'_>,
     meanwhile: Option<&Meanwhile>,
-) -> Result<Bytes, BodyError> {
+) -> Result<Bytes, UpstreamError> {
+    let too_long = || UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes };
     let hint = body.size_hint();
     let announced = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
     if announced > limit_bytes {
-        return Err(BodyError::TooLong);
+        return Err(too_long());
     }
-    account.cover(announced).await?;
+    account.cover(announced).await.map_err(|full| full.of(upstream))?;
     let received = |bytes: usize| {
         if let Some(meanwhile) = meanwhile {
             meanwhile.tell(Happened::Received { bytes: bytes as u64, of: hint.exact() });
         }
     };
-    let Some(first) = next_chunk(&mut body).await? else { return Ok(Bytes::new()) };
+    let Some(first) = next_chunk(upstream, &mut body).await? else { return Ok(Bytes::new()) };
     if first.len() > limit_bytes {
-        return Err(BodyError::TooLong);
+        return Err(too_long());
     }
     received(first.len());
     // Most replies come in one piece, which is handed on as it is.
-    let Some(second) = next_chunk(&mut body).await? else { return Ok(first) };
+    let Some(second) = next_chunk(upstream, &mut body).await? else { return Ok(first) };
     let mut whole = BytesMut::with_capacity(announced.min(TRUSTED_BYTES).max(first.len() + second.len()));
     whole.extend_from_slice(&first);
     let mut chunk = second;
     loop {
         if chunk.len() > limit_bytes - whole.len() {
-            return Err(BodyError::TooLong);
+            return Err(too_long());
         }
-        account.grow(whole.len() + chunk.len()).await?;
+        account.grow(whole.len() + chunk.len()).await.map_err(|full| full.of(upstream))?;
         whole.extend_from_slice(&chunk);
         received(whole.len());
-        match next_chunk(&mut body).await? {
+        match next_chunk(upstream, &mut body).await? {
             Some(next) => chunk = next,
             None => return Ok(whole.freeze()),
         }
@@ -236,15 +193,30 @@ async fn read_body(
 }
 
 /// The next bytes; trailers are passed over.
-async fn next_chunk(body: &mut ResponseBody) -> Result<Option<Bytes>, BodyError> {
+async fn next_chunk(
+    upstream: &UpstreamName,
+    body: &mut ResponseBody,
+) -> Result<Option<Bytes>, UpstreamError> {
     while let Some(frame) = body.frame().await {
-        if let Ok(chunk) = frame.map_err(BodyError::of_client)?.into_data()
+        if let Ok(chunk) = frame.map_err(|error| broken_body(upstream, error))?.into_data()
             && !chunk.is_empty()
         {
             return Ok(Some(chunk));
         }
     }
     Ok(None)
+}
+
+fn broken_body(upstream: &UpstreamName, error: hyper::Error) -> UpstreamError {
+    let upstream = upstream.clone();
+    let kind = error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match kind {
+        // Its chunks are none.
+        Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+            UpstreamError::NotHttp { upstream, source: error.into() }
+        }
+        Some(_) | None => UpstreamError::CutOff { upstream, source: error.into() },
+    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use tracing::info;
 
 use super::{
     Answer, Changed, McpUpstream, Outgoing,
-    child_actor::{self, CallFailure, Handle, MESSAGE_LIMIT_BYTES},
+    child_actor::{self, Handle, MESSAGE_LIMIT_BYTES},
     child_output::{log_errors, secrets_regex},
     jsonrpc,
     lifecycle::{self, Agreed},
@@ -95,17 +95,7 @@ impl ChildLink {
     ) -> Result<Bytes, UpstreamError> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let message = jsonrpc::request(id, outgoing.method, lifecycle::params(outgoing, id, is_per_request));
-        handle.call(id, message, outgoing).await.map_err(|failure| match failure {
-            CallFailure::Ended => self.cut_off(),
-            CallFailure::TooLong { limit_bytes } => {
-                UpstreamError::TooLong { upstream: self.name.clone(), limit_bytes }
-            }
-            CallFailure::BufferFull(full) => full.of(&self.name),
-        })
-    }
-
-    fn cut_off(&self) -> UpstreamError {
-        UpstreamError::CutOff { upstream: self.name.clone(), source: "the program has ended".into() }
+        handle.call(id, message, outgoing).await
     }
 
     /// The child, started where there is none. It goes on to start when the call that needs it is abandoned: programs that
@@ -200,7 +190,7 @@ impl ChildLink {
             Ok(result) => {
                 let agreed = Agreed::of_initialize(result).map_err(|why| not_mcp(&self.name, why))?;
                 let initialized = jsonrpc::notification("notifications/initialized", Map::new());
-                handle.send(initialized).await.map_err(|_| self.cut_off())?;
+                handle.send(initialized).await?;
                 return Ok(agreed);
             }
             Err(refused) => refused,

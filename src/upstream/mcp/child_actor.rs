@@ -23,8 +23,8 @@ use crate::{
     route::UpstreamName,
     telemetry::Quoted,
     upstream::{
-        Meanwhile,
-        buffer::{BodyAccount, BodyCharge, BufferFull},
+        Meanwhile, UpstreamError,
+        buffer::{BodyAccount, BodyCharge},
         program::Group,
     },
 };
@@ -46,6 +46,7 @@ const GARBAGE_LOGGED: u32 = 5;
 /// Sends calls to a child. When it is dropped, the child is ended.
 #[derive(Debug)]
 pub(super) struct Handle {
+    name: UpstreamName,
     commands: mpsc::UnboundedSender<Command>,
     out: mpsc::Sender<Bytes>,
 }
@@ -61,22 +62,11 @@ enum Command {
 
 /// A call that waits for its response.
 struct PendingCall {
-    respond: oneshot::Sender<Result<Bytes, CallFailure>>,
+    respond: oneshot::Sender<Result<Bytes, UpstreamError>>,
     limit_bytes: usize,
     /// How the response is charged, and until when it waits for memory.
     charge: Option<(BodyCharge, Instant)>,
     meanwhile: Option<Meanwhile>,
-}
-
-/// Why a call has no response.
-#[derive(Debug)]
-pub(super) enum CallFailure {
-    /// The child has ended.
-    Ended,
-    /// It is longer than this call reads.
-    TooLong { limit_bytes: usize },
-    /// No memory was free for it.
-    BufferFull(BufferFull),
 }
 
 impl Handle {
@@ -91,15 +81,15 @@ impl Handle {
         id: u64,
         message: Bytes,
         outgoing: &Outgoing<'_>,
-    ) -> Result<Bytes, CallFailure> {
+    ) -> Result<Bytes, UpstreamError> {
         let (respond, response) = oneshot::channel();
         let charge = outgoing.ask.and_then(|ask| Some((ask.charge.clone()?, ask.due.at)));
         let (limit_bytes, meanwhile) = (outgoing.limit_bytes, outgoing.meanwhile().cloned());
         let call = PendingCall { respond, limit_bytes, charge, meanwhile };
-        self.commands.send(Command::Call(id, call)).map_err(|_| CallFailure::Ended)?;
+        self.commands.send(Command::Call(id, call)).map_err(|_| self.ended())?;
         let mut guard = AbandonOnDrop { handle: self, id, is_over: false };
         let response = match self.send(message).await {
-            Ok(()) => response.await.unwrap_or(Err(CallFailure::Ended)),
+            Ok(()) => response.await.unwrap_or_else(|_| Err(self.ended())),
             Err(failure) => Err(failure),
         };
         guard.is_over = true;
@@ -107,8 +97,12 @@ impl Handle {
     }
 
     /// Sends a message that has no response.
-    pub(super) async fn send(&self, message: Bytes) -> Result<(), CallFailure> {
-        self.out.send(message).await.map_err(|_| CallFailure::Ended)
+    pub(super) async fn send(&self, message: Bytes) -> Result<(), UpstreamError> {
+        self.out.send(message).await.map_err(|_| self.ended())
+    }
+
+    fn ended(&self) -> UpstreamError {
+        UpstreamError::CutOff { upstream: self.name.clone(), source: "the program has ended".into() }
     }
 
     /// Ends the child and waits for that.
@@ -132,9 +126,9 @@ pub(super) fn spawn(
     let (out, messages) = mpsc::channel(WRITE_QUEUE_LIMIT);
     let (commands, received) = mpsc::unbounded_channel();
     let writer = tokio::spawn(write(input, messages));
-    let actor = Actor::new(name, changed, secrets, received, out.clone(), output);
+    let actor = Actor::new(name.clone(), changed, secrets, received, out.clone(), output);
     tokio::spawn(actor.run(group, writer));
-    Handle { commands, out }
+    Handle { name, commands, out }
 }
 
 /// Tells the actor of a call that ends early.
@@ -155,10 +149,10 @@ impl Drop for AbandonOnDrop<'_> {
 impl PendingCall {
     /// Returns its response to it. Nothing else is read of the child while a long one waits for memory, so that a child
     /// can't fill it.
-    async fn respond(mut self, text: &[u8]) {
+    async fn respond(mut self, upstream: &UpstreamName, text: &[u8]) {
         if text.len() > self.limit_bytes {
             let limit_bytes = self.limit_bytes;
-            return self.fail_too_long(limit_bytes);
+            return self.fail_too_long(upstream, limit_bytes);
         }
         let mut account = match &self.charge {
             Some((charge, until)) => BodyAccount::new(Some(charge), self.limit_bytes, *until),
@@ -170,15 +164,15 @@ impl PendingCall {
         };
         let response = match covered {
             Ok(()) => Ok(account.finish(Bytes::copy_from_slice(text))),
-            Err(full) => Err(CallFailure::BufferFull(full)),
+            Err(full) => Err(full.of(upstream)),
         };
         let _ = self.respond.send(response);
     }
 
     /// The response is longer than this limit, and than that of the call where it has a lower one.
-    fn fail_too_long(self, limit_bytes: usize) {
+    fn fail_too_long(self, upstream: &UpstreamName, limit_bytes: usize) {
         let limit_bytes = self.limit_bytes.min(limit_bytes);
-        let _ = self.respond.send(Err(CallFailure::TooLong { limit_bytes }));
+        let _ = self.respond.send(Err(UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes }));
     }
 }
 
@@ -360,7 +354,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             if let Message::Response(response) = &message
                 && let Some(call) = response.id.and_then(|id| self.pending.remove(&id))
             {
-                call.respond(response.text.as_bytes()).await;
+                call.respond(&self.name, response.text.as_bytes()).await;
                 continue;
             }
             let call = jsonrpc::progress_of(&message)
@@ -380,7 +374,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         let id = jsonrpc::id_at_beginning(begin);
         self.has_cut_without_id = id.is_none();
         if let Some(call) = id.and_then(|id| self.pending.remove(&id)) {
-            call.fail_too_long(MESSAGE_LIMIT_BYTES);
+            call.fail_too_long(&self.name, MESSAGE_LIMIT_BYTES);
         }
     }
 
@@ -392,7 +386,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         let only = self.pending.keys().next().copied().filter(|_| self.pending.len() == 1);
         let by_id = jsonrpc::id_at_end(end).and_then(|id| self.pending.remove(&id));
         if let Some(call) = by_id.or_else(|| self.pending.remove(&only?)) {
-            call.fail_too_long(MESSAGE_LIMIT_BYTES);
+            call.fail_too_long(&self.name, MESSAGE_LIMIT_BYTES);
         }
     }
 

@@ -4,8 +4,8 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use form_urlencoded::byte_serialize;
 use http::{HeaderMap, HeaderValue, Method, Uri, header, uri::PathAndQuery};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::{
@@ -25,9 +25,6 @@ const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
 const DEFAULT_LIFE: Duration = Duration::from_secs(300);
 /// The longest life that is believed.
 const MAX_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// What a form leaves as it is (WHATWG URL, "application/x-www-form-urlencoded percent-encode set").
-const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
-
 /// The token server of an upstream, and the parameters of its tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OAuthSettings {
@@ -90,6 +87,7 @@ impl OAuthSettings {
         match self.style {
             AuthStyle::Basic => {
                 // Both are encoded as in a form first (section 2.3.1).
+                let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
                 let pair = STANDARD.encode(format!("{}:{}", encoded(&id), encoded(secret)));
                 let value =
                     secret_header(&format!("Basic {pair}")).expect("base64 has ASCII characters only");
@@ -104,8 +102,7 @@ impl OAuthSettings {
             fields.push(("scope", self.scopes.join(" ")));
         }
         fields.extend(self.parameters.iter().map(|(name, value)| (name.as_str(), value.clone())));
-        let fields = fields.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
-        let body = fields.collect::<Vec<_>>().join("&");
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         HttpRequest {
             method: Method::POST,
             under: Under::Root,
@@ -197,11 +194,6 @@ fn code_of(answer: &Value) -> &'static str {
         }
         None => "no error named",
     }
-}
-
-/// A text as it stands in a form.
-fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, FORM).to_string().replace("%20", "+")
 }
 
 #[cfg(test)]
