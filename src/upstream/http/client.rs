@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::{
-    Address, Ask, CredentialError, HttpSettings, Protocol, ResponseBody, Tried, UpstreamError,
+    Address, Ask, CredentialError, HttpSettings, ResponseBody, Tried, UpstreamError,
     connection::{self, RequestBody},
     credentials::{Credential, CredentialSource},
     endpoints::{AddressView, Endpoint, Endpoints, Lookup},
@@ -90,9 +90,8 @@ impl HttpUpstream {
         &self.shared.endpoints
     }
 
-    /// The version that requests are written in.
     pub(super) fn version(&self) -> Version {
-        version_of(self.shared.settings.protocol)
+        self.shared.settings.protocol.version()
     }
 
     /// Sends a request that is tried once.
@@ -294,14 +293,6 @@ impl HttpUpstream {
 
     pub(super) fn unsendable(&self, source: http::Error) -> UpstreamError {
         UpstreamError::Unsendable { upstream: self.name().clone(), source: source.into() }
-    }
-}
-
-/// The version that requests are written in; HTTP/2 takes the one of HTTP/1.1 for its own.
-pub(super) fn version_of(protocol: Protocol) -> Version {
-    match protocol {
-        Protocol::Http10 => Version::HTTP_10,
-        Protocol::Auto | Protocol::Http1 | Protocol::Http2 => Version::HTTP_11,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Connections to one endpoint: TCP, TLS or a UNIX domain socket, and HTTP/1 or HTTP/2 spoken over it.
 
-use std::{error::Error, fmt, future::Future, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{error::Error, future::Future, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
@@ -66,6 +66,7 @@ pub(super) enum Connected {
 
 /// A connection of HTTP/1, which serves one request after another. It is closed when this is dropped, so that a server
 /// learns at once that nobody waits for its response.
+#[derive(Debug)]
 pub(super) struct Http1 {
     pub(super) sender: http1::SendRequest<RequestBody>,
     /// Whether it has served a request.
@@ -76,12 +77,6 @@ pub(super) struct Http1 {
 impl Drop for Http1 {
     fn drop(&mut self) {
         self.driver.abort();
-    }
-}
-
-impl fmt::Debug for Http1 {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Http1").field("is_reused", &self.is_reused).finish_non_exhaustive()
     }
 }
 

@@ -20,7 +20,7 @@ mod endpoints;
 
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, Version};
 
 use super::{Ask, Happened, Meanwhile, Tried, UpstreamError, error::ConnectTimedOut};
 use crate::route::UpstreamName;
@@ -84,6 +84,13 @@ pub enum Protocol {
     Http1,
     /// HTTP/2, without TLS by prior knowledge (RFC 9113, section 3.3).
     Http2,
+}
+
+impl Protocol {
+    /// The version that requests are written in; HTTP/2 takes the one of HTTP/1.1 for its own.
+    fn version(self) -> Version {
+        if self == Self::Http10 { Version::HTTP_10 } else { Version::HTTP_11 }
+    }
 }
 
 impl HttpSettings {

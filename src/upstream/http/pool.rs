@@ -2,7 +2,6 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -261,6 +260,7 @@ fn origin_form(uri: &Uri) -> Uri {
 
 /// The body of a response as it comes in. Its connection waits for a next request once the body was read to its end;
 /// when it is dropped before, the connection closes.
+#[derive(Debug)]
 pub(in crate::upstream) struct ResponseBody {
     incoming: Incoming,
     /// The connection, and where it goes in the end; nothing where others share it.
@@ -323,12 +323,6 @@ impl Drop for ResponseBody {
         if self.incoming.is_end_stream() {
             self.give_back();
         }
-    }
-}
-
-impl fmt::Debug for ResponseBody {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("ResponseBody").field(&self.incoming).finish()
     }
 }
 

@@ -16,12 +16,13 @@ use http::HeaderMap;
 use serde_json::Map;
 use tokio::{
     process::{ChildStderr, ChildStdin, ChildStdout},
+    sync::watch,
     time::{Instant, sleep_until, timeout},
 };
 use tracing::info;
 
 use super::{
-    Answer, Changed, McpUpstream, Outgoing,
+    Answer, McpUpstream, Outgoing,
     child_actor::{self, Handle, MESSAGE_LIMIT_BYTES},
     child_output::{log_errors, secrets_regex},
     jsonrpc,
@@ -51,7 +52,7 @@ pub(super) struct ChildLink {
     program: Program,
     state: tokio::sync::Mutex<State>,
     ids: AtomicU64,
-    changed: Changed,
+    changed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +72,7 @@ struct Running {
 }
 
 impl ChildLink {
-    pub(super) fn new(name: UpstreamName, program: Program, changed: Changed) -> Arc<Self> {
+    pub(super) fn new(name: UpstreamName, program: Program, changed: watch::Sender<()>) -> Arc<Self> {
         let (state, ids) = (tokio::sync::Mutex::default(), AtomicU64::new(1));
         Arc::new(Self { name, program, state, ids, changed })
     }

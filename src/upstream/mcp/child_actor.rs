@@ -8,14 +8,14 @@ use serde_json::Map;
 use tokio::{
     io::{AsyncRead, AsyncWriteExt},
     process::{ChildStdin, ChildStdout},
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::JoinHandle,
     time::{Instant, sleep_until, timeout},
 };
 use tracing::{debug, warn};
 
 use super::{
-    Changed, Outgoing,
+    Outgoing,
     child_output::{Line, LineReader, shown},
     jsonrpc::{self, Message, Reaction},
 };
@@ -117,7 +117,7 @@ impl Handle {
 /// Starts the task of a child that was started. It ends when the child has ended and nothing of its process group is left.
 pub(super) fn spawn(
     name: UpstreamName,
-    changed: Changed,
+    changed: watch::Sender<()>,
     secrets: Option<Regex>,
     group: Group,
     input: ChildStdin,
@@ -179,7 +179,7 @@ impl PendingCall {
 /// Owns what belongs to one child.
 struct Actor<R> {
     name: UpstreamName,
-    changed: Changed,
+    changed: watch::Sender<()>,
     /// What no log may show of it.
     secrets: Option<Regex>,
     commands: mpsc::UnboundedReceiver<Command>,
@@ -209,7 +209,7 @@ enum End {
 impl<R: AsyncRead + Unpin> Actor<R> {
     fn new(
         name: UpstreamName,
-        changed: Changed,
+        changed: watch::Sender<()>,
         secrets: Option<Regex>,
         commands: mpsc::UnboundedReceiver<Command>,
         out: mpsc::Sender<Bytes>,
@@ -272,7 +272,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             debug!(upstream = %self.name, status, "the program has ended");
         } else {
             warn!(upstream = %self.name, status, "the program has ended, and is started again");
-            self.changed.tell();
+            self.changed.send_replace(());
         }
     }
 
@@ -361,7 +361,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 .and_then(|id| Some((id, self.pending.get(&id)?.meanwhile.as_ref()?)));
             match jsonrpc::reaction(&self.name, &message, call) {
                 Reaction::None => {}
-                Reaction::ListsChanged => self.changed.tell(),
+                Reaction::ListsChanged => self.changed.send_replace(()),
                 // A child that sends requests and does not read gets no responses.
                 Reaction::Respond(response) => drop(self.out.try_send(response)),
             }
@@ -434,7 +434,7 @@ mod tests {
         fn new() -> Self {
             let (commands, received) = mpsc::unbounded_channel();
             let ((out, asked), (output, read)) = (mpsc::channel(4), duplex(1000));
-            let changed = Changed(tokio::sync::watch::Sender::new(()));
+            let changed = watch::Sender::new(());
             let mut actor = Actor::new("old".parse().unwrap(), changed, None, received, out, read);
             let serving = tokio::spawn(async move { actor.serve(std::future::pending()).await });
             Self { commands, asked, output, serving, next_id: 1 }

@@ -15,13 +15,14 @@ use http_body_util::BodyExt;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{
     runtime::Handle,
+    sync::watch,
     task::AbortHandle,
     time::{Duration, Instant, sleep, timeout},
 };
 use tracing::{debug, info};
 
 use super::{
-    Answer, Changed, McpUpstream, Outgoing,
+    Answer, McpUpstream, Outgoing,
     jsonrpc::{self, Reaction, RpcError},
     lifecycle::{self, Agreed, Declared, PER_REQUEST},
     not_mcp,
@@ -59,7 +60,7 @@ pub(super) struct HttpLink {
     http: HttpUpstream,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
     ids: AtomicU64,
-    changed: Changed,
+    changed: watch::Sender<()>,
 }
 
 /// What was agreed on with the server, until it forgets it.
@@ -122,7 +123,7 @@ impl Drop for HttpLink {
 }
 
 impl HttpLink {
-    pub(super) fn new(settings: HttpSettings, changed: Changed) -> Arc<Self> {
+    pub(super) fn new(settings: HttpSettings, changed: watch::Sender<()>) -> Arc<Self> {
         let (http, session) = (HttpUpstream::new(settings), tokio::sync::Mutex::default());
         Arc::new(Self { http, session, ids: AtomicU64::new(1), changed })
     }
@@ -152,7 +153,7 @@ impl HttpLink {
         let session = self.session().await?;
         // A server that forgets may have been restarted, with other tools.
         if !outgoing.method.ends_with("/list") {
-            self.changed.tell();
+            self.changed.send_replace(());
         }
         self.in_session(&session, outgoing).await
     }
@@ -453,7 +454,7 @@ impl HttpLink {
         for message in jsonrpc::messages(text) {
             match jsonrpc::reaction(self.name(), &message, call) {
                 Reaction::None => {}
-                Reaction::ListsChanged => self.changed.tell(),
+                Reaction::ListsChanged => self.changed.send_replace(()),
                 Reaction::Respond(response) => self.notify(session, response),
             }
         }
@@ -505,7 +506,7 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         wait = (wait * 2).min(BACKOFF.1);
         // Notifications of the meantime are lost.
         let Some(link) = link.upgrade() else { return };
-        link.changed.tell();
+        link.changed.send_replace(());
     }
 }
 

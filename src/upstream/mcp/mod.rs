@@ -47,7 +47,8 @@ use crate::{
 pub struct McpUpstream {
     name: UpstreamName,
     link: Link,
-    changed: Changed,
+    /// Notified when the lists of the server may have changed.
+    changed: watch::Sender<()>,
 }
 
 /// One MCP server, and how it is reached.
@@ -118,16 +119,6 @@ enum Answer {
     Message(Bytes),
     /// An HTTP reply that says no in the words of HTTP.
     Refused(Reply),
-}
-
-/// Where it is told that a server's lists may be other ones than they were. Clones are the same place.
-#[derive(Debug, Clone)]
-struct Changed(watch::Sender<()>);
-
-impl Changed {
-    fn tell(&self) {
-        self.0.send_replace(());
-    }
 }
 
 /// One list of a server, each entry as JSON.
@@ -210,7 +201,7 @@ impl McpUpstream {
     /// Makes the client; nothing is connected or started yet.
     pub fn new(settings: McpSettings) -> Self {
         let McpSettings { name, transport } = settings;
-        let changed = Changed(watch::Sender::new(()));
+        let changed = watch::Sender::new(());
         let link = match transport {
             McpTransport::Http(settings) => Link::Http(HttpLink::new(*settings, changed.clone())),
             McpTransport::Child(settings) => {
@@ -227,7 +218,7 @@ impl McpUpstream {
 
     /// Hears that its lists may be other ones than they were when they were read last.
     pub fn changes(&self) -> watch::Receiver<()> {
-        self.changed.0.subscribe()
+        self.changed.subscribe()
     }
 
     /// Ends the session, or the child; the next request begins another.
@@ -379,7 +370,7 @@ impl McpUpstream {
                     && *method == McpMethod::CallTool
                     && is_of_no_tool(error)
                 {
-                    self.changed.tell();
+                    self.changed.send_replace(());
                 }
                 let mut headers = HeaderMap::new();
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));

@@ -223,29 +223,20 @@ pub(in crate::upstream::http) struct TokenFile {
 #[derive(Debug)]
 struct FileState {
     path: PathBuf,
-    read: Mutex<Option<LastRead>>,
-}
-
-#[derive(Debug)]
-struct LastRead {
-    at: Instant,
-    credential: Credential,
+    /// What was read last, and when.
+    last: Mutex<Option<(Instant, Credential)>>,
 }
 
 impl TokenFile {
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { shared: Arc::new(FileState { path, read: Mutex::default() }) }
+        Self { shared: Arc::new(FileState { path, last: Mutex::default() }) }
     }
 
     /// The token that is there, or was there a moment ago.
     pub(super) async fn credential(&self) -> Result<Credential, Arc<CredentialError>> {
-        let young = self
-            .shared
-            .read()
-            .as_ref()
-            .and_then(|last| (last.at.elapsed() < FILE_CACHE_TTL).then(|| last.credential.clone()));
-        match young {
-            Some(credential) => Ok(credential),
+        let last = self.shared.last().clone();
+        match last.filter(|(at, _)| at.elapsed() < FILE_CACHE_TTL) {
+            Some((_, credential)) => Ok(credential),
             None => self.read_now().await,
         }
     }
@@ -264,14 +255,14 @@ impl TokenFile {
         // A disk may be a network away.
         let read = tokio::task::spawn_blocking(move || shared.read_file()).await;
         let credential = read.unwrap_or(Err(CredentialError::Lost))?;
-        *self.shared.read() = Some(LastRead { at: Instant::now(), credential: credential.clone() });
+        *self.shared.last() = Some((Instant::now(), credential.clone()));
         Ok(credential)
     }
 }
 
 impl FileState {
-    fn read(&self) -> MutexGuard<'_, Option<LastRead>> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, Option<(Instant, Credential)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read_file(&self) -> Result<Credential, CredentialError> {

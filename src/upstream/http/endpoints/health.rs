@@ -19,7 +19,7 @@ use super::{Endpoint, Endpoints, WhenHealthy};
 use crate::{
     telemetry::Chain,
     upstream::http::{
-        client::{USER_AGENT, version_of},
+        client::USER_AGENT,
         connection::{BoxError, whole},
     },
 };
@@ -93,7 +93,7 @@ async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError>
     let mut request = Request::new(whole(Bytes::new()));
     *request.method_mut() = Method::GET;
     *request.uri_mut() = endpoint.address().join(path)?;
-    *request.version_mut() = version_of(settings.protocol);
+    *request.version_mut() = settings.protocol.version();
     request.headers_mut().insert(header::USER_AGENT, USER_AGENT);
     request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     request.headers_mut().extend(settings.headers.clone());

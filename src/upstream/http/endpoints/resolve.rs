@@ -1,7 +1,7 @@
 //! Resolves host names again and again: connections stay open for long, and records change.
 
 use std::{
-    fmt, io,
+    io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -19,12 +19,12 @@ const FAILURE_TTL: Duration = Duration::from_secs(1);
 const NO_ADDRESS: &str = "no address has this name";
 
 /// How a host and a port become addresses.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(in crate::upstream::http) enum Lookup {
     /// As the system does it: `/etc/hosts`, DNS, and whatever else it is configured for.
     System,
     #[cfg(test)]
-    Scripted(Arc<dyn Fn() -> io::Result<Vec<SocketAddr>> + Send + Sync>),
+    Scripted(super::tests::Records),
 }
 
 impl Lookup {
@@ -32,14 +32,8 @@ impl Lookup {
         match self {
             Self::System => Ok(tokio::net::lookup_host((host, port)).await?.collect()),
             #[cfg(test)]
-            Self::Scripted(lookup) => lookup(),
+            Self::Scripted(records) => records.lookup(),
         }
-    }
-}
-
-impl fmt::Debug for Lookup {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Lookup(…)")
     }
 }
 
@@ -67,11 +61,6 @@ impl Names {
     fn last(&self) -> Last {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-
-    /// How long ago it was.
-    fn age(&self) -> Option<Duration> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).at.map(|at| at.elapsed())
-    }
 }
 
 impl Endpoints {
@@ -81,7 +70,7 @@ impl Endpoints {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh;
         let known = self.current.load_full();
-        match names.age() {
+        match names.last().at.map(|at| at.elapsed()) {
             Some(age) if age < refresh && !known.is_empty() => return Ok(known),
             Some(age) if age < 2 * refresh && !known.is_empty() => {
                 if names.turn.try_lock().is_ok() {

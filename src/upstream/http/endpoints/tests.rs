@@ -46,8 +46,8 @@ async fn server(name: &'static str) -> (std::net::SocketAddr, watch::Receiver<us
 }
 
 /// What names stand for, to be changed by a test, and how often that was asked.
-#[derive(Clone, Default)]
-struct Records(Arc<(Mutex<Vec<std::net::SocketAddr>>, AtomicUsize)>);
+#[derive(Debug, Clone, Default)]
+pub(in crate::upstream::http) struct Records(Arc<(Mutex<Vec<std::net::SocketAddr>>, AtomicUsize)>);
 
 impl Records {
     fn set(&self, addresses: &[std::net::SocketAddr]) {
@@ -58,19 +58,16 @@ impl Records {
         self.0.1.load(Ordering::SeqCst)
     }
 
-    fn lookup(&self) -> Lookup {
-        let records = self.clone();
-        Lookup::Scripted(Arc::new(move || {
-            records.0.1.fetch_add(1, Ordering::SeqCst);
-            let found = records.0.0.lock().unwrap().clone();
-            if found.is_empty() { Err(std::io::Error::other("no such name")) } else { Ok(found) }
-        }))
+    pub(super) fn lookup(&self) -> std::io::Result<Vec<std::net::SocketAddr>> {
+        self.0.1.fetch_add(1, Ordering::SeqCst);
+        let found = self.0.0.lock().unwrap().clone();
+        if found.is_empty() { Err(std::io::Error::other("no such name")) } else { Ok(found) }
     }
 }
 
 fn upstream(records: &Records, dns_refresh: Duration) -> HttpUpstream {
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
-    HttpUpstream::with_lookup(HttpSettings { dns_refresh, ..settings }, records.lookup())
+    HttpUpstream::with_lookup(HttpSettings { dns_refresh, ..settings }, Lookup::Scripted(records.clone()))
 }
 
 async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
@@ -121,7 +118,7 @@ async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
     let endpoints = Endpoints::new(
         Arc::new(HttpSettings { dns_refresh: Duration::from_secs(30), ..settings }),
-        records.lookup(),
+        Lookup::Scripted(records.clone()),
     );
     let numbers = |text: &str| -> Vec<std::net::SocketAddr> { vec![text.parse().unwrap()] };
     records.set(&numbers("10.0.0.1:80"));
@@ -254,7 +251,7 @@ async fn the_other_family_of_a_name_is_asked_when_the_first_is_out() {
     let records = Records::default();
     records.set(&["[::1]:80".parse().unwrap(), "127.0.0.1:80".parse().unwrap()]);
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
-    let endpoints = Endpoints::new(Arc::new(settings), records.lookup());
+    let endpoints = Endpoints::new(Arc::new(settings), Lookup::Scripted(records.clone()));
     for _ in 0..20 {
         assert!(picked(&endpoints, &Tried::default()).await.endpoint().at().unwrap().is_ipv6());
     }
