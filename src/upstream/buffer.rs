@@ -1,10 +1,10 @@
 //! A limit on the memory that upstream responses take at once, all calls together.
 //!
-//! A call holds more than the bytes that came: the text made of them, the trees that rules build, and the result until
-//! the client has taken it. So a body is charged with a multiple of its length, from before it is read until the last of
-//! its bytes is dropped. A call that finds no memory free waits, in order and not for long. Results that clients have
-//! not taken yet are charged as well ([`UpstreamBuffer::charge`]), so that slow clients delay new responses instead of
-//! filling the memory.
+//! A call holds more than the bytes that came: the text made of them, the trees that rules build, and the
+//! result until the client has taken it. So a body is charged with a multiple of its length, from before it
+//! is read until the last of its bytes is dropped. A call that finds no memory free waits, in order and not
+//! for long. Results that clients have not taken yet are charged as well ([`UpstreamBuffer::charge`]), so
+//! that slow clients delay new responses instead of filling the memory.
 
 use std::{
     collections::VecDeque,
@@ -31,8 +31,9 @@ const FREE_BYTES: usize = 16 << 10;
 /// How long a call waits for memory at most.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The lengths that are reserved one after the other for a body of unknown length; after the last of them, all that the
-/// route allows. Bodies that were read in part and all wait for more would keep each other waiting.
+/// The lengths that are reserved one after the other for a body of unknown length; after the last of them,
+/// all that the route allows. Bodies that were read in part and all wait for more would keep each other
+/// waiting.
 const STEPS_BYTES: [usize; 2] = [64 << 10, 256 << 10];
 
 /// The memory for upstream responses. Clones share it.
@@ -118,8 +119,8 @@ impl AsRef<[u8]> for Charged {
 }
 
 impl UpstreamBuffer {
-    /// The default limit: with the limits of request bodies and of the cache, and with what connections take, it fits into
-    /// a container of 512 MiB.
+    /// The default limit: with the limits of request bodies and of the cache, and with what connections take,
+    /// it fits into a container of 512 MiB.
     pub const LIMIT_BYTES_DEFAULT: usize = 128 << 20;
 
     /// A buffer of so many bytes.
@@ -327,15 +328,16 @@ impl BodyCharge {
     }
 }
 
-/// The length that a body is charged with: of one that is compressed, the longest that it may have afterwards.
+/// The length that a body is charged with: of one that is compressed, the longest that it may have
+/// afterwards.
 fn charged_length(reply: &Reply, limit_bytes: usize) -> usize {
     let is_compressed = reply.headers.contains_key(header::CONTENT_ENCODING) && !reply.body.is_empty();
     if is_compressed { limit_bytes.max(reply.body.len()) } else { reply.body.len() }
 }
 
 impl<'a> BodyAccount<'a> {
-    /// An account for a body of at most `limit_bytes`, whose call may wait until then; nothing is charged where there is
-    /// no `charge`.
+    /// An account for a body of at most `limit_bytes`, whose call may wait until then; nothing is charged
+    /// where there is no `charge`.
     pub(super) fn new(charge: Option<&'a BodyCharge>, limit_bytes: usize, until: Instant) -> Self {
         Self { charge, limit_bytes, until, covered_bytes: FREE_BYTES, reservations: Vec::new() }
     }

@@ -31,9 +31,10 @@ pub struct Ask {
     pub meanwhile: Option<Meanwhile>,
     /// The call that it is sent for.
     pub ticket: Ticket,
-    /// How the body of its response is charged to the memory that all responses share; not at all where there is none.
+    /// How the body of its response is charged to the memory that all responses share; not at all where there
+    /// is none.
     pub charge: Option<BodyCharge>,
-    /// Whether the upstream is told of the trace that it is a part of, where nothing else says so.
+    /// Whether the trace is propagated to the upstream, where no setting decides.
     pub traced: bool,
 }
 
@@ -82,8 +83,8 @@ pub struct Due {
     pub at: Instant,
     /// How long it was from the beginning on, for messages.
     pub after: Duration,
-    /// When it would end for a client that waits as long as it may. An upstream that has not responded by then is late;
-    /// before, it may be the client that is impatient.
+    /// When it would end for a client that waits as long as it may. An upstream that has not responded by
+    /// then is late; before, it may be the client that is impatient.
     pub latest: Instant,
 }
 

@@ -10,20 +10,20 @@ use std::{
 
 use crate::{route::Scopes, telemetry::Foreign};
 
-/// Who asks, as far as limits tell callers apart.
+/// A client, as far as limits distinguish clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Caller {
-    /// Whoever is at this address.
+    /// An anonymous client at this address.
     Address(IpAddr),
-    /// The one at our own pipes, or who started this process: there is no other.
+    /// The only client: over standard input, or the one that started this process.
     Only,
-    /// One that has shown who it is, wherever it is.
+    /// An authenticated client.
     Client(Arc<Client>),
-    /// Nothing is known of it: a request on which no part of the program has said who sends it. It has no rights.
+    /// An unknown client: no part of the program has identified the sender of the request. It has no rights.
     Unknown,
 }
 
-/// A client that has shown who it is.
+/// An authenticated client.
 #[derive(Clone)]
 pub struct Client {
     id: Box<str>,
@@ -32,28 +32,28 @@ pub struct Client {
 }
 
 impl Client {
-    /// `id` tells it from every other; `name` is what operators call it.
+    /// `id` identifies it; `name` is for operators.
     pub fn new(id: &str, name: &str, scopes: Scopes) -> Self {
         Self { id: id.into(), name: name.into(), scopes }
     }
 
-    /// What tells it from every other.
+    /// Identifies it.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What operators call it.
+    /// Its name for operators.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is allowed.
+    /// Its scopes.
     pub fn scopes(&self) -> &Scopes {
         &self.scopes
     }
 }
 
-/// A client is the same whatever it is allowed just now.
+/// A client is the same whatever its scopes are now.
 impl PartialEq for Client {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -75,7 +75,7 @@ impl fmt::Debug for Client {
 }
 
 impl Caller {
-    /// Where it is, for the log: the address that its request came from, as far as that is known.
+    /// Its address for the log, as far as it is known.
     pub fn address_in_log(&self, address: Option<IpAddr>) -> Option<IpAddr> {
         address.or(match self {
             Self::Address(address) => Some(*address),
@@ -83,14 +83,14 @@ impl Caller {
         })
     }
 
-    /// What operators call it, for the log, where it has shown who it is.
+    /// Its name for the log, where it is authenticated.
     pub fn name_in_log(&self) -> Option<impl fmt::Display + '_> {
-        // Another server's words may be in it.
+        // It may contain text of another server.
         self.client().map(|client| Foreign(&client.name))
     }
 
-    /// The one at an address. Of an IPv6 address the first half counts: the other half is for its owner to choose, anew
-    /// for every request if they like (RFC 8981).
+    /// An anonymous client. Of an IPv6 address the first half counts: its owner may choose the other half
+    /// anew for every request (RFC 8981).
     pub fn at(address: IpAddr) -> Self {
         const NETWORK: u128 = u128::MAX << 64;
         Self::Address(match address.to_canonical() {
@@ -99,8 +99,7 @@ impl Caller {
         })
     }
 
-    /// Whether it may do what needs these. Who is known by an address only, or not at all, is allowed nothing that has to
-    /// be allowed; who started us, everything.
+    /// Whether it has these scopes. An anonymous client has none, and the only client has all.
     pub fn may(&self, needed: &Scopes) -> bool {
         match self {
             Self::Only => true,
@@ -109,7 +108,7 @@ impl Caller {
         }
     }
 
-    /// The client, where it has shown who it is.
+    /// The client, where it is authenticated.
     pub fn client(&self) -> Option<&Arc<Client>> {
         match self {
             Self::Client(client) => Some(client),
@@ -117,7 +116,7 @@ impl Caller {
         }
     }
 
-    /// Whose things its sessions, tasks and questions are; where clients are not told apart, nobody's.
+    /// The owner of its sessions, tasks and input requests; none where clients are not distinguished.
     pub fn owner(&self) -> Option<&str> {
         self.client().map(|client| client.id())
     }
@@ -133,15 +132,15 @@ impl Caller {
     }
 }
 
-/// What each caller may have a part of. Clones count together.
+/// A limit for each client, such as on open streams. Clones count together.
 #[derive(Debug, Clone)]
 pub struct CallerParts {
     limit: usize,
-    /// Of those that have any.
+    /// Counts of the clients that have any.
     had: Arc<Mutex<HashMap<Caller, usize>>>,
 }
 
-/// One of what a caller has, given back when it is dropped.
+/// One of a client's, until it is dropped.
 #[derive(Debug)]
 pub struct CallerPart {
     parts: CallerParts,
@@ -149,16 +148,16 @@ pub struct CallerPart {
 }
 
 impl CallerParts {
-    /// So many for each.
+    /// At most so many for each client.
     pub fn of(limit: usize) -> Self {
         Self { limit, had: Arc::default() }
     }
 
-    /// Another one of a caller. Who is the only one has no others to leave room for.
+    /// Takes another one for a client. The only client has no limit.
     ///
     /// # Errors
     ///
-    /// When the caller has as many as it may: how many that are.
+    /// The limit, when the client has as many.
     pub fn take(&self, caller: &Caller) -> Result<Option<CallerPart>, usize> {
         if matches!(caller, Caller::Only) {
             return Ok(None);

@@ -135,8 +135,8 @@ fn decoded(path: &str) -> Result<String, VariableError> {
 
 /// Headers as `HTTP_…`, several of one name joined.
 ///
-/// Credentials are left out (section 4.1.18), and `Proxy`, which programs take for the address of a proxy of their own
-/// (`HTTP_PROXY`); so are names with `_`, which would become those of others.
+/// Credentials are left out (section 4.1.18), and `Proxy`, which programs take for the address of a proxy of
+/// their own (`HTTP_PROXY`); so are names with `_`, which would become those of others.
 fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     const LEFT_OUT: [&str; 6] =
         ["authorization", "proxy-authorization", "proxy", "content-length", "content-type", "host"];

@@ -63,7 +63,8 @@ pub(super) struct Run<'a> {
     pub(super) ask: &'a Ask,
 }
 
-/// Runs a program to its end. Dropping the future ends it, with all that it started; so does a limit that it passes.
+/// Runs a program to its end. Dropping the future ends it, with all that it started; so does a limit that it
+/// passes.
 pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Finished, UpstreamError> {
     let ProgramSettings { name, program } = settings;
     let broken = |source: io::Error| UpstreamError::CutOff { upstream: name.clone(), source: source.into() };

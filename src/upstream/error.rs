@@ -1,11 +1,11 @@
-//! Why an upstream gave no usable reply.
+//! Errors of upstreams, and the table of their properties.
 
 use std::{error::Error, ops::Deref, sync::Arc, time::Duration};
 
 use super::http::{CredentialError, SendError};
 use crate::route::UpstreamName;
 
-/// What another part of the program said. Clones are the same, for all who waited for one reply.
+/// The source of an error. Clones are the same, for all calls that waited for one response.
 #[derive(Debug, Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
@@ -23,12 +23,12 @@ impl Deref for Cause {
     }
 }
 
-/// Why an upstream gave no usable reply, where that is told in words that may be its own or the client's:
+/// A source of an error that quotes text which may be the upstream's or the client's:
 /// only a log at `debug` shows them.
 #[derive(Debug, thiserror::Error)]
 #[error("{plain}")]
 pub(super) struct Withheld {
-    /// The same for everybody: types, lengths and fixed words.
+    /// Without quotations: types, lengths and fixed words.
     plain: String,
     words: String,
 }
@@ -53,16 +53,16 @@ impl Withheld {
     }
 }
 
-/// By whom an upstream is asked too often.
+/// The rate limit that was hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// By one caller, with one route.
+    /// That of a client with one route.
     CallerOfRoute,
-    /// By one caller, with all routes that ask it.
+    /// That of a client with all routes to an upstream.
     CallerOfUpstream,
-    /// By all who call one route.
+    /// That of one route, all clients together.
     Route,
-    /// By all who ask it anything.
+    /// That of an upstream, all clients together.
     Upstream,
 }
 
@@ -73,7 +73,7 @@ pub enum UpstreamError {
     /// No connection: refused, no such host, no way there.
     #[error("could not connect to upstream `{upstream}`")]
     Connect {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// Why.
         #[source]
@@ -82,7 +82,7 @@ pub enum UpstreamError {
     /// No connection in time.
     #[error("could not connect to upstream `{upstream}` within {after:?}")]
     ConnectDeadline {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// The limit that was hit.
         after: Duration,
@@ -90,7 +90,7 @@ pub enum UpstreamError {
     /// The program could not be started: it is not there, or the system has no room for it.
     #[error("the program of upstream `{upstream}` could not be started")]
     NotStarted {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// Why.
         #[source]
@@ -99,25 +99,25 @@ pub enum UpstreamError {
     /// The connection ended before the reply did.
     #[error("upstream `{upstream}` closed the connection before its reply was complete")]
     CutOff {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
-        /// What the connection said.
+        /// The error of the connection.
         #[source]
         source: Cause,
     },
     /// What came was no HTTP, or contradicts itself.
     #[error("upstream `{upstream}` did not answer in valid HTTP")]
     NotHttp {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
-        /// What the parser made of it.
+        /// The error of the parser.
         #[source]
         source: Cause,
     },
     /// What the program wrote is no reply by CGI.
     #[error("upstream `{upstream}` did not answer as a CGI program does")]
     NotCgi {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// What is wrong with it.
         #[source]
@@ -126,9 +126,9 @@ pub enum UpstreamError {
     /// What came was no MCP, or none of a revision that is known.
     #[error("upstream `{upstream}` did not answer in MCP")]
     NotMcp {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
-        /// What it said.
+        /// What was received.
         #[source]
         source: Cause,
     },
@@ -137,7 +137,7 @@ pub enum UpstreamError {
         "reply headers of upstream `{upstream}` are longer than {limit_bytes} bytes or more than {limit_count}"
     )]
     HeadTooLong {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// The limit on their length.
         limit_bytes: usize,
@@ -147,7 +147,7 @@ pub enum UpstreamError {
     /// The body is longer than the route reads.
     #[error("reply of upstream `{upstream}` is longer than {limit_bytes} bytes")]
     TooLong {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// The limit that was hit.
         limit_bytes: usize,
@@ -155,7 +155,7 @@ pub enum UpstreamError {
     /// No whole reply in time.
     #[error("upstream `{upstream}` gave no complete reply within {after:?}")]
     Deadline {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// The limit that was hit.
         after: Duration,
@@ -163,7 +163,7 @@ pub enum UpstreamError {
     /// No whole reply within the time of one attempt.
     #[error("upstream `{upstream}` gave no complete reply within the {after:?} of an attempt")]
     AttemptDeadline {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// The limit that was hit.
         after: Duration,
@@ -175,7 +175,7 @@ pub enum UpstreamError {
         rest.as_secs_f64().ceil()
     )]
     Resting {
-        /// Who was to be asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// Whether it is the circuit breaker of the route, and not the upstream's.
         of_route: bool,
@@ -185,7 +185,7 @@ pub enum UpstreamError {
     /// Our own limit of calls at a time.
     #[error("upstream `{upstream}` has {in_flight_limit} calls in flight, which is the limit")]
     Busy {
-        /// Who was to be asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// The limit that was hit.
         in_flight_limit: usize,
@@ -193,15 +193,15 @@ pub enum UpstreamError {
     /// Our own limit of calls of one caller at a time.
     #[error("one caller has {in_flight_limit} calls in flight at upstream `{upstream}`, which is the limit")]
     CallerBusy {
-        /// Who was to be asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// The limit that was hit.
         in_flight_limit: usize,
     },
-    /// It wants to know who asks, and there is nothing to say.
+    /// There is no credential for it.
     #[error("there is no credential for upstream `{upstream}`, so nothing was sent")]
     Credential {
-        /// Who was to be asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// Why; one reason may hold for many calls.
         #[source]
@@ -210,7 +210,7 @@ pub enum UpstreamError {
     /// Our own limit of calls in a time.
     #[error("{} asked upstream `{upstream}` {count} times in {per:?}, which is the limit", whose.in_words())]
     TooOften {
-        /// Who was to be asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// Whose limit was hit.
         whose: Whose,
@@ -221,13 +221,12 @@ pub enum UpstreamError {
         /// How long to wait before the next one.
         rest: Duration,
     },
-    /// What is used of a limit is counted elsewhere, which can't be reached, and the limit says to let nobody
-    /// through then.
+    /// The limit is counted in the shared store, which can't be reached, and it rejects all calls then.
     #[error(
         "what may be asked of upstream `{upstream}` is counted in the shared store, which can't be reached"
     )]
     Uncounted {
-        /// Who was to be asked.
+        /// The upstream.
         upstream: UpstreamName,
     },
     /// The client sends the body of its request too slowly.
@@ -235,7 +234,7 @@ pub enum UpstreamError {
         "the client sent the body of its request for upstream `{upstream}` too slowly: it had {after:?}, and more for what came"
     )]
     SlowUpload {
-        /// Who was to be sent it.
+        /// The upstream.
         upstream: UpstreamName,
         /// The limit that was hit.
         after: Duration,
@@ -245,7 +244,7 @@ pub enum UpstreamError {
         "no memory was free for the response of upstream `{upstream}` (`server.upstream_buffer_limit` is {limit_bytes} bytes)"
     )]
     BufferFull {
-        /// Who was asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// The limit that was hit.
         limit_bytes: usize,
@@ -253,7 +252,7 @@ pub enum UpstreamError {
     /// The request can't be written down as HTTP.
     #[error("the request can't be sent to upstream `{upstream}`")]
     Unsendable {
-        /// Who was to be asked.
+        /// The upstream.
         upstream: UpstreamName,
         /// Why.
         #[source]
@@ -309,7 +308,7 @@ pub enum Repeat {
 /// When to try again where too much is in flight: slots come and go.
 const RETRY_WHEN_BUSY: Duration = Duration::from_secs(2);
 
-/// What the connector gives up with, to be told from a refusal in an error chain.
+/// A connection timeout, to be distinguished from a refusal in an error chain.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("no connection within {after:?}")]
 pub(super) struct ConnectTimedOut {
@@ -318,7 +317,7 @@ pub(super) struct ConnectTimedOut {
 }
 
 impl Whose {
-    /// The same in one word.
+    /// Its label.
     pub fn as_word(self) -> &'static str {
         match self {
             Self::CallerOfRoute => "caller_of_route",
@@ -348,15 +347,15 @@ impl Whose {
     }
 }
 
-/// Of a connection that was kept for later requests.
+/// Marks the error of a connection that had served other requests before.
 #[derive(Debug, thiserror::Error)]
 #[error("a connection that had been kept was closed")]
-struct Kept {
+struct Reused {
     source: Cause,
 }
 
 impl UpstreamError {
-    /// Sorts what the HTTP client says of a request that got no head of a reply.
+    /// From an error of the HTTP client for a request without the head of a response.
     pub(super) fn of_client(upstream: &UpstreamName, error: SendError) -> Self {
         let upstream = upstream.clone();
         let (error, is_reused) = match error {
@@ -378,11 +377,11 @@ impl UpstreamError {
         if error.is_user() {
             return Self::Unsendable { upstream, source: error.into() };
         }
-        let source = if is_reused { Kept { source: error.into() }.into() } else { error.into() };
+        let source = if is_reused { Reused { source: error.into() }.into() } else { error.into() };
         Self::CutOff { upstream, source }
     }
 
-    /// The upstream's own words, where they are known: for a log at `debug`, after redaction.
+    /// The upstream's own text, where it is known: for a log at `debug`, after redaction.
     pub fn words(&self) -> Option<&str> {
         match self {
             Self::NotCgi { source, .. } | Self::NotMcp { source, .. } => {
@@ -392,9 +391,10 @@ impl UpstreamError {
         }
     }
 
-    /// Whether it was sent over a connection that had served others before, and was closed without a word.
-    pub(super) fn is_of_kept_connection(&self) -> bool {
-        matches!(self, Self::CutOff { source, .. } if source.is::<Kept>())
+    /// Whether it was sent over a connection that had served others before, and was closed without a
+    /// response.
+    pub(super) fn is_of_reused_connection(&self) -> bool {
+        matches!(self, Self::CutOff { source, .. } if source.is::<Reused>())
     }
 
     /// The table of all errors.
@@ -435,13 +435,13 @@ impl UpstreamError {
         }
     }
 
-    /// Of a request in the words of another kind of upstream. A configuration is checked for that.
+    /// For a request that another kind of upstream takes. A configuration is checked for that.
     pub(super) fn of_another_kind(upstream: &UpstreamName) -> Self {
         let source = "the request is for another kind of upstream".into();
         Self::Unsendable { upstream: upstream.clone(), source }
     }
 
-    /// Who was asked.
+    /// The upstream.
     pub fn upstream(&self) -> &UpstreamName {
         match self {
             Self::Connect { upstream, .. }

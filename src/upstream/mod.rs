@@ -1,9 +1,10 @@
 //! Sends requests to legacy servers and reads their responses, whole or streamed.
 //!
-//! In reading order: an [`Upstream`] takes an [`Ask`] and returns the whole response, or an [`UpstreamError`]; [`Meanwhile`]
-//! reports progress before, and a [`Caller`] is the client that it is for. [`http`] is the kind that speaks HTTP;
-//! `command` runs a [`program`] for each call, and `cgi` one that expects a web server; [`mcp`] is an MCP server, whose
-//! tools are called. An [`UpstreamBuffer`] limits the memory that all their responses take.
+//! In reading order: an [`Upstream`] takes an [`Ask`] and returns the whole response, or an
+//! [`UpstreamError`]; [`Meanwhile`] reports progress before, and a [`Caller`] is the client that it is for.
+//! [`http`] is the kind that speaks HTTP; `command` runs a [`program`] for each call, and `cgi` one that
+//! expects a web server; [`mcp`] is an MCP server, whose tools are called. An [`UpstreamBuffer`] limits the
+//! memory that all their responses take.
 
 mod buffer;
 mod call;
@@ -33,8 +34,8 @@ pub(crate) use shared_task::SharedTask;
 
 /// One legacy server, of one kind or another. Clones share its connections.
 ///
-/// It has no timeout but the one of connecting, and tries once: everything else is `policy`. Dropping the future ends
-/// the request.
+/// It has no timeout but the one of connecting, and tries once: everything else is `policy`. Dropping the
+/// future ends the request.
 #[derive(Debug, Clone)]
 pub enum Upstream {
     /// A server that speaks HTTP.
@@ -96,8 +97,8 @@ impl Upstream {
         }
     }
 
-    /// Sends a request and returns the whole response. An attempt goes to another endpoint than those that were `tried`
-    /// before for the same call. Dropping the future ends the request.
+    /// Sends a request and returns the whole response. An attempt goes to another endpoint than those that
+    /// were `tried` before for the same call. Dropping the future ends the request.
     ///
     /// # Errors
     ///
@@ -147,8 +148,8 @@ impl UpstreamSettings {
         }
     }
 
-    /// A pattern for what no error may show of these settings; nothing where there are no secrets. It is itself not to
-    /// be shown.
+    /// A pattern for what no error may show of these settings; nothing where there are no secrets. It is
+    /// itself not to be shown.
     pub fn secrets_pattern(&self) -> Option<String> {
         match self {
             Self::Http(settings) => settings.secrets_pattern(),

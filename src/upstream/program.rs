@@ -55,7 +55,8 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// The default of [`folder`](Self::folder): a directory that always exists, and that holds nothing of value.
+    /// The default of [`folder`](Self::folder): a directory that always exists, and that holds nothing of
+    /// value.
     pub const FOLDER_DEFAULT: &'static str = "/";
     /// The default locale: messages that rules can rely on, in UTF-8.
     pub const LOCALE_DEFAULT: &'static str = "C.UTF-8";
@@ -96,8 +97,8 @@ const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// A running program and what it has started, as far as that has not left its process group.
 ///
-/// Dropped before the program has ended, it is terminated, and killed after [`GRACE_PERIOD`]; nothing of it is left then,
-/// and no zombie either.
+/// Dropped before the program has ended, it is terminated, and killed after [`GRACE_PERIOD`]; nothing of it
+/// is left then, and no zombie either.
 #[derive(Debug)]
 pub(super) struct Group {
     /// Gone once it has ended.

@@ -12,8 +12,8 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-/// `http://HOST[:PORT][/BASE]`, `https://HOST[:PORT][/BASE]` or `unix:/PATH/TO/SOCKET[:/BASE]`: the paths of routes
-/// are put after the base.
+/// `http://HOST[:PORT][/BASE]`, `https://HOST[:PORT][/BASE]` or `unix:/PATH/TO/SOCKET[:/BASE]`: the paths of
+/// routes are put after the base.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     scheme: Scheme,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use tokio::time::Instant;
 use tracing::info;
 
@@ -21,8 +21,8 @@ use crate::{
     telemetry::{Chain, Ticket},
 };
 
-/// How often one attempt is sent over another connection, because the one that it was sent over had been kept and was
-/// closed meanwhile.
+/// How often one attempt is sent over another connection, because the one that it was sent over had been kept
+/// and was closed meanwhile.
 const RECONNECT_LIMIT: u32 = 3;
 
 /// The `User-Agent` of requests, unless a route or the upstream's settings have another.
@@ -31,25 +31,26 @@ pub(super) const USER_AGENT: HeaderValue =
 
 /// One legacy server. Clones share its connections.
 ///
-/// It has no timeout but the one of connecting, and tries once, closed connections aside: everything else is `policy`.
-/// Dropping the future of a response closes the connection, so the upstream sees that no one waits any more.
+/// It has no timeout but the one of connecting, and tries once, closed connections aside: everything else is
+/// `policy`. Dropping the future of a response closes the connection, so the upstream sees that no one waits
+/// any more.
 #[derive(Debug, Clone)]
 pub struct HttpUpstream {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    settings: Arc<HttpSettings>,
-    endpoints: Arc<Endpoints>,
+pub(super) struct Shared {
+    pub(super) settings: Arc<HttpSettings>,
+    pub(super) endpoints: Arc<Endpoints>,
     credentials: Option<CredentialSource>,
     /// Hides the secrets of the settings, in their headers and addresses.
     scrubber: SecretScrubber,
 }
 
 impl HttpUpstream {
-    /// Makes the client; nothing is connected yet. Within a runtime it begins to check the health of its addresses,
-    /// where its settings say so.
+    /// Makes the client; nothing is connected yet. Within a runtime it begins to check the health of its
+    /// addresses, where its settings say so.
     pub fn new(settings: HttpSettings) -> Self {
         Self::with_lookup(settings, Lookup::System)
     }
@@ -70,12 +71,14 @@ impl HttpUpstream {
         &self.shared.settings.name
     }
 
-    /// Its addresses and their states, names looked up; of a name that was not looked up yet there is nothing.
+    /// Its addresses and their states, names looked up; of a name that was not looked up yet there is
+    /// nothing.
     pub fn addresses(&self) -> Vec<AddressView> {
         self.shared.endpoints.view()
     }
 
-    /// From now on, calls back after each successful health check of an address; only the first callback counts.
+    /// From now on, calls back after each successful health check of an address; only the first callback
+    /// counts.
     pub fn when_healthy(&self, callback: impl Fn() + Send + Sync + 'static) {
         self.shared.endpoints.when_healthy(callback);
     }
@@ -84,14 +87,6 @@ impl HttpUpstream {
     pub fn sole_address(&self) -> Option<&Address> {
         let settings = &self.shared.settings;
         settings.others.is_empty().then_some(&settings.address)
-    }
-
-    pub(super) fn endpoints(&self) -> &Arc<Endpoints> {
-        &self.shared.endpoints
-    }
-
-    pub(super) fn version(&self) -> Version {
-        self.shared.settings.protocol.version()
     }
 
     /// Sends a request that is tried once.
@@ -114,7 +109,7 @@ impl HttpUpstream {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
         let credential = self.credential(ticket).await?;
-        let mut load = self.endpoints().pick(tried, due.latest).await?;
+        let mut load = self.shared.endpoints.pick(tried, due.latest).await?;
         let mut reconnects = if *repeatable { RECONNECT_LIMIT } else { 0 };
         loop {
             let result = match self.open_at(load.endpoint(), request, credential.clone(), ticket).await {
@@ -122,8 +117,9 @@ impl HttpUpstream {
                     let account = ask.account(*reply_limit_bytes);
                     response.whole(*reply_limit_bytes, account, meanwhile.as_ref()).await
                 }
-                // A server may close an idle connection at any time (RFC 9112, section 9.3.1): that is no failure of it.
-                Err(error) if reconnects > 0 && error.is_of_kept_connection() => {
+                // A server may close an idle connection at any time (RFC 9112, section 9.3.1): that is no
+                // failure of it.
+                Err(error) if reconnects > 0 && error.is_of_reused_connection() => {
                     reconnects -= 1;
                     let request_id = ticket.request_id();
                     info!(upstream = %self.name(), request_id, error = %Chain(&error), "a kept connection was closed: another one is taken");
@@ -132,7 +128,7 @@ impl HttpUpstream {
                 Err(error) => Err(error),
             };
             let status = result.as_ref().map(|reply| reply.status);
-            if !self.endpoints().fail_over(&mut load, tried, ticket, status) {
+            if !self.shared.endpoints.fail_over(&mut load, tried, ticket, status) {
                 return result;
             }
         }
@@ -146,17 +142,18 @@ impl HttpUpstream {
     ) -> Result<IncomingResponse, UpstreamError> {
         let (tried, ticket) = (Tried::default(), Ticket::default());
         let credential = self.credential(&ticket).await?;
-        let mut load = self.endpoints().pick(&tried, due).await?;
+        let mut load = self.shared.endpoints.pick(&tried, due).await?;
         loop {
             let result = self.open_at(load.endpoint(), &request, credential.clone(), &ticket).await;
             let status = result.as_ref().map(IncomingResponse::status);
-            if !self.endpoints().fail_over(&mut load, &tried, &ticket, status) {
+            if !self.shared.endpoints.fail_over(&mut load, &tried, &ticket, status) {
                 return result;
             }
         }
     }
 
-    /// Sends a request to one address. Redirects are followed there, and a credential that is refused is renewed once.
+    /// Sends a request to one address. Redirects are followed there, and a credential that is refused is
+    /// renewed once.
     async fn open_at(
         &self,
         endpoint: &Endpoint,
@@ -202,7 +199,7 @@ impl HttpUpstream {
         let mut outgoing = Request::new(request.body.clone());
         *outgoing.method_mut() = request.method.clone();
         *outgoing.uri_mut() = uri.map_err(|source| self.unsendable(source))?;
-        *outgoing.version_mut() = self.version();
+        *outgoing.version_mut() = self.shared.settings.protocol.version();
         let headers = outgoing.headers_mut();
         headers.clone_from(&request.headers);
         remove_hop_by_hop(headers);
@@ -211,7 +208,7 @@ impl HttpUpstream {
         headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
         // Extending replaces what is there, and keeps several values of one name.
         headers.extend(self.shared.settings.headers.clone());
-        // Compressing costs a server near by more than it saves; a route that wants it says so.
+        // Compression costs a server near by more than it saves; a route that wants it sets the header.
         headers.entry(header::ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
         Ok(outgoing)
     }
@@ -260,7 +257,7 @@ impl HttpUpstream {
         }
         if announces_unread_body(response.status(), response.headers()) {
             response.body_mut().close();
-            // Clients are not told of that body either (RFC 9110, section 8.6).
+            // Clients do not learn of that body either (RFC 9110, section 8.6).
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
         Ok(response)
@@ -307,11 +304,11 @@ fn redirect_to(request: &mut Request<Bytes>, method: Method, uri: Uri) {
     (*request.method_mut(), *request.uri_mut()) = (method, uri);
 }
 
-/// The next request after a redirect, when it may be made: to the same origin, with the same method where the upstream
-/// says that it must stay (307, 308), and else another `GET` or `HEAD`.
+/// The next request after a redirect, when it may be made: to the same origin, with the same method where the
+/// upstream requires it (307, 308), and else another `GET` or `HEAD`.
 ///
-/// Anything else is the route's business as a reply: what a 301 or 302 means for an unsafe request is anybody's guess,
-/// and no request leaves for another host, which would take its credentials along.
+/// Anything else is the route's business as a reply: what a 301 or 302 means for an unsafe request is
+/// anybody's guess, and no request leaves for another host, which would take its credentials along.
 fn redirect_target(
     method: &Method,
     asked: &Uri,

@@ -25,8 +25,8 @@ use crate::{
 /// The longest status line and headers of a response that are read.
 pub(in crate::upstream) const HEAD_LIMIT_BYTES: usize = 128 << 10;
 
-/// The largest number of headers of a response that are read: the default of `hyper`, which allocates for each response
-/// where another one is set.
+/// The largest number of headers of a response that are read: the default of `hyper`, which allocates for
+/// each response where another one is set.
 pub(in crate::upstream) const HEADER_COUNT_LIMIT: usize = 100;
 
 /// How long a TCP connection may be silent before the kernel probes the peer.
@@ -64,8 +64,8 @@ pub(super) enum Connected {
     Http2(http2::SendRequest<RequestBody>),
 }
 
-/// A connection of HTTP/1, which serves one request after another. It is closed when this is dropped, so that a server
-/// learns at once that nobody waits for its response.
+/// A connection of HTTP/1, which serves one request after another. It is closed when this is dropped, so that
+/// a server learns at once that nobody waits for its response.
 #[derive(Debug)]
 pub(super) struct Http1 {
     pub(super) sender: http1::SendRequest<RequestBody>,

@@ -1,12 +1,12 @@
 //! Servers that speak HTTP, over the network or a UNIX domain socket.
 //!
-//! In reading order: [`Address`] is where one is, [`ClientTls`] how it is authenticated, and [`AuthSettings`] the
-//! credential it is sent; `connection` connects, `pool` keeps connections; [`HttpUpstream`] (`client`) sends an [`Ask`],
-//! follows redirects and renews credentials; `response` checks the framing and reads the body to a limit,
-//! `secret_scrubber` hides our own secrets in it; `passthrough` forwards a request unread; `endpoints` picks the address
-//! where there are several.
+//! In reading order: [`Address`] is where one is, [`ClientTls`] how it is authenticated, and [`AuthSettings`]
+//! the credential it is sent; `connection` connects, `pool` keeps connections; [`HttpUpstream`] (`client`)
+//! sends an [`Ask`], follows redirects and renews credentials; `response` checks the framing and reads the
+//! body to a limit, `secret_scrubber` hides our own secrets in it; `passthrough` forwards a request unread;
+//! `endpoints` picks the address where there are several.
 //!
-//! The only place that names the HTTP client.
+//! Only this module names the HTTP client.
 
 mod address;
 mod client;
@@ -42,31 +42,32 @@ pub(super) use secret_scrubber::{EVERYTHING, MARK, ResponseScrubber, pattern_of}
 /// One server, and how it is reached.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpSettings {
-    /// What routes call it.
+    /// The name that routes use.
     pub name: UpstreamName,
-    /// Where it is.
+    /// Its address.
     pub address: Address,
-    /// Where else it is: the same service, with the same data. All of them are `https://` addresses, or none is.
+    /// More addresses of the same service, with the same data. All of them are `https://` addresses, or none
+    /// is.
     pub others: Vec<Address>,
-    /// Which HTTP it speaks.
+    /// The version of HTTP it speaks.
     pub protocol: Protocol,
-    /// Whom it is taken for; there for `https://` addresses, and for no others.
+    /// How it is authenticated; there for `https://` addresses, and for no others.
     pub tls: Option<ClientTls>,
-    /// How long looking its names up may take, and then connecting to one address, the handshake of TLS included.
+    /// The timeout of a look-up of its names, and of a connection to one address, the TLS handshake included.
     pub connect_timeout: Duration,
-    /// Headers of every request that a route sends to it, over whatever the route says. Values that are secret
+    /// Headers of every request of routes, in place of the route's own. Values that are secret
     /// are marked so (`HeaderValue::set_sensitive`). They are not added to requests that are passed through.
     pub headers: HeaderMap,
-    /// How it is told who asks, where it wants to know: in `Authorization`, over whatever the route or `headers` say.
-    /// Nor is that added to what is passed through.
+    /// The credential in `Authorization`, in place of one in the route or in `headers`. Nor is that added to
+    /// requests that are passed through.
     pub auth: Option<AuthSettings>,
     /// How many redirects are followed, to the same origin only; 0 follows none.
     pub redirects: u8,
     /// How many connections to each address are kept open for later requests.
     pub idle_connections: usize,
-    /// When an address that fails is left out, where there are several.
+    /// When an address that fails is ejected, where there are several.
     pub ejection: EjectionSettings,
-    /// How its addresses are asked after their health, if they are.
+    /// How the health of its addresses is checked, if it is.
     pub health: Option<HealthSettings>,
     /// After how long a name is looked up again.
     pub dns_refresh: Duration,
@@ -78,7 +79,7 @@ pub enum Protocol {
     /// HTTP/2 where it is agreed on in the handshake of TLS, else HTTP/1.1.
     #[default]
     Auto,
-    /// HTTP/1.0, asked in its words: a connection a request, and no chunked bodies.
+    /// HTTP/1.0: a connection for each request, and no chunked bodies.
     Http10,
     /// HTTP/1.1; replies in HTTP/1.0 are understood.
     Http1,

@@ -14,16 +14,17 @@ use crate::{
     wire::{MapPoll, PolledFrame},
 };
 
-/// The body of a response that is passed through, as it comes in. Its address is busy with it until it is dropped.
+/// The body of a response that is passed through, as it comes in. Its address is busy with it until it is
+/// dropped.
 pub type StreamedBody = UnsyncBoxBody<Bytes, hyper::Error>;
 
 impl HttpUpstream {
     /// Sends a request as it is and returns the response as it comes: nothing is buffered, limited or parsed.
     ///
     /// Method, path, query, body and end-to-end headers cross unchanged; headers of one hop do not, nor does
-    /// `Expect`, which this program has answered itself. `Host` becomes the upstream's, as an old server knows
-    /// itself by that name only. The upstream's own `headers` setting is not added: a credential that belongs
-    /// to routes is not lent to every client. When an address can't be reached, another is tried.
+    /// `Expect`, which this program has answered itself. `Host` becomes the upstream's, as an old server
+    /// knows itself by that name only. The upstream's own `headers` setting is not added: a credential that
+    /// belongs to routes is not lent to every client. When an address can't be reached, another is tried.
     ///
     /// A future that is dropped after `due` counts as a failure of the address.
     ///
@@ -40,13 +41,13 @@ impl HttpUpstream {
         B::Error: Into<BoxError>,
     {
         let mut request = request.map(|body| UnsyncBoxBody::new(body.map_err(Into::into)));
-        *request.version_mut() = self.version();
+        *request.version_mut() = self.shared.settings.protocol.version();
         request.extensions_mut().clear();
         remove_hop_by_hop(request.headers_mut());
         request.headers_mut().remove(header::EXPECT);
         let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
         let tried = Tried::default();
-        let mut load = self.endpoints().pick(&tried, due).await?;
+        let mut load = self.shared.endpoints.pick(&tried, due).await?;
         loop {
             let address = load.endpoint().address();
             *request.uri_mut() = address.join(&path).map_err(|source| self.unsendable(source))?;
@@ -58,7 +59,7 @@ impl HttpUpstream {
                 Err((error, unsent)) => (Err(error), unsent),
             };
             let status = result.as_ref().map(Response::status);
-            let fails_over = self.endpoints().fail_over(&mut load, &tried, &Ticket::default(), status);
+            let fails_over = self.shared.endpoints.fail_over(&mut load, &tried, &Ticket::default(), status);
             match (result, unsent) {
                 (Ok(mut response), _) => {
                     remove_hop_by_hop(response.headers_mut());
@@ -71,7 +72,8 @@ impl HttpUpstream {
     }
 }
 
-/// Holds an error back for one poll: the server writes nothing more after it, and what came before is written first.
+/// Holds an error back for one poll: the server writes nothing more after it, and what came before is written
+/// first.
 fn error_after_flush<B, H>(body: B, held: H) -> UnsyncBoxBody<Bytes, B::Error>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,

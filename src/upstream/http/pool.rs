@@ -1,4 +1,5 @@
-//! The connections to one endpoint: those of HTTP/1 that wait for a next request, and the one of HTTP/2 that all share.
+//! The connections to one endpoint: those of HTTP/1 that wait for a next request, and the one of HTTP/2 that
+//! all share.
 
 use std::{
     collections::VecDeque,
@@ -29,8 +30,8 @@ use super::{
 /// Node), so that requests seldom meet a connection that is just being closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long a connection may take to be ready again after the end of a response. A server that responds without
-/// having read the whole request may never be.
+/// How long a connection may take to be ready again after the end of a response. A server that responds
+/// without having read the whole request may never be.
 const READY_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Why there is no head of a response.
@@ -56,7 +57,8 @@ pub(super) struct ConnectionPool {
     connector: Connector,
     /// The `Host` of requests of HTTP/1.
     host: HeaderValue,
-    /// Whether the endpoint was found to speak HTTP/2. Then one connection is enough, and requests wait for it.
+    /// Whether the endpoint was found to speak HTTP/2. Then one connection is enough, and requests wait for
+    /// it.
     speaks_h2: AtomicBool,
     connecting: tokio::sync::Mutex<()>,
     /// How many may wait for a next request.
@@ -258,8 +260,8 @@ fn origin_form(uri: &Uri) -> Uri {
     uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from)
 }
 
-/// The body of a response as it comes in. Its connection waits for a next request once the body was read to its end;
-/// when it is dropped before, the connection closes.
+/// The body of a response as it comes in. Its connection waits for a next request once the body was read to
+/// its end; when it is dropped before, the connection closes.
 #[derive(Debug)]
 pub(in crate::upstream) struct ResponseBody {
     incoming: Incoming,

@@ -50,12 +50,13 @@ impl IncomingResponse {
     }
 }
 
-/// Rejects a response that says in two ways where it ends, or in an unknown way. A length that is there twice, and the
-/// same, is there once afterwards.
+/// Rejects a response that says in two ways where it ends, or in an unknown way. A length that is there
+/// twice, and the same, is there once afterwards.
 ///
-/// The HTTP client rejects lengths that are no numbers or contradict each other, chunks of no size, and chunks in
-/// HTTP/1.0. What it reads and a proxy must not is rejected here: where two readers may see two ends, one of them takes
-/// for the next response what the other took for this one's body (RFC 9112, sections 6.3 and 11.2).
+/// The HTTP client rejects lengths that are no numbers or contradict each other, chunks of no size, and
+/// chunks in HTTP/1.0. What it reads and a proxy must not is rejected here: where two readers may see two
+/// ends, one of them takes for the next response what the other took for this one's body (RFC 9112, sections
+/// 6.3 and 11.2).
 pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result<(), &'static str> {
     if version > Version::HTTP_11 {
         return Ok(());
@@ -85,8 +86,9 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
     Ok(())
 }
 
-/// Whether a response that has no body by its status says that one follows. It ends with its headers all the same (RFC 9112,
-/// section 6.3), so bytes of that body may arrive later, when the connection waits for the next response.
+/// Whether a response that has no body by its status announces one. It ends with its headers all the same
+/// (RFC 9112, section 6.3), so bytes of that body may arrive later, when the connection waits for the next
+/// response.
 ///
 /// Not 304: there a length is that of the body which a 200 would have had (RFC 9110, section 8.6).
 pub(super) fn announces_unread_body(status: StatusCode, headers: &HeaderMap) -> bool {
@@ -94,8 +96,8 @@ pub(super) fn announces_unread_body(status: StatusCode, headers: &HeaderMap) -> 
     status == StatusCode::NO_CONTENT && (has_length || headers.contains_key(header::TRANSFER_ENCODING))
 }
 
-/// Whether a header is one of a single hop (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are older).
-/// `Trailer` is not among them: it describes the message.
+/// Whether a header is one of a single hop (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are
+/// older). `Trailer` is not among them: it describes the message.
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -114,7 +116,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if let Entry::Occupied(connection) = headers.entry(header::CONNECTION) {
         let (_, values) = connection.remove_entry_mult();
-        // What most messages say names no header that is not dropped anyhow.
+        // These two name no header, and most messages have one of them.
         let values = values.filter(|value| value != "keep-alive" && value != "close");
         for value in values.collect::<Vec<_>>() {
             remove_named(headers, &value);
@@ -140,15 +142,15 @@ fn remove_named(headers: &mut HeaderMap, value: &HeaderValue) {
 /// How much memory is allocated at once because a peer announces so much.
 const TRUSTED_BYTES: usize = 1 << 20;
 
-/// Reads what is short of a body that nobody needs, so that its connection can be used again. Nothing depends on whether
-/// it could be read.
+/// Reads what is short of a body that nobody needs, so that its connection can be used again. Nothing depends
+/// on whether it could be read.
 pub(super) async fn drain(upstream: &UpstreamName, body: ResponseBody) {
     const DRAIN_LIMIT_BYTES: usize = 16 << 10;
     let _ = read_body(upstream, body, DRAIN_LIMIT_BYTES, &mut BodyAccount::none(), None).await;
 }
 
-/// Reads a body whole. One that says it is longer than `limit_bytes` is not read at all. One that comes in several
-/// pieces tells of each. Memory for a long one is reserved first, with `account`.
+/// Reads a body whole. One that announces more than `limit_bytes` is not read at all. One that comes in
+/// several pieces reports each as progress. Memory for a long one is reserved first, with `account`.
 async fn read_body(
     upstream: &UpstreamName,
     mut body: ResponseBody,
@@ -173,7 +175,7 @@ async fn read_body(
         return Err(too_long());
     }
     received(first.len());
-    // Most replies come in one piece, which is handed on as it is.
+    // Most responses come in one piece, which is returned as it is.
     let Some(second) = next_chunk(upstream, &mut body).await? else { return Ok(first) };
     let mut whole = BytesMut::with_capacity(announced.min(TRUSTED_BYTES).max(first.len() + second.len()));
     whole.extend_from_slice(&first);

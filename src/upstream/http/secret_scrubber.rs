@@ -1,7 +1,8 @@
 //! Hides our own secrets in responses that echo them.
 //!
-//! Old servers show what they were sent: an error page with all headers of the request, a `WWW-Authenticate` with
-//! the token that was rejected. What is passed on of that must not hold what only we and the upstream may know.
+//! Old servers show what they were sent: an error page with all headers of the request, a `WWW-Authenticate`
+//! with the token that was rejected. What is passed on of that must not hold what only we and the upstream
+//! may know.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
@@ -20,15 +21,16 @@ use crate::model::Reply;
 /// Replaces a secret.
 pub(in crate::upstream) const MARK: &str = "[redacted]";
 
-/// Replaces secrets in responses: whole ones in every response, and in errors also the beginnings of long ones, and
-/// short ones.
+/// Replaces secrets in responses: whole ones in every response, and in errors also the beginnings of long
+/// ones, and short ones.
 #[derive(Clone)]
 pub(super) struct SecretScrubber {
     everywhere: Option<Arc<Regex>>,
     in_errors: Option<Arc<Regex>>,
 }
 
-/// Replaces the secrets that were sent with one request: those of the upstream's settings, and the credential.
+/// Replaces the secrets that were sent with one request: those of the upstream's settings, and the
+/// credential.
 pub(in crate::upstream) struct ResponseScrubber {
     pub(super) own: SecretScrubber,
     pub(super) credential: Option<SecretScrubber>,
@@ -54,9 +56,9 @@ enum Certainty {
 }
 
 impl SecretScrubber {
-    /// What is shorter stands in replies by chance, too.
+    /// Shorter texts occur in responses by chance.
     const SHORTEST: usize = 6;
-    /// The same in replies that are no errors, of which no word may be lost that is data.
+    /// The same in responses that are no errors, where no data may be lost.
     const SHORTEST_IN_DATA: usize = 16;
     /// From this length on the beginning is enough in errors, which cut what they quote.
     const LONG: usize = 24;
@@ -68,8 +70,8 @@ impl SecretScrubber {
         Self::of_all(secrets.into_iter().map(|secret| (Cow::Borrowed(secret), Certainty::Secret)))
     }
 
-    /// Of what settings keep secret, what `auth` says aside: a header that is marked as sensitive, and what addresses
-    /// hide.
+    /// For the secrets of settings, credentials aside: headers that are marked as sensitive, and what
+    /// addresses hide.
     pub(super) fn of_settings(settings: &HttpSettings) -> Self {
         Self::of_all(known_of(settings))
     }
@@ -109,7 +111,7 @@ impl SecretScrubber {
     }
 }
 
-/// The patterns say what they hide.
+/// The patterns contain the secrets.
 impl fmt::Debug for SecretScrubber {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("SecretScrubber(…)")
@@ -117,8 +119,8 @@ impl fmt::Debug for SecretScrubber {
 }
 
 impl HttpSettings {
-    /// A pattern for what no error may tell of these settings; nothing where there is nothing to keep. It is itself not
-    /// to be shown.
+    /// A pattern for what no error may show of these settings; nothing where there are no secrets. It is
+    /// itself secret.
     pub fn secrets_pattern(&self) -> Option<String> {
         let in_auth = self.auth.iter().flat_map(AuthSettings::texts);
         let others: Vec<_> = known_of(self).collect();
@@ -127,8 +129,7 @@ impl HttpSettings {
     }
 }
 
-/// A pattern for what no error may tell of these secrets; nothing where there is nothing to keep. It is itself not to be
-/// shown.
+/// A pattern for what no error may show of these secrets; nothing where there are none. It is itself secret.
 pub(in crate::upstream) fn pattern_of<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<String> {
     let pattern = pattern_in_errors(secrets);
     (!pattern.is_empty()).then_some(pattern)
@@ -169,7 +170,7 @@ fn compiled(pattern: &str) -> Option<Arc<Regex>> {
     (!pattern.is_empty()).then(|| Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything).into())
 }
 
-/// The beginning of a long secret, with all that stands behind it in one word.
+/// The beginning of a long secret, with the rest of the word behind it.
 fn beginning_of(form: &str) -> Option<String> {
     if form.len() < SecretScrubber::LONG || !form.is_ascii() {
         return None;
@@ -180,7 +181,8 @@ fn beginning_of(form: &str) -> Option<String> {
     Some(format!(r#"{}[^\s"'<>,;]*"#, regex::escape(begins)))
 }
 
-/// The texts of a header's value that are secret: all of it, what stands behind a scheme, and what that encodes.
+/// The texts of a header's value that are secret: all of it, the credential behind a scheme, and what that
+/// encodes.
 fn secrets_in(value: &HeaderValue) -> Vec<String> {
     let Ok(value) = value.to_str() else { return Vec::new() };
     let Some((scheme, credential)) = value.split_once(' ') else { return vec![value.to_owned()] };
@@ -210,7 +212,7 @@ const CREDENTIAL_ENDS: [&str; 12] = [
     "session-id",
 ];
 
-/// Whether a header of this name has a credential, whatever it says.
+/// Whether a header of this name has a credential.
 fn is_credential(name: &HeaderName) -> bool {
     let name = name.as_str();
     *name == header::AUTHORIZATION
@@ -234,10 +236,10 @@ fn forms(secret: &str) -> BTreeSet<String> {
     forms
 }
 
-/// What Base64 makes of a text, whatever stands before and behind it: three forms, by how many bytes before
+/// The Base64 of a text, whatever is before and behind it: three forms, by how many bytes before
 /// it are encoded together with its first. Of characters that its neighbours have a part in nothing is known.
 fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
-    // Of a short one too little is left to be told from other words.
+    // Of a short one too little is left to be distinguished from other words.
     let is_long = secret.len() >= SecretScrubber::SHORTEST;
     (0..3).filter(move |_| is_long).map(|before| {
         let bytes = [&[0; 2][..before], secret.as_bytes()].concat();

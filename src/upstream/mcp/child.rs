@@ -1,5 +1,5 @@
-//! An MCP server that is a child process, over its standard input and output: started when it is first needed, and
-//! again when it has ended.
+//! An MCP server that is a child process, over its standard input and output: started when it is first
+//! needed, and again when it has ended.
 
 use std::{
     io,
@@ -38,7 +38,8 @@ use crate::{
     },
 };
 
-/// How long to wait before a child that ended is started again, at first and at most. The first time it is at once.
+/// How long to wait before a child that ended is started again, at first and at most. The first time it is at
+/// once.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// A child that ran so long has not failed to start.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
@@ -99,8 +100,8 @@ impl ChildLink {
         handle.call(id, message, outgoing).await
     }
 
-    /// The child, started where there is none. It goes on to start when the call that needs it is abandoned: programs that
-    /// fetch themselves first take longer than most calls wait.
+    /// The child, started where there is none. It goes on to start when the call that needs it is abandoned:
+    /// programs that fetch themselves first take longer than most calls wait.
     async fn running(self: &Arc<Self>) -> Result<Arc<Running>, UpstreamError> {
         if let Ok(state) = self.state.try_lock()
             && let Some(running) = state.running.as_ref().filter(|running| !running.handle.is_closed())
@@ -174,8 +175,8 @@ impl ChildLink {
         Ok((group, input, output, errors))
     }
 
-    /// Begins with the older revisions: a child is ours alone and loses nothing by it, and old servers have been seen to
-    /// end when anything comes before `initialize`.
+    /// Begins with the older revisions: a child is ours alone and loses nothing by it, and old servers have
+    /// been seen to end when anything comes before `initialize`.
     async fn introduce(&self, handle: &Handle) -> Result<Agreed, UpstreamError> {
         let headers = HeaderMap::new();
         let outgoing = |method, params| Outgoing {

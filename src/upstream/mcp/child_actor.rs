@@ -35,8 +35,8 @@ pub(super) const MESSAGE_LIMIT_BYTES: usize = 64 << 20;
 const WRITE_QUEUE_LIMIT: usize = 64;
 /// How long a child may take to end when its input does, and what it left behind to close its output.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a child may write nothing at all after a call was abandoned, not even the response to a ping. A child that
-/// works on one thing at a time responds late; whatever it writes will do.
+/// How long a child may write nothing at all after a call was abandoned, not even the response to a ping. A
+/// child that works on one thing at a time responds late; whatever it writes will do.
 const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 /// The id of the ping; those of calls begin with 1.
 const PING_ID: u64 = 0;
@@ -114,7 +114,8 @@ impl Handle {
     }
 }
 
-/// Starts the task of a child that was started. It ends when the child has ended and nothing of its process group is left.
+/// Starts the task of a child that was started. It ends when the child has ended and nothing of its process
+/// group is left.
 pub(super) fn spawn(
     name: UpstreamName,
     changed: watch::Sender<()>,
@@ -147,8 +148,8 @@ impl Drop for AbandonOnDrop<'_> {
 }
 
 impl PendingCall {
-    /// Returns its response to it. Nothing else is read of the child while a long one waits for memory, so that a child
-    /// can't fill it.
+    /// Returns its response to it. Nothing else is read of the child while a long one waits for memory, so
+    /// that a child can't fill it.
     async fn respond(mut self, upstream: &UpstreamName, text: &[u8]) {
         if text.len() > self.limit_bytes {
             let limit_bytes = self.limit_bytes;
@@ -368,7 +369,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Fails the call whose response is too long, before the rest of it has come where the id is known by then.
+    /// Fails the call whose response is too long, before the rest of it has come where the id is known by
+    /// then.
     fn cut_line(&mut self, begin: &[u8]) {
         warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "a message of the program is too long");
         let id = jsonrpc::id_at_beginning(begin);
@@ -402,8 +404,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     }
 }
 
-/// Writes a line for each message, until there are no more or the child reads no more. It is a task of its own, so that
-/// a child that does not read is read from all the same.
+/// Writes a line for each message, until there are no more or the child reads no more. It is a task of its
+/// own, so that a child that does not read is read from all the same.
 async fn write(mut input: ChildStdin, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.recv().await {
         let line = [&message[..], b"\n"].concat();

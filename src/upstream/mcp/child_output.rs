@@ -94,10 +94,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 }
 
-/// Logs what a child writes to its standard error, until it writes no more; without the secrets that it was given.
+/// Logs what a child writes to its standard error, until it writes no more; without the secrets that it was
+/// given.
 ///
-/// Until it serves, it has been sent nothing of any call, and its lines are why it does not start. From then on its
-/// words may be those of requests and responses, which are for a log at `debug`.
+/// Until it serves, it has been sent nothing of any call, and its lines are why it does not start. From then
+/// on its words may be those of requests and responses, which are for a log at `debug`.
 pub(super) async fn log_errors(
     upstream: UpstreamName,
     errors: ChildStderr,

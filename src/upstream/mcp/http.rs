@@ -1,7 +1,7 @@
 //! An MCP server over Streamable HTTP.
 //!
-//! In reading order: an [`HttpLink`] keeps one session and sends requests in it; then how a session begins, how a message
-//! is sent, how its response comes, and the stream of notifications.
+//! In reading order: an [`HttpLink`] keeps one session and sends requests in it; then how a session begins,
+//! how a message is sent, how its response comes, and the stream of notifications.
 
 use std::sync::{
     Arc, Mutex, PoisonError, Weak,
@@ -132,7 +132,8 @@ impl HttpLink {
         self.http.name()
     }
 
-    /// Sends a request and waits for its response. A session that the server has forgotten is begun anew, once.
+    /// Sends a request and waits for its response. A session that the server has forgotten is begun anew,
+    /// once.
     pub(super) async fn request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
         match self.try_request(outgoing).await {
             Ok(answer) => Ok(answer),
@@ -224,8 +225,8 @@ impl HttpLink {
     }
 }
 
-/// A request whose response is waited for. When it is dropped before, the server is sent a cancellation; in revision
-/// 2026-07-28 the end of the stream is one.
+/// A request whose response is waited for. When it is dropped before, the server is sent a cancellation; in
+/// revision 2026-07-28 the end of the stream is one.
 struct CancelOnDrop<'a> {
     link: &'a Arc<HttpLink>,
     session: &'a Arc<Session>,
@@ -247,8 +248,8 @@ impl Drop for CancelOnDrop<'_> {
 type Introduced = (Box<RawValue>, Option<HeaderValue>);
 
 impl HttpLink {
-    /// Begins with the newest revision, as that has it; a server that does not know it is older (MCP 2026-07-28,
-    /// Streamable HTTP, "Backward Compatibility").
+    /// Begins with the newest revision, as that has it; a server that does not know it is older (MCP
+    /// 2026-07-28, Streamable HTTP, "Backward Compatibility").
     async fn begin(self: &Arc<Self>) -> Result<Session, Failure> {
         let discovered = self.introduce("server/discover", Map::new(), true).await?;
         if let Ok((result, _)) = &discovered
@@ -371,7 +372,8 @@ fn request(method: Method, headers: HeaderMap, body: Bytes) -> HttpRequest {
     HttpRequest { method, under, path_and_query, headers, body }
 }
 
-/// A text as the value of a header; encoded where it must be (MCP 2026-07-28, Streamable HTTP, "Value Encoding").
+/// A text as the value of a header; encoded where it must be (MCP 2026-07-28, Streamable HTTP, "Value
+/// Encoding").
 fn header_value(text: &str) -> HeaderValue {
     let is_plain = !text.is_empty()
         && text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
@@ -405,8 +407,8 @@ impl HttpLink {
         if status.is_success() {
             return Err(not_mcp(self.name(), "its answer has no response to the request").into());
         }
-        // An error without an id is about the message as a whole. Servers of older revisions respond to an unknown
-        // session with 404, and many with 400.
+        // An error without an id is about the message as a whole. Servers of older revisions respond to an
+        // unknown session with 404, and many with 400.
         if session.id.is_some() && matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
             return Err(Failure::Forgotten);
         }

@@ -1,5 +1,5 @@
-//! JSON-RPC messages of MCP, to and from a server. Those of a server keep their text: only the outermost members are
-//! parsed.
+//! JSON-RPC messages of MCP, to and from a server. Those of a server keep their text: only the outermost
+//! members are parsed.
 
 use std::{borrow::Cow, fmt};
 
@@ -111,14 +111,14 @@ enum Carrier {
     Line,
 }
 
-/// The messages in a text: one, or several in an array, which revision 2025-03-26 allows. Those that are none are
-/// left out; nothing is there when it is no JSON at all.
+/// The messages in a text: one, or several in an array, which revision 2025-03-26 allows. Those that are none
+/// are left out; nothing is there when it is no JSON at all.
 pub(super) fn messages(text: &str) -> Vec<Message<'_>> {
     messages_from(Carrier::Http, text)
 }
 
-/// The same of a line that a program wrote to its standard output: a message names `jsonrpc`, and has a `method`, a
-/// `result` or an `error`.
+/// The same of a line that a program wrote to its standard output: a message names `jsonrpc`, and has a
+/// `method`, a `result` or an `error`.
 pub(super) fn messages_of_line(text: &str) -> Vec<Message<'_>> {
     messages_from(Carrier::Line, text)
 }
@@ -199,7 +199,8 @@ struct ProgressParams<'a> {
     total: Option<f64>,
 }
 
-/// The reaction to a message that is no response to a call that waits. Progress of `call` is reported to its client.
+/// The reaction to a message that is no response to a call that waits. Progress of `call` is reported to its
+/// client.
 pub(super) fn reaction(
     upstream: &UpstreamName,
     message: &Message<'_>,

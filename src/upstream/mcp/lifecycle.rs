@@ -1,5 +1,5 @@
-//! The beginning of a session (`initialize` or `server/discover`): the revision of the protocol and the capabilities that
-//! are agreed on, and what each request has of them.
+//! The beginning of a session (`initialize` or `server/discover`): the revision of the protocol and the
+//! capabilities that are agreed on, and what each request has of them.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ use crate::upstream::error::Withheld;
 /// The revision that has no session: each request has all that was agreed on.
 pub(super) const PER_REQUEST: &str = "2026-07-28";
 
-/// The revisions that begin with `initialize`, the newest first. The last is older than the first that was published,
-/// and some servers still answer with it.
+/// The revisions that begin with `initialize`, the newest first. The last is older than the first that was
+/// published, and some servers still answer with it.
 const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
 
 /// What was agreed on with a server.
@@ -125,7 +125,8 @@ impl<'a> Introduction<'a> {
     }
 }
 
-/// The parameters of `initialize`. No capability is declared: nobody is there to respond to requests of the server.
+/// The parameters of `initialize`. No capability is declared: nobody is there to respond to requests of the
+/// server.
 pub(super) fn initialize() -> Map<String, Value> {
     object(json!({ "protocolVersion": INITIALIZED[0], "capabilities": {}, "clientInfo": client_info() }))
 }

@@ -1,12 +1,14 @@
 //! MCP upstreams, all revisions since 2024-11-05: over Streamable HTTP, or a child process over stdio.
 //!
-//! [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`. `lifecycle` has the
-//! differences between revisions, `jsonrpc` the messages. `http` is Streamable HTTP, with `sse` parsing event streams.
-//! `child` is one child process for all calls, which `child_actor` owns and `child_output` reads.
+//! [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`. `lifecycle` has
+//! the differences between revisions, `jsonrpc` the messages. `http` is Streamable HTTP, with `sse` parsing
+//! event streams. `child` is one child process for all calls, which `child_actor` owns and `child_output`
+//! reads.
 //!
-//! The SDK's client is not used: results pass through types of its own, in which unknown members of known blocks, the
-//! order of members, and the bytes are lost, so that content could not be passed on byte for byte. It also hides the
-//! status and body of an HTTP error, which rules read, and knows no revision before 2024-11-05.
+//! The SDK's client is not used: results pass through types of its own, in which unknown members of known
+//! blocks, the order of members, and the bytes are lost, so that content could not be passed on byte for
+//! byte. It also hides the status and body of an HTTP error, which rules read, and knows no revision before
+//! 2024-11-05.
 
 mod child;
 mod child_actor;
@@ -54,13 +56,13 @@ pub struct McpUpstream {
 /// One MCP server, and how it is reached.
 #[derive(Debug, Clone, PartialEq)]
 pub struct McpSettings {
-    /// What routes call it.
+    /// The name that routes use.
     pub name: UpstreamName,
-    /// Where it is.
+    /// How it is reached.
     pub transport: McpTransport,
 }
 
-/// Where an MCP server is.
+/// How an MCP server is reached.
 #[derive(Debug, Clone, PartialEq)]
 pub enum McpTransport {
     /// At an address, as Streamable HTTP.
@@ -89,22 +91,22 @@ enum Link {
 struct Outgoing<'a> {
     method: &'static str,
     params: Map<String, Value>,
-    /// What it is about, for servers that want that in a header.
+    /// The tool, prompt or resource, for servers that want it in a header.
     name: Option<&'a str>,
     /// Headers for a server that is reached over HTTP.
     headers: &'a HeaderMap,
     limit_bytes: usize,
-    /// The call that it is sent for; `None` of what is read for ourselves.
+    /// The call that it is sent for; `None` of requests of our own.
     ask: Option<&'a Ask>,
 }
 
 impl<'a> Outgoing<'a> {
-    /// Who hears what happens before its answer is there.
+    /// Where progress is reported before its response is there.
     fn meanwhile(&self) -> Option<&'a Meanwhile> {
         self.ask.and_then(|ask| ask.meanwhile.as_ref())
     }
 
-    /// The account of its answer's body.
+    /// The account of its response's body.
     fn account(&self) -> BodyAccount<'a> {
         match self.ask {
             Some(ask) => ask.account(self.limit_bytes),
@@ -113,11 +115,11 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// What came back.
+/// The response to a request.
 enum Answer {
     /// A JSON-RPC response, whole.
     Message(Bytes),
-    /// An HTTP reply that says no in the words of HTTP.
+    /// An HTTP response without a JSON-RPC message, with an error status.
     Refused(Reply),
 }
 
@@ -211,12 +213,12 @@ impl McpUpstream {
         Self { name, link, changed }
     }
 
-    /// What routes call it.
+    /// The name that routes use.
     pub fn name(&self) -> &UpstreamName {
         &self.name
     }
 
-    /// Hears that its lists may be other ones than they were when they were read last.
+    /// Receives a notification when its lists may have changed since they were read.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -275,7 +277,7 @@ impl McpUpstream {
             if list.len() > Self::LIST_LIMIT {
                 break;
             }
-            // A server that gives the same page again and again has no more to say.
+            // A server that returns the same page again and again has no more pages.
             match next.filter(|next| !next.is_empty() && cursor.as_ref() != Some(next)) {
                 Some(next) => cursor = Some(next),
                 None => return Ok(list),
@@ -380,7 +382,7 @@ impl McpUpstream {
     }
 }
 
-/// Whether a server says that it has no such tool: then its list is another one than was read. Revisions before
+/// Whether an error is that of an unknown tool: then the list of the server has changed. Revisions before
 /// 2026-07-28 left the code to the server.
 fn is_of_no_tool(error: &RpcError) -> bool {
     let says = |words: &str| error.message.to_ascii_lowercase().contains(words);

@@ -1,8 +1,8 @@
 //! Credentials for upstreams.
 //!
-//! In reading order: [`AuthSettings`] are configured, and a [`CredentialSource`] has the credential for each request;
-//! `oauth` requests a token from a server, and `token_cache` keeps it until shortly before its end, or reads one from a
-//! file again and again. [`CredentialError`] is why there is none.
+//! In reading order: [`AuthSettings`] are configured, and a [`CredentialSource`] has the credential for each
+//! request; `oauth` requests a token from a server, and `token_cache` keeps it until shortly before its end,
+//! or reads one from a file again and again. [`CredentialError`] is why there is none.
 //!
 //! A request whose credential can't be had is not sent.
 

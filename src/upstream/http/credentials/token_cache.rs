@@ -1,5 +1,5 @@
-//! Tokens that change: from a server, kept and renewed before their end, requested once for all calls that wait; and from
-//! a file.
+//! Tokens that change: from a server, kept and renewed before their end, requested once for all calls that
+//! wait; and from a file.
 
 use std::{
     fmt,
@@ -32,7 +32,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 const CLOCK_SKEW: Duration = Duration::from_secs(30);
 /// How long before its end the next one is requested, at most.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
-/// A token of this age that is refused is replaced, though it was never accepted: the reason may be gone meanwhile.
+/// A token of this age that is refused is replaced, though it was never accepted: the reason may be gone
+/// meanwhile.
 const OLD: Duration = Duration::from_secs(30);
 
 /// A token that a server issued.
@@ -97,7 +98,8 @@ impl TokenCache {
             if let Some(held) = state.held.as_ref().filter(|held| now < held.sent_until) {
                 let (credential, renewed) = (held.credential.clone(), now >= held.renewed_from);
                 if renewed {
-                    // While the old one is good no call waits for the next, nor fails because it does not come.
+                    // While the old one is good no call waits for the next, nor fails because it does not
+                    // come.
                     let _ = self.shared.coming(&mut state, ticket);
                 }
                 return Ok(credential);
@@ -115,8 +117,8 @@ impl TokenCache {
         }
     }
 
-    /// A token in the place of one that was refused. Of all calls that were refused with one, the first requests the next.
-    /// `None` where the next would be refused as well: one that just came was.
+    /// A token in the place of one that was refused. Of all calls that were refused with one, the first
+    /// requests the next. `None` where the next would be refused as well: one that just came was.
     pub(super) async fn another(
         &self,
         refused: &Credential,
@@ -148,8 +150,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The request that is in flight; one is sent where none is, unless it is too early for that. It goes on when nobody
-    /// waits any more, for the next call.
+    /// The request that is in flight; one is sent where none is, unless it is too early for that. It goes on
+    /// when nobody waits any more, for the next call.
     fn coming(
         self: &Arc<Self>,
         state: &mut State,
@@ -207,8 +209,8 @@ impl Shared {
     }
 }
 
-/// How long a token is used before its file is read again. Kubernetes writes the next token long before the end of the
-/// last.
+/// How long a token is used before its file is read again. Kubernetes writes the next token long before the
+/// end of the last.
 const FILE_CACHE_TTL: Duration = Duration::from_secs(5);
 
 /// The longest token in a file.

@@ -1,5 +1,5 @@
-//! One endpoint: its connections, its requests in flight, and whether it is ejected for failing (outlier detection) or
-//! unhealthy.
+//! One endpoint: its connections, its requests in flight, and whether it is ejected for failing (outlier
+//! detection) or unhealthy.
 
 use std::{
     net::SocketAddr,
@@ -99,7 +99,7 @@ impl Endpoint {
         self.log(change, &Ticket::default());
     }
 
-    /// Records the outcome of a request. An only endpoint is used whatever its state, so the log says nothing of that.
+    /// Records the outcome of a request. An only endpoint is used whatever its state, so nothing is logged.
     fn record(&self, outcome: Outcome, is_only: bool, ticket: &Ticket) {
         let change = match outcome {
             Outcome::Success => self.condition().succeeded(),
@@ -224,10 +224,10 @@ pub enum State {
 }
 
 impl State {
-    /// All states, by the words of metrics and the admin API.
+    /// The labels of all states in metrics and the admin API.
     pub const WORDS: [&str; 4] = ["up", "left_out", "to_be_tried", "unhealthy"];
 
-    /// The word for this one.
+    /// The label of this one.
     pub fn as_word(self) -> &'static str {
         let [up, left_out, to_be_tried, unhealthy] = Self::WORDS;
         match self {
@@ -271,8 +271,8 @@ impl Condition {
         }
     }
 
-    /// A request goes there. Once the ejection is over it is the one that probes; should it never end, another goes after
-    /// a while.
+    /// A request goes there. Once the ejection is over it is the one that probes; should it never end,
+    /// another goes after a while.
     fn asked(&mut self, settings: &EjectionSettings, now: impl FnOnce() -> Instant) {
         let Some(until) = self.out_until else { return };
         let now = now();

@@ -1,7 +1,8 @@
 //! The endpoints of one upstream: the IP addresses behind its configured addresses.
 //!
-//! In reading order: an [`Endpoint`] has connections of its own, and is ejected when it fails; `resolve` looks names up
-//! again and again; [`Endpoints`] chooses one for a request; `health` checks each in the background.
+//! In reading order: an [`Endpoint`] has connections of its own, and is ejected when it fails; `resolve`
+//! looks names up again and again; [`Endpoints`] chooses one for a request; `health` checks each in the
+//! background.
 
 mod endpoint;
 mod health;
@@ -59,7 +60,8 @@ struct Entry {
 }
 
 impl Endpoints {
-    /// Nothing is looked up or connected yet. Within a runtime it begins to check their health, where that is set.
+    /// Nothing is looked up or connected yet. Within a runtime it begins to check their health, where that is
+    /// set.
     pub(super) fn new(settings: Arc<HttpSettings>, lookup: Lookup) -> Arc<Self> {
         let names = settings.addresses().any(|address| address.name().is_some());
         let names = names.then(|| resolve::Names::new(lookup));
@@ -81,8 +83,8 @@ impl Endpoints {
         endpoints
     }
 
-    /// Chooses an endpoint for a request, and counts it there. It is another than those that were tried before, as long
-    /// as there is one that is not ejected.
+    /// Chooses an endpoint for a request, and counts it there. It is another than those that were tried
+    /// before, as long as there is one that is not ejected.
     ///
     /// # Errors
     ///
@@ -96,8 +98,8 @@ impl Endpoints {
         Ok(Load::new(endpoint, endpoints.len() == 1, due))
     }
 
-    /// Records the result of a request. Where nothing could be sent and there is another endpoint, the load moves there
-    /// and this returns whether it did.
+    /// Records the result of a request. Where nothing could be sent and there is another endpoint, the load
+    /// moves there and this returns whether it did.
     pub(super) fn fail_over(
         &self,
         load: &mut Load,
@@ -165,8 +167,8 @@ fn pick_new<'t>(endpoints: &'t [Entry], tried: &Tried) -> Option<&'t Arc<Endpoin
         .or_else(|| less_loaded(endpoints, is_new))
 }
 
-/// The less loaded of two that fit, taken at random ("power of two choices"): nearly as even as the least loaded of all,
-/// and requests at the same time do not all choose the same one.
+/// The less loaded of two that fit, taken at random ("power of two choices"): nearly as even as the least
+/// loaded of all, and requests at the same time do not all choose the same one.
 fn less_loaded(endpoints: &[Entry], fits: impl Fn(&Entry) -> bool) -> Option<&Arc<Endpoint>> {
     let fitting: Vec<&Entry> = endpoints.iter().filter(|entry| fits(entry)).collect();
     let one = match fitting.len() {

@@ -13,7 +13,8 @@ use tracing::{info, warn};
 use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
 use crate::{telemetry::Chain, upstream::UpstreamError};
 
-/// How long a failed look-up is remembered when nothing is known yet: requests meanwhile fail with the same error.
+/// How long a failed look-up is remembered when nothing is known yet: requests meanwhile fail with the same
+/// error.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
 const NO_ADDRESS: &str = "no address has this name";
@@ -64,8 +65,9 @@ impl Names {
 }
 
 impl Endpoints {
-    /// The endpoints, names looked up not too long ago: in the background when it is time for it, and while the request
-    /// waits when nothing is known yet, or there was no request for so long that what is known is old.
+    /// The endpoints, names looked up not too long ago: in the background when it is time for it, and while
+    /// the request waits when nothing is known yet, or there was no request for so long that what is known is
+    /// old.
     pub(super) async fn known(self: &Arc<Self>) -> Result<Arc<Vec<Entry>>, UpstreamError> {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh;
@@ -117,7 +119,8 @@ impl Endpoints {
             };
             match names.lookup.addresses(host, port).await {
                 Ok(found) if !found.is_empty() => {
-                    // The system puts the family first that it reaches best; the other one is used when that fails.
+                    // The system puts the family first that it reaches best; the other one is used when that
+                    // fails.
                     let is_first = |at: &SocketAddr| at.is_ipv4() == found[0].is_ipv4();
                     for at in &found {
                         let known = here.clone().find(|entry| entry.endpoint.at() == Some(*at));
