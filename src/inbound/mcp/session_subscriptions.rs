@@ -1,9 +1,9 @@
-//! Which resources the sessions of the older era want to hear of.
+//! The resources that sessions up to 2025-11-25 subscribe to.
 //!
-//! A session hears of changes where it listens, which need not be where it subscribed: where replicas share a
-//! store, what it subscribed to is there, too, and each reads it again when another says so. Without one, or
-//! while it can't be reached, a replica knows what it was told itself. Upstreams are asked only for sessions
-//! that listen.
+//! A session gets notifications on its stream, which may be at another replica than the one that got
+//! `resources/subscribe`. Where replicas share a store, subscriptions are there, too, and each replica reads them
+//! again when another has changed them. Without a store, or while it can't be reached, a replica knows those that it
+//! got itself. Resources are polled only for sessions that have a stream.
 
 use std::{
     collections::{BTreeMap, HashMap},

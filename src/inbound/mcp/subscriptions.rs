@@ -2,12 +2,12 @@
 //! session opens by `GET`; the limits of such streams, and which of a session's gets the notifications.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use serde::Deserialize;
+use rmcp::model::SubscriptionFilter;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -30,22 +30,10 @@ const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// Of how many resources one stream may want to hear; those beyond are left out of the acknowledgement.
 const RESOURCE_LIMIT: usize = 100;
 
-/// The filter of `subscriptions/listen`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SubscriptionFilter {
-    tools_list_changed: Option<bool>,
-    prompts_list_changed: Option<bool>,
-    resources_list_changed: Option<bool>,
-    resource_subscriptions: Option<Vec<String>>,
-}
-
 /// The notifications that a client gets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Subscription {
-    tools: bool,
-    prompts: bool,
-    resources: bool,
+    filter: SubscriptionFilter,
     of: Resources,
 }
 
@@ -53,7 +41,7 @@ pub(super) struct Subscription {
 #[derive(Debug)]
 enum Resources {
     /// These, which are watched for it.
-    Watched(HashMap<Arc<str>, Watching>),
+    Watched(BTreeMap<Arc<str>, Watching>),
     /// Those that its session subscribes to.
     OfSession(SessionListener),
 }
@@ -72,9 +60,9 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<R
     // Before the acknowledgement, so that no change after it is missed.
     let listener = protocol.gateway.changes().listen();
     let audience = Recipient { gateway: &protocol.gateway, caller: client.carrier.caller().clone() };
-    let wanted = Subscription::of(asked, &audience);
+    let wanted = Subscription::new(asked, &audience);
     let meta = json!({ SUBSCRIPTION_ID: client.request.id.to_value() });
-    let acknowledged = json!({ "_meta": meta, "notifications": wanted.to_json() });
+    let acknowledged = json!({ "_meta": meta, "notifications": wanted.filter });
     let told = client.outbox.send("notifications/subscriptions/acknowledged", &acknowledged).await;
     told.map_err(|_| {
         RpcError::Params(
@@ -110,7 +98,9 @@ pub(super) async fn tell_session(
     closed: Closed,
 ) {
     let of = Resources::OfSession(subscribed);
-    let wanted = Subscription { tools: true, prompts: true, resources: true, of };
+    let filter =
+        SubscriptionFilter::builder().tools_list_changed().prompts_list_changed().resources_list_changed();
+    let wanted = Subscription { filter: filter.build(), of };
     let wanted_of = || place.is_spoken_on().then_some(&wanted);
     tokio::select! {
         _ = tell(listener, outbox, audience, None, wanted_of) => {}
@@ -146,53 +136,40 @@ async fn tell<'w>(
 }
 
 impl Subscription {
-    fn of(asked: SubscriptionFilter, audience: &Recipient<'_>) -> Self {
-        let gateway = audience.gateway;
-        let mut uris = asked.resource_subscriptions.unwrap_or_default();
-        uris.retain(|uri| audience.may_read(uri));
-        // Resources that can't be watched are left out of the acknowledgement: the client polls them.
-        let watched = uris.iter().take(RESOURCE_LIMIT).filter_map(|uri| gateway.watch(uri).ok());
-        Self {
-            tools: asked.tools_list_changed == Some(true),
-            prompts: asked.prompts_list_changed == Some(true),
-            resources: asked.resources_list_changed == Some(true),
-            of: Resources::Watched(watched.map(|watching| (Arc::clone(watching.uri()), watching)).collect()),
-        }
-    }
-
-    /// As the acknowledgement says it: what is not told is left out.
-    fn to_json(&self) -> Value {
-        let mut filter = json!({});
-        for (key, wanted) in [
-            ("toolsListChanged", self.tools),
-            ("promptsListChanged", self.prompts),
-            ("resourcesListChanged", self.resources),
+    /// Watches the resources of a filter, as far as the client may read them; the others are left out of the
+    /// acknowledgement, so that the client polls them.
+    fn new(mut filter: SubscriptionFilter, recipient: &Recipient<'_>) -> Self {
+        let mut uris = filter.resource_subscriptions.take().unwrap_or_default();
+        uris.retain(|uri| recipient.may_read(uri));
+        let watched = uris.iter().take(RESOURCE_LIMIT).filter_map(|uri| recipient.gateway.watch(uri).ok());
+        let watched: BTreeMap<_, _> =
+            watched.map(|watching| (Arc::clone(watching.uri()), watching)).collect();
+        let known = watched.keys().map(|uri| uri.to_string()).collect::<Vec<_>>();
+        filter.resource_subscriptions = Some(known).filter(|known| !known.is_empty());
+        for wanted in [
+            &mut filter.tools_list_changed,
+            &mut filter.prompts_list_changed,
+            &mut filter.resources_list_changed,
         ] {
-            if wanted {
-                filter[key] = true.into();
-            }
+            *wanted = wanted.filter(|wanted| *wanted);
         }
-        let mut uris = self.of.all();
-        if !uris.is_empty() {
-            uris.sort();
-            filter["resourceSubscriptions"] = uris.iter().map(|uri| &**uri).collect();
-        }
-        filter
+        Self { filter, of: Resources::Watched(watched) }
     }
 
     /// The notifications that are sent for what was heard, each with the resource that it is about.
     fn messages(&self, heard: &Heard) -> Vec<(&'static str, Option<Arc<str>>)> {
         let lists = [
-            (Change::Tools, self.tools, "notifications/tools/list_changed"),
-            (Change::Prompts, self.prompts, "notifications/prompts/list_changed"),
-            (Change::Resources, self.resources, "notifications/resources/list_changed"),
+            (Change::Tools, self.filter.tools_list_changed, "notifications/tools/list_changed"),
+            (Change::Prompts, self.filter.prompts_list_changed, "notifications/prompts/list_changed"),
+            (Change::Resources, self.filter.resources_list_changed, "notifications/resources/list_changed"),
         ];
         // After a miss anything may have changed.
         let has_changed = |change: &Change| match heard {
             Heard::Change(found) => found == change,
             Heard::Missed => true,
         };
-        let lists = lists.into_iter().filter(|(change, is_wanted, _)| *is_wanted && has_changed(change));
+        let lists =
+            lists.into_iter().filter(|(change, is_wanted, _)| is_wanted.is_some() && has_changed(change));
         let uris = match heard {
             Heard::Change(Change::Resource(uri)) if self.of.has(uri) => vec![Arc::clone(uri)],
             Heard::Change(_) => Vec::new(),
@@ -200,12 +177,6 @@ impl Subscription {
         };
         let updated = uris.into_iter().map(|uri| ("notifications/resources/updated", Some(uri)));
         lists.map(|(_, _, method)| (method, None)).chain(updated).collect()
-    }
-}
-
-impl Default for Resources {
-    fn default() -> Self {
-        Self::Watched(HashMap::new())
     }
 }
 
@@ -362,8 +333,8 @@ mod tests {
     #[track_caller]
     fn check(asked: Value, acknowledged: Value, heard: &Heard, expected: &[(&str, Option<&str>)]) {
         let audience = Recipient { gateway: &gateway(), caller: Caller::Only };
-        let wanted = Subscription::of(serde_json::from_value(asked).unwrap(), &audience);
-        assert_eq!(wanted.to_json(), acknowledged);
+        let wanted = Subscription::new(serde_json::from_value(asked).unwrap(), &audience);
+        assert_eq!(serde_json::to_value(&wanted.filter).unwrap(), acknowledged);
         let told = wanted.messages(heard);
         let told: Vec<_> = told.iter().map(|(method, uri)| (*method, uri.as_deref())).collect();
         assert_eq!(told, expected);
