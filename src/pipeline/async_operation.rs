@@ -318,7 +318,7 @@ impl Run<'_> {
             question(job, JobFacts { facts, limits, redaction }, reply)
         };
         let (name, workers) = (&self.call.route.definition.name, &self.snapshot.workers);
-        let evaluated = workers.look(name, reply, self.due.at, evaluate).await;
+        let evaluated = workers.evaluate(name, reply, self.due.at, evaluate).await;
         evaluated.map_err(|why| PollError {
             is_transient: why == WorkError::DeadlineExceeded,
             result: Box::new(match why {

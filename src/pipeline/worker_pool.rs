@@ -174,7 +174,7 @@ impl WorkerPool {
     }
 
     /// Evaluates the rule for asynchronous operations on a response; gives the response back.
-    pub(super) async fn look<T: Send + 'static>(
+    pub(super) async fn evaluate<T: Send + 'static>(
         &self,
         route: &ToolName,
         reply: Reply,
@@ -440,7 +440,7 @@ mod tests {
             };
             let reply = Reply::new(StatusCode::OK, HeaderMap::new(), "{}".into());
             let deadline = Instant::now() + Duration::from_secs(3600);
-            let ((is_done, there), _) = pool.look(&route, reply, deadline, questions).await.unwrap();
+            let ((is_done, there), _) = pool.evaluate(&route, reply, deadline, questions).await.unwrap();
             let times_begun = begun.load(Ordering::Relaxed);
             assert_eq!((is_done, times_begun, there == here), (true, times, is_here), "{steps}");
         }

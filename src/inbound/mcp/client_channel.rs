@@ -1,7 +1,7 @@
 //! The way to the client of a request before its result.
 //!
 //! - [`Outbox`]: queue of messages that are sent before the result.
-//! - [`Questions`]: our open requests to clients up to 2025-11-25, which respond with a message of their own.
+//! - [`OpenRequests`]: our open requests to clients up to 2025-11-25, which respond with a message of their own.
 //! - [`CallSubscriber`]: progress notifications and log messages of a call.
 
 use std::{
@@ -34,7 +34,7 @@ const OUTBOX_LIMIT: usize = 64;
 pub(super) struct Outbox {
     /// `None` where the client accepts nothing but the result.
     sender: Option<mpsc::Sender<Bytes>>,
-    questions: Arc<Questions>,
+    questions: Arc<OpenRequests>,
     /// Whose answers are taken, where clients are told apart.
     caller: Caller,
 }
@@ -66,7 +66,7 @@ pub(super) enum Unanswered {
 
 impl Outbox {
     /// For a client that reads a stream, and what is put into it.
-    pub(super) fn new(questions: Arc<Questions>) -> (Self, Mailbox) {
+    pub(super) fn new(questions: Arc<OpenRequests>) -> (Self, Mailbox) {
         let (sender, mailbox) = mpsc::channel(OUTBOX_LIMIT);
         (Self { sender: Some(sender), questions, caller: Caller::Only }, mailbox)
     }
@@ -77,7 +77,7 @@ impl Outbox {
     }
 
     /// For a client that takes one JSON document.
-    pub(super) fn closed(questions: Arc<Questions>) -> Self {
+    pub(super) fn closed(questions: Arc<OpenRequests>) -> Self {
         Self { sender: None, questions, caller: Caller::Only }
     }
 
@@ -135,17 +135,17 @@ const QUESTIONS_LIMIT: usize = 10_000;
 /// The answer in a client's result.
 pub(super) type Answered = Result<Box<RawValue>, ErrorData>;
 
-/// The questions that wait for an answer in this process.
+/// Our requests to clients that wait for a response, in this process.
 #[derive(Debug, Default)]
-pub(super) struct Questions {
+pub(super) struct OpenRequests {
     /// Gives them their ids, where other replicas shall be able to read those.
     peers: Option<Peers>,
-    waiting: Mutex<HashMap<String, Waiting>>,
+    waiting: Mutex<HashMap<String, PendingAnswer>>,
 }
 
 /// An open request.
 #[derive(Debug)]
-struct Waiting {
+struct PendingAnswer {
     /// Whose answer is taken, where clients are told apart.
     owner: Option<Box<str>>,
     answer: oneshot::Sender<Answered>,
@@ -153,13 +153,13 @@ struct Waiting {
 
 /// One of them; it is withdrawn when this is dropped.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct OpenRequest {
     id: String,
     answer: oneshot::Receiver<Answered>,
-    all: Arc<Questions>,
+    all: Arc<OpenRequests>,
 }
 
-impl Questions {
+impl OpenRequests {
     /// None yet, of a server that has these other replicas.
     pub(super) fn among(peers: Peers) -> Self {
         Self { peers: Some(peers), waiting: Mutex::default() }
@@ -175,16 +175,16 @@ impl Questions {
         self.peers.as_ref().map_or_else(random_id, Peers::name)
     }
 
-    /// A question to a client, under an id that nobody can guess. `None` when too many wait.
-    pub(super) fn ask(self: &Arc<Self>, owner: Option<&str>) -> Option<Question> {
+    /// A request to a client, under an id that nobody can guess. `None` when too many wait.
+    pub(super) fn ask(self: &Arc<Self>, owner: Option<&str>) -> Option<OpenRequest> {
         let (sender, answer) = oneshot::channel();
         let id = self.name();
         let mut waiting = self.waiting();
         if waiting.len() >= QUESTIONS_LIMIT {
             return None;
         }
-        waiting.insert(id.clone(), Waiting { owner: owner.map(Box::from), answer: sender });
-        Some(Question { id, answer, all: Arc::clone(self) })
+        waiting.insert(id.clone(), PendingAnswer { owner: owner.map(Box::from), answer: sender });
+        Some(OpenRequest { id, answer, all: Arc::clone(self) })
     }
 
     /// Hands an answer to whoever waits for it; whether anybody does, of this client.
@@ -196,12 +196,12 @@ impl Questions {
         waiting.remove(id).is_some_and(|asked| asked.answer.send(answered).is_ok())
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, PendingAnswer>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Question {
+impl OpenRequest {
     /// The id of the request that asks it.
     pub(super) fn id(&self) -> &str {
         &self.id
@@ -219,7 +219,7 @@ impl Question {
     }
 }
 
-impl Drop for Question {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.all.waiting().remove(&self.id);
     }
@@ -295,7 +295,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_question_is_sent_and_its_answer_awaited() {
-        let questions = Arc::<Questions>::default();
+        let questions = Arc::<OpenRequests>::default();
         let (outbox, mut mailbox) = Outbox::new(Arc::clone(&questions));
         let asked = tokio::spawn(async move {
             let answer = outbox.ask("roots/list", &json!({}), PATIENCE).await;

@@ -23,26 +23,26 @@
 //! the response. The SDK (`rmcp`) provides model types for small messages; its service owns every value, so
 //! it serves as the reference client in `tests/it/mcp/sdk.rs`.
 
-mod server_info;
-mod tools;
 mod client_channel;
 mod context;
 mod elicitation;
 mod message;
 mod prompts;
-mod replicas;
-mod response;
 mod protocol;
-mod rpc_error;
+mod replicas;
 mod resources;
+mod response;
 mod resumable;
 mod revision;
+mod rpc_error;
+mod server_info;
+mod session_subscriptions;
 mod sessions;
 mod stdio;
-mod session_subscriptions;
 mod subscriptions;
 mod task_elicitation;
 mod tasks;
+mod tools;
 
 use std::{sync::Arc, time::Duration};
 

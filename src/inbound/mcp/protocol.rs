@@ -10,7 +10,7 @@ use serde_json::{json, value::RawValue};
 
 use super::{
     McpSettings,
-    client_channel::{Outbox, Questions},
+    client_channel::{OpenRequests, Outbox},
     context::{Carrier, Client},
     message::{self, Id, Message, Rejected, Request},
     prompts,
@@ -41,7 +41,7 @@ pub(super) struct Protocol {
     pub(super) guard: Guard,
     pub(super) server_info: ServerInfo,
     pub(super) seal: Seal,
-    pub(super) questions: Arc<Questions>,
+    pub(super) questions: Arc<OpenRequests>,
     pub(super) eliciting_tasks: Arc<ElicitingTasks>,
     pub(super) levels: Levels,
     pub(super) sessions: Sessions,
@@ -58,7 +58,7 @@ impl Protocol {
         let strangers = if settings.secret.is_some() { Strangers::Refused } else { Strangers::Taken };
         let sessions = Sessions::new(seal.clone(), strangers);
         let streams = Streams::new(settings.stream_limit, settings.caller_stream_limit);
-        let questions = Arc::new(Questions::among(Peers::new(
+        let questions = Arc::new(OpenRequests::among(Peers::new(
             seal.clone(),
             settings.peer.clone(),
             settings.peer_tls.clone(),

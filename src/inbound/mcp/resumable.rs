@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use super::{
-    client_channel::{Mailbox, Questions},
+    client_channel::{Mailbox, OpenRequests},
     response::{self, KEEP_ALIVE, PendingResponse},
     revision::Revision,
 };
@@ -52,7 +52,7 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Resumables {
     settings: ResumeSettings,
-    questions: Arc<Questions>,
+    questions: Arc<OpenRequests>,
     streams: Mutex<HashMap<String, Arc<Resumable>>>,
     read_bytes: AtomicUsize,
 }
@@ -74,7 +74,7 @@ impl Default for ResumeSettings {
 }
 
 impl Resumables {
-    pub(super) fn new(settings: ResumeSettings, questions: Arc<Questions>) -> Self {
+    pub(super) fn new(settings: ResumeSettings, questions: Arc<OpenRequests>) -> Self {
         Self { settings, questions, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
     }
 
