@@ -1,4 +1,4 @@
-//! `glossator demo`: serve in front of a legacy server that comes along.
+//! `glossator demo`: serve in front of a built-in legacy server.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -95,14 +95,23 @@ fn introduce(
     }
     screen.line(format!("\n{}\n", title(screen, "Try")));
     screen.line("REST with curl:\n");
-    screen.line(format!("  curl -s -X POST http://{address}/weather -H 'Content-Type: application/json' -d '{{\"city\": \"Oslo\"}}'\n"));
+    screen.line(format!(
+        "  curl -s -X POST http://{address}/weather -H 'Content-Type: application/json' \
+         -d '{{\"city\": \"Oslo\"}}'\n"
+    ));
     screen.line("MCP with curl:\n");
     screen.line(format!("  curl -s http://{address}/mcp -H 'Content-Type: application/json' \\"));
     screen.line(
         "    -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2026-07-28' \\",
     );
     screen.line("    -H 'Mcp-Method: tools/call' -H 'Mcp-Name: get_weather' \\");
-    screen.line("    -d '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"get_weather\",\"arguments\":{\"city\":\"Tromsø\"},\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}'\n");
+    screen.line(concat!(
+        r#"    -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","#,
+        r#""params":{"name":"get_weather","arguments":{"city":"Tromsø"},"#,
+        r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+        r#""io.modelcontextprotocol/clientCapabilities":{}}}}'"#,
+        "\n"
+    ));
     screen.line("An MCP client's configuration (VS Code, .vscode/mcp.json; others are much alike):\n");
     screen.line(format!(
         "  {{ \"servers\": {{ \"demo\": {{ \"type\": \"http\", \"url\": \"http://{address}/mcp\" }} }} }}\n"

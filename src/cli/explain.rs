@@ -76,7 +76,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
             explain_request(arguments.output, &loaded, &file.route, given, screen)
         }
         None => {
-            Err(Failure::told("give a recorded reply with `--reply FILE`, or arguments with `--args JSON`"))
+            Err(Failure::usage("give a recorded reply with `--reply FILE`, or arguments with `--args JSON`"))
         }
     }
 }
@@ -101,8 +101,8 @@ fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
     match json.map(serde_json::from_str) {
         None => Ok(Map::new()),
         Some(Ok(Value::Object(map))) => Ok(map),
-        Some(Ok(_)) => Err(Failure::told("`--args` takes a JSON object, such as '{\"city\": \"Oslo\"}'")),
-        Some(Err(error)) => Err(Failure::told(format!("`--args` takes a JSON object: {error}"))),
+        Some(Ok(_)) => Err(Failure::usage("`--args` takes a JSON object, such as '{\"city\": \"Oslo\"}'")),
+        Some(Err(error)) => Err(Failure::usage(format!("`--args` takes a JSON object: {error}"))),
     }
 }
 
@@ -110,7 +110,7 @@ fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
 fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failure> {
     if arguments.status.is_some() || arguments.media_type.is_some() {
         let told = "the route asks a command, which has neither status nor type: say `--exit STATUS`";
-        return Err(Failure::told(told));
+        return Err(Failure::usage(told));
     }
     let (reply, _) = chosen(arguments, file)?;
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
@@ -120,7 +120,7 @@ fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failur
 /// The reply to explain. What the command line says in the place of a whole recording is told.
 fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> Result<Reply, Failure> {
     if arguments.exit.is_some() || arguments.stderr.is_some() {
-        return Err(Failure::told("the route asks no command, so `--exit` and `--stderr` have no effect"));
+        return Err(Failure::usage("the route asks no command, so `--exit` and `--stderr` have no effect"));
     }
     let (mut reply, is_whole) = chosen(arguments, file)?;
     let mut tell = |option: &str, own: &str| {
@@ -131,7 +131,7 @@ fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> R
     if let Some(status) = arguments.status {
         let code = StatusCode::from_u16(status).ok().filter(|_| (100..=599).contains(&status));
         let code = code.ok_or_else(|| {
-            Failure::told(format!("`--status` takes a status from 100 to 599, found {status}"))
+            Failure::usage(format!("`--status` takes a status from 100 to 599, found {status}"))
         })?;
         tell("--status", &reply.status.to_string());
         reply.status = code;
@@ -139,7 +139,7 @@ fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> R
     if let Some(media_type) = &arguments.media_type {
         let value = HeaderValue::from_str(media_type).ok().filter(|_| is_media_type(media_type));
         let value = value.ok_or_else(|| {
-            Failure::told(format!("`--type` takes a media type such as `text/plain`, found {media_type:?}"))
+            Failure::usage(format!("`--type` takes a media type such as `text/plain`, found {media_type:?}"))
         })?;
         tell("--type", reply.media_type().as_deref().unwrap_or("no media type"));
         reply.headers.insert(CONTENT_TYPE, value);
@@ -152,7 +152,7 @@ fn chosen(arguments: &ExplainArguments, file: &Path) -> Result<(Reply, bool), Fa
     let recording = read_recording(file)?;
     let is_whole = !matches!(recording, Recording::Body(_));
     let chosen = recording.choose(arguments.entry.as_ref());
-    let reply = chosen.map_err(|error| Failure::told(format!("{}: {error}", file.display())))?;
+    let reply = chosen.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
     Ok((reply, is_whole))
 }
 
@@ -177,7 +177,7 @@ fn explain_reply(
         false => Value::Null,
     };
     let made_up = made_up.as_object().filter(|made_up| !made_up.is_empty());
-    let args = example_arguments(&file.route, given).map_err(Failure::told)?;
+    let args = example_arguments(&file.route, given).map_err(Failure::usage)?;
     let explained = explained(file, args, &Map::new(), &reply, None);
     if arguments.output == Output::Json {
         let rule = explained.rule.map(|index| index + 1);
@@ -292,7 +292,8 @@ fn explain_request(
     Ok(())
 }
 
-/// The words of a command as a shell takes them, so that they can be tried, and its standard input.
+/// The program and arguments of a command, quoted for a shell so that you can run them, and its standard
+/// input.
 fn command_words(loaded: &Loaded, route: &Route, request: &CommandRequest) -> (Vec<String>, String) {
     let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
     let program = file.and_then(|file| file.settings.command()).map(|command| &command.program);

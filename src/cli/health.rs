@@ -34,7 +34,7 @@ pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result
         (Some(address), _) => address,
         (None, None) => DEFAULT_ADDRESS,
         (None, Some(text)) => text.parse().map_err(|_| {
-            Failure::told(format!("`{LISTEN_VARIABLE}` is no address to ask; give one with `--address`"))
+            Failure::usage(format!("`{LISTEN_VARIABLE}` is no address to ask; give one with `--address`"))
         })?,
     };
     let address = reachable(address);

@@ -63,7 +63,7 @@ pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result
     };
     let shown = arguments.file.display();
     let imported =
-        import::openapi(document, &wishes).map_err(|error| Failure::told(format!("{shown}: {error}")))?;
+        import::openapi(document, &wishes).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
     match arguments.output {
         Output::Json => {
             let remarks: Vec<Value> = imported
@@ -88,9 +88,10 @@ pub(super) fn import(arguments: &ImportArguments, screen: &mut Screen) -> Result
 fn read(file: &Path) -> Result<Value, Failure> {
     let shown = file.display().to_string();
     let text = read_input(file, DOCUMENT_LIMIT_BYTES, "document")?;
-    let text = String::from_utf8(text).map_err(|_| Failure::told(format!("{shown}: expected UTF-8 text")))?;
+    let text =
+        String::from_utf8(text).map_err(|_| Failure::usage(format!("{shown}: expected UTF-8 text")))?;
     if text.trim().is_empty() {
-        return Err(Failure::told(format!("{shown}: expected an OpenAPI document, found an empty file")));
+        return Err(Failure::usage(format!("{shown}: expected an OpenAPI document, found an empty file")));
     }
     // Every JSON document is YAML, too, but for its length and depth.
     if text.trim_start().starts_with('{')

@@ -57,10 +57,10 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
             }
             Recording::Har(exchanges) => {
                 let chosen = chosen(exchanges, arguments.entry.as_ref())
-                    .map_err(|why| Failure::told(format!("{}: {why}", file.display())))?;
+                    .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
                 for (number, exchange) in chosen {
                     let reply =
-                        exchange.reply.map_err(|why| Failure::told(format!("{}: {why}", file.display())))?;
+                        exchange.reply.map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
                     samples.push(Sample { name: format!("{name}, entry {number}"), reply });
                     seen.push(Seen { file, number, method: exchange.method, url: exchange.url });
                 }
@@ -68,13 +68,13 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
         }
     }
     if samples.len() > SAMPLE_LIMIT {
-        return Err(Failure::told(format!(
+        return Err(Failure::usage(format!(
             "at most {SAMPLE_LIMIT} replies are looked at, found {}",
             samples.len()
         )));
     }
     if let (Some(file), Some(_), true) = (single, &arguments.entry, seen.is_empty()) {
-        return Err(Failure::told(format!("{}: {}", file.display(), RecordingError::NoEntries)));
+        return Err(Failure::usage(format!("{}: {}", file.display(), RecordingError::NoEntries)));
     }
     one_endpoint(arguments, &seen)?;
     let seen = seen.pop().map(|seen| (seen.method, seen.url));
@@ -118,7 +118,7 @@ fn one_endpoint(arguments: &InferArguments, seen: &[Seen<'_>]) -> Result<(), Fai
     }
     told += "\nname one with `--entry NUMBER`, or with more of its URL; `--request 'METHOD /path/{argument}'` says that \
              paths which differ are one endpoint";
-    Err(Failure::told(told))
+    Err(Failure::usage(told))
 }
 
 /// A URL without its query.
@@ -176,7 +176,7 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
                 method = (*verb).to_owned();
                 target
             }
-            _ => return Err(Failure::told(format!("`--request` takes `METHOD /path`, found {request:?}"))),
+            _ => return Err(Failure::usage(format!("`--request` takes `METHOD /path`, found {request:?}"))),
         };
         path = Some(absolute(target));
     }
@@ -186,7 +186,7 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     let naming = Naming { name, upstream, address, method, path };
     let Some(problems) = problems(&naming) else { return Ok(naming) };
     if is_said || arguments.name.is_some() || arguments.request.is_some() || arguments.upstream.is_some() {
-        return Err(Failure::told(format!(
+        return Err(Failure::usage(format!(
             "`--name`, `--upstream`, `--url` and `--request` give no route: {problems}"
         )));
     }
@@ -234,7 +234,10 @@ fn name_of(path: &str, files: &[PathBuf]) -> String {
 }
 
 fn to_json(proposal: &Proposal) -> Value {
-    let to_json = |Finding { part, value, sure, why }: &Finding| json!({ "part": part, "value": value, "sure": sure.word(), "why": why });
+    let to_json = |Finding { part, value, sure, why }: &Finding| {
+        let sure = sure.word();
+        json!({ "part": part, "value": value, "sure": sure, "why": why })
+    };
     json!({ "config": proposal.yaml, "findings": proposal.findings.iter().map(to_json).collect::<Vec<_>>() })
 }
 

@@ -49,17 +49,17 @@ pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), F
 fn given() -> Result<String, Failure> {
     let mut text = String::new();
     let read = io::stdin().take(KEY_LIMIT_BYTES + 1).read_to_string(&mut text);
-    read.map_err(|error| Failure::told(format!("standard input can't be read as text: {error}")))?;
+    read.map_err(|error| Failure::usage(format!("standard input can't be read as text: {error}")))?;
     let key = text.trim();
     if key.len() < KEY_LEAST_BYTES || key.len() as u64 > KEY_LIMIT_BYTES {
         let words = format!(
             "a key has {KEY_LEAST_BYTES} to {KEY_LIMIT_BYTES} bytes, and this one has {}: a short one is found by its hash",
             key.len()
         );
-        return Err(Failure::told(words));
+        return Err(Failure::usage(words));
     }
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::told("a key stands in a header: it has visible ASCII characters only"));
+        return Err(Failure::usage("a key stands in a header: it has visible ASCII characters only"));
     }
     Ok(key.to_owned())
 }

@@ -1,4 +1,4 @@
-//! The command line. One file a command; each is thin, since what it does lives in the modules of lower layers.
+//! The command line: one file a command. Each is thin, since the work is done in modules of lower layers.
 //!
 //! Exit status: 0; 1 when `check` or `test` found something, or when running failed (the port is in use); 2 for wrong
 //! usage; 78 for a configuration that is not good (`EX_CONFIG` of sysexits.h), which a supervisor need not try again.
@@ -91,9 +91,9 @@ enum Failure {
     Found,
     /// The configuration is not good.
     Problems(Problems),
-    /// Something else, in words.
+    /// Any other failure, as text.
     Other {
-        /// What is wrong.
+        /// The message.
         text: String,
         /// The exit status.
         status: u8,
@@ -104,8 +104,8 @@ enum Failure {
 const CONFIG_STATUS: u8 = 78;
 
 impl Failure {
-    /// Used wrongly.
-    fn told(text: impl Into<String>) -> Self {
+    /// Wrong usage of the command line.
+    fn usage(text: impl Into<String>) -> Self {
         Self::Other { text: text.into(), status: 2 }
     }
 
@@ -132,12 +132,12 @@ impl Failure {
 /// space only.
 const STACK_BYTES: usize = 128 << 20;
 
-/// Runs the program: reads the command line, does what it says, and gives the exit status.
+/// Runs the program: parses the command line, runs the command, and returns the exit status.
 pub fn main() -> ExitCode {
     let program = std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES).spawn(program);
     match program.map(std::thread::JoinHandle::join) {
         Ok(Ok(status)) => status,
-        // A panic has been told by then.
+        // The panic has been logged by then.
         Ok(Err(_)) => {
             log::flush();
             ExitCode::from(101)
@@ -250,5 +250,5 @@ impl ConfigArgument {
 fn no_such_route(name: &str, loaded: &Loaded) -> Failure {
     let names: Vec<_> =
         loaded.routes.iter().map(|file| format!("`{}`", file.route.definition.name)).collect();
-    Failure::told(format!("there is no route `{name}`; there are {}", names.join(", ")))
+    Failure::usage(format!("there is no route `{name}`; there are {}", names.join(", ")))
 }

@@ -101,7 +101,7 @@ const RECORDING_LIMIT_BYTES: u64 = 64 << 20;
 pub(super) fn read_recording(file: &Path) -> Result<Recording, Failure> {
     let recording = read_input(file, RECORDING_LIMIT_BYTES, "recording")?;
     Recording::read(&Bytes::from(recording))
-        .map_err(|error| Failure::told(format!("{}: {error}", file.display())))
+        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }
 
 /// Reads a file, or standard input for `-`, of at most so many bytes. `what` it should be is named when it is
@@ -115,7 +115,7 @@ pub(super) fn read_input(file: &Path, limit_bytes: u64, what: &str) -> Result<Ve
     };
     match read {
         Ok(bytes) if bytes as u64 <= limit_bytes => Ok(content),
-        Ok(_) => Err(Failure::told(format!("{shown}: a {what} may have {limit_bytes} bytes, found more"))),
-        Err(error) => Err(Failure::told(format!("{shown}: {error}"))),
+        Ok(_) => Err(Failure::usage(format!("{shown}: a {what} may have {limit_bytes} bytes, found more"))),
+        Err(error) => Err(Failure::usage(format!("{shown}: {error}"))),
     }
 }

@@ -1,5 +1,5 @@
-//! `glossator run`, `stdio` and `cgi`: serve clients over sockets, the client that started us over pipes, or one request of
-//! a web server.
+//! `glossator run`, `stdio` and `cgi`: serve clients over sockets, the client that started this program over
+//! pipes, or one request of a web server.
 
 use std::{
     ffi::OsString,
@@ -133,14 +133,14 @@ pub(super) fn run(arguments: &RunArguments, screen: &mut Screen) -> Result<(), F
     })
 }
 
-/// Standard output is the client's: whatever else there is to say goes to standard error.
+/// Standard output belongs to the client; all other output goes to standard error.
 pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(), Failure> {
     screen.write_as(arguments.log.format());
     let (sources, loaded, hangups) = load(&arguments.config, arguments.log.flags(), screen)?;
     run_to_end(prepare(&loaded)?, async {
         let mut app = App::new(&loaded).map_err(Failure::from_error)?;
-        let patience = server::CUT_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
-        let stop = stop_signal(patience).map_err(Failure::from_error)?;
+        let exit_timeout = server::CUT_TIMEOUT + server::FLUSH_TIMEOUT + 2 * SHUTDOWN_TIMEOUT;
+        let stop = stop_signal(exit_timeout).map_err(Failure::from_error)?;
         let pipes = Pipes {
             input: io::stdin(),
             output: io::stdout(),
@@ -176,7 +176,8 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
         config::process_variables().partition(|(name, _)| cgi_api::is_of_request(name));
     let sources = Sources {
         origin: Origin::Path(arguments.config.path()?),
-        // Without what a client has a say in, or one could set what a file names.
+        // Without the variables that a client can influence, or a client could set a value that a file refers
+        // to.
         environment: Environment::of(own),
         flags: arguments.log.flags(),
     };
@@ -222,7 +223,7 @@ fn load(
     flags: Vec<Flag>,
     screen: &mut Screen,
 ) -> Result<(Sources, Loaded, Hangups), Failure> {
-    // Before everything that takes a while: a supervisor may send a hangup as soon as it has started us.
+    // Before anything slow: a supervisor may send a hangup right after it has started the program.
     let hangups = Hangups::receive().map_err(Failure::from_error)?;
     let sources = config.sources(flags)?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
@@ -260,7 +261,8 @@ fn warn_of_few_descriptors(loaded: &Loaded) {
         warn!(
             limit,
             needed,
-            "the limit of open files is lower than the configured limits may need: raise it (`LimitNOFILE`, `ulimit -Hn`), or lower `server.connections` and `in_flight`"
+            "the limit of open files is lower than the configured limits may need: raise it (`LimitNOFILE`, \
+             `ulimit -Hn`), or lower `server.connections` and `in_flight`"
         );
     }
 }
@@ -295,37 +297,37 @@ impl Server {
         self.listener.local_addr().map_err(Failure::from_error)
     }
 
-    /// The address of the admin API, where there is one.
+    /// The address of the admin API, if it is enabled.
     pub(super) fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref()?.address()
     }
 
-    /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end. Reloads the configuration from its sources meanwhile,
-    /// where they are given.
+    /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end. Meanwhile it reloads the configuration
+    /// from its sources, if there are any.
     pub(super) async fn serve(self, reload: Option<(Sources, &Loaded, Hangups)>) -> Result<(), Failure> {
         let Self { mut app, listener, admin, process } = self;
         let (settings, handler) = (app.settings, app.handler.clone());
-        let patience = settings.shutdown_delay
+        let exit_timeout = settings.shutdown_delay
             + settings.drain
             + 2 * server::CUT_TIMEOUT
             + server::FLUSH_TIMEOUT
             + 2 * SHUTDOWN_TIMEOUT;
-        let signal = stop_signal(patience).map_err(Failure::from_error)?;
+        let signal = stop_signal(exit_timeout).map_err(Failure::from_error)?;
         let status = process.status.clone();
         let stop = async move {
             signal.await;
-            tell_supervisor(Supervised::Stopping);
+            notify_supervisor(Supervised::Stopping);
             status.send_modify(|status| status.is_ending = true);
         };
         app.start().await;
         // Without a reloader the admin API learns that there is none, as `process` is dropped.
         let running = app
             .run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
-        tell_supervisor(Supervised::Ready);
+        notify_supervisor(Supervised::Ready);
         let drained = server::serve(listener, settings, handler, stop).await;
         running.end().await;
         drop(admin);
-        // A cut-off has been logged; the process did end as it was told to.
+        // A cut-off has been logged; the process ended as requested.
         let (Drained::All | Drained::CutOff { .. }) = drained;
         Ok(())
     }
@@ -339,7 +341,7 @@ enum Supervised {
 }
 
 /// Tells systemd, where it has started the program and wants to know.
-fn tell_supervisor(state: Supervised) {
+fn notify_supervisor(state: Supervised) {
     #[cfg(unix)]
     {
         let state = match state {
@@ -347,7 +349,7 @@ fn tell_supervisor(state: Supervised) {
             Supervised::Stopping => sd_notify::NotifyState::Stopping,
         };
         if let Err(error) = sd_notify::notify(&[state]) {
-            tracing::warn!(%error, "systemd can't be notified: `NOTIFY_SOCKET` names no socket that can be reached");
+            tracing::warn!(%error, "systemd can't be notified: `NOTIFY_SOCKET` can't be reached");
         }
     }
     #[cfg(not(unix))]

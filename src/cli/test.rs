@@ -51,7 +51,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     if let Some(filter) = arguments.filter.as_ref().filter(|_| verdicts.is_empty()) {
         let routes: Vec<_> = arguments.routes.iter().map(|name| format!("`{name}`")).collect();
         let of = if routes.is_empty() { String::new() } else { format!(" of {}", routes.join(", ")) };
-        return Err(Failure::told(format!(
+        return Err(Failure::usage(format!(
             "no example{of} has `{filter}` in its name, which is `ROUTE/EXAMPLE`"
         )));
     }

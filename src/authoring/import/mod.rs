@@ -1,7 +1,8 @@
 //! Routes from the description of an API.
 //!
-//! This file has the document with its `$ref`s, and writes the configuration with remarks on what was left out. `operation`
-//! converts an operation to a route, with its parameters; `schema` simplifies schemas for clients.
+//! This file parses the document with its `$ref`s, and writes the configuration with remarks on what was left
+//! out. `operation` converts an operation to a route, with its parameters; `schema` simplifies schemas for
+//! clients.
 //!
 //! What is written loads without an error: a route that does not is written without its output schema, and left out
 //! when that does not help.
@@ -202,7 +203,7 @@ fn file(
     if routes.is_empty() {
         return Err(ImportError::Nothing);
     }
-    // Two that are good alone may be in each other's way; the later of them goes.
+    // Two routes that are valid alone may conflict; the later one is dropped.
     while let Err(why) = tried(&whole(&routes)) {
         let Some((operation, _)) = routes.pop() else { return Err(ImportError::Nothing) };
         remarks.push(Remark { about: operation.about, what: format!("left out: {why}") });
@@ -210,7 +211,7 @@ fn file(
     Ok(Imported { yaml: whole(&routes), routes: routes.len(), remarks })
 }
 
-/// What is wrong with a file.
+/// The first error of a file.
 fn tried(yaml: &str) -> Result<(), String> {
     let loaded = config::load(&Sources::of_text("imported.yaml", yaml));
     let Err(problems) = loaded else { return Ok(()) };
@@ -224,16 +225,16 @@ fn head(document: &Document, upstream: &str, url: &str, source: &str) -> String 
     let version = shortened(document.info("version").unwrap_or_default(), 30);
     let source = shortened(source, 80);
     let _ = writeln!(head, "# {title} {version}, made of {source} by `glossator import openapi`.");
-    head += "# Every operation is a tool here. Models choose better among few: keep what is of use, and say in each\n";
-    head += "# description when to call it. Results are held to `output`; where the API says otherwise than its document,\n";
-    head += "# change it.\n\nupstreams:\n";
+    head += "# Every operation is a tool here. Models choose better among few tools: keep the useful ones,\n";
+    head += "# and describe in each when to call it. Results are checked against `output`; where the API\n";
+    head += "# returns something else than its document declares, change it.\n\nupstreams:\n";
     let url = yaml::text(url);
     let hints = credentials(document, upstream);
     if hints.is_empty() {
         let _ = writeln!(head, "  {upstream}: {url}\n");
     } else {
         let _ = writeln!(head, "  {upstream}:\n    url: {url}");
-        head += "    # The API wants to know who asks:\n";
+        head += "    # The API requires credentials:\n";
         for hint in hints {
             let _ = writeln!(head, "    # {hint}");
         }
@@ -242,32 +243,38 @@ fn head(document: &Document, upstream: &str, url: &str, source: &str) -> String 
     head
 }
 
-/// How the API is told who asks, as an operator would write it.
+/// Hints for the credentials that the API requires, in configuration syntax.
 fn credentials(document: &Document, upstream: &str) -> Vec<String> {
     let variable = upstream.to_ascii_uppercase().replace('-', "_");
+    let bearer = || format!("auth: {{ bearer: \"${{{variable}_TOKEN}}\" }}");
     let mut hints = Vec::new();
     let schemes = document.get("components").and_then(|components| components.get("securitySchemes"));
     for (_, written) in members(schemes) {
         let Ok(scheme) = document.resolved(written) else { continue };
         let text = |name: &str| scheme.get(name).and_then(Value::as_str).unwrap_or_default();
-        // What stands in a comment must not end it.
-        let word = |text: &str| yaml::text(&shortened(text, 200));
+        // The text goes into a comment, and must not end it.
+        let quoted = |text: &str| yaml::text(&shortened(text, 200));
         hints.push(match (text("type"), text("scheme"), text("in")) {
             ("http", "basic", _) => {
                 format!("auth: {{ basic: {{ user: NAME, password: \"${{{variable}_PASSWORD}}\" }} }}")
             }
-            ("http", _, _) | ("openIdConnect", _, _) => format!("auth: {{ bearer: \"${{{variable}_TOKEN}}\" }}"),
+            ("http", _, _) | ("openIdConnect", _, _) => bearer(),
             ("apiKey", _, "header") => {
-                format!("headers: {{ {}: \"${{{variable}_KEY}}\" }}", word(text("name")))
+                format!("headers: {{ {}: \"${{{variable}_KEY}}\" }}", quoted(text("name")))
             }
-            ("apiKey", _, place) => format!("a key in the {place}, `{}`: no `auth` writes it", word(text("name"))),
-            ("oauth2", _, _) => match scheme.pointer("/flows/clientCredentials/tokenUrl").and_then(Value::as_str) {
-                Some(url) => format!(
-                    "auth: {{ oauth: {{ token_url: {}, client_id: NAME, client_secret: \"${{{variable}_SECRET}}\" }} }}",
-                    word(url)
-                ),
-                None => format!("auth: {{ bearer: \"${{{variable}_TOKEN}}\" }}"),
-            },
+            ("apiKey", _, place) => {
+                format!("a key in the {place}, `{}`: no `auth` writes it", quoted(text("name")))
+            }
+            ("oauth2", _, _) => {
+                let token_url = scheme.pointer("/flows/clientCredentials/tokenUrl").and_then(Value::as_str);
+                match token_url.map(quoted) {
+                    Some(token_url) => format!(
+                        "auth: {{ oauth: {{ token_url: {token_url}, client_id: NAME, \
+                         client_secret: \"${{{variable}_SECRET}}\" }} }}"
+                    ),
+                    None => bearer(),
+                }
+            }
             ("mutualTLS", _, _) => "tls: { certificate: file:/path, key: file:/path }".to_owned(),
             _ => continue,
         });
@@ -277,7 +284,7 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
     hints
 }
 
-/// The first server, its variables put in.
+/// The URL of the first server, with the defaults of its variables.
 fn server(document: &Document) -> Result<String, ImportError> {
     let first = items(document.get("servers")).next();
     let server = first.and_then(|server| server.get("url")).and_then(Value::as_str).unwrap_or("/");
@@ -289,7 +296,7 @@ fn server(document: &Document) -> Result<String, ImportError> {
     }
     match url.contains("://") {
         true => Ok(url),
-        // Relative to where the document was found, which nobody knows here.
+        // Relative to the URL of the document, which is unknown here.
         false => Err(ImportError::NoServer),
     }
 }

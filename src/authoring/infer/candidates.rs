@@ -1,5 +1,6 @@
-//! Candidates for the extractor, from the stricter form to the laxer: each looks at the texts of all successes and names an
-//! extractor with its options, or several. Here are documents (JSON, XML, HTML) and tables; `lines` has the others.
+//! Candidates for the extractor, from the stricter form to the laxer: each examines the texts of all
+//! successes and proposes one or more extractors with their options. This file has documents (JSON, XML,
+//! HTML) and tables; `lines` has the others.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -8,22 +9,22 @@ use serde_json::{Map, Value, json};
 
 use super::{lines, samples::Sorted, trial};
 
-/// A way to read replies.
+/// An extractor that may fit the responses.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
-    /// What stands under `extract`, without fields.
+    /// The value of `extract`, without fields.
     pub(super) extract: Value,
-    /// What speaks for it.
+    /// The evidence for it.
     pub(super) why: String,
     /// Whether its form can't be met by chance.
     pub(super) is_strict: bool,
     /// Whether it names its parts by their places alone, or has no parts.
     pub(super) is_weak: bool,
-    /// Whether it reads anything at all.
+    /// Whether it accepts every text.
     pub(super) is_last_resort: bool,
-    /// Whether it gives a block of content rather than a value.
+    /// Whether it returns a content block rather than a value.
     pub(super) is_block: bool,
-    /// Whether it names every word of the text, the constant ones in its pattern.
+    /// Whether its pattern covers every word of the text, the constant ones included.
     pub(super) reads_all: bool,
 }
 
@@ -44,12 +45,12 @@ impl Candidate {
         }
     }
 
-    /// Whether it finds texts only, so that numbers among them are for a schema to tell.
+    /// Whether it extracts text only, so that the schema must declare which texts are numbers.
     pub(super) fn finds_texts(&self) -> bool {
         !matches!(self.name(), "json" | "ndjson" | "metrics" | "mcp")
     }
 
-    /// What gives the text that is read, where that is not the reply.
+    /// The `source` of the text that is parsed, where that is not the response.
     pub(super) fn of(&self) -> Option<&Value> {
         self.extract.get("of")
     }
@@ -70,7 +71,7 @@ pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
         let media_type = sorted.successes[0].reply.media_type().unwrap_or_default();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         found.extend(documents(sorted, &texts, &media_type));
-        // A document has lines too, and whoever reads it by them reads it wrongly.
+        // A document has lines too, but an extractor for lines would misread it.
         if found.is_empty() {
             found.extend(of_lines(&texts, &media_type));
         } else {
@@ -81,7 +82,7 @@ pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
     found
 }
 
-/// What reads texts that are no documents.
+/// Extractors for texts that are no documents.
 fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     found.extend(lines::metrics(texts));
@@ -94,7 +95,7 @@ fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     found
 }
 
-/// What reads the lines that pages show in a `<pre>`, where that is all of them but for titles.
+/// Extractors for the lines of pages that consist of a `<pre>`, apart from titles.
 fn of_shown_lines(sorted: &Sorted<'_>, sources: &[&str]) -> Vec<Candidate> {
     let is_listing = |source: &&str| {
         let source = source.to_ascii_lowercase();
@@ -174,7 +175,7 @@ fn html(sorted: &Sorted<'_>, texts: &[&str]) -> Vec<Candidate> {
     let tables: Option<Vec<String>> = texts.iter().map(|text| first_table(text)).collect();
     if let Some(tables) = tables {
         let more = texts.iter().any(|text| text.to_ascii_lowercase().matches("<table").count() > 1);
-        let more = if more { "; the first of several is taken" } else { "" };
+        let more = if more { "; the first of several is used" } else { "" };
         let pairs = Candidate::strict(
             json!({ "html": { "table": true, "as": "pairs" } }),
             format!("every sample is HTML with a table of names and values{more}"),
@@ -207,8 +208,8 @@ fn first_table(text: &str) -> Option<String> {
     Some(table[..end].to_owned())
 }
 
-/// Names for the columns of tables whose first row is data like the others, though `table` takes it for headings, as
-/// there are no others.
+/// Names for the columns of tables whose first row is data, although `table` treats it as a header because
+/// there is no other.
 fn column_names(sorted: &Sorted<'_>, tables: &[String]) -> Option<Vec<String>> {
     let name = |number| format!("column{number}");
     let names = |count| (1..=count).map(name).collect::<Vec<_>>();
@@ -227,7 +228,7 @@ fn column_names(sorted: &Sorted<'_>, tables: &[String]) -> Option<Vec<String>> {
     (takes_first && !name_columns).then_some(columns.filter(is_narrow)).flatten().map(names)
 }
 
-/// Whether the first row has words in every cell, each once, and stands over a column that has numbers below it.
+/// Whether the first row has a distinct text in every cell, and a column of it has numbers below.
 fn differs_from_below(rows: &[Value]) -> bool {
     let Some((first, below)) = rows.split_first().filter(|(_, below)| !below.is_empty()) else {
         return false;
@@ -268,7 +269,7 @@ fn xml(texts: &[&str]) -> Vec<Candidate> {
         let why = format!("every sample is a SOAP envelope with `{inner}` in it");
         found.push(Candidate::strict(json!({ "xml": { "pick": format!("Envelope/Body/{inner}") } }), why));
     }
-    // The whole envelope says more, and nothing that anybody wants.
+    // The whole envelope has more values, but none that is useful.
     if found.is_empty() {
         found.push(Candidate::strict(json!("xml"), "every sample is an XML document"));
     }

@@ -1,5 +1,5 @@
-//! Fields by name and type, and the schema for what fields can't say. `guess` finds the type of one field, `times` the forms of
-//! times, durations and sizes.
+//! Fields by name and type, and the schema for what fields can't express. `guess` finds the type of one
+//! field, `times` the formats of times, durations and sizes.
 
 use std::collections::HashSet;
 

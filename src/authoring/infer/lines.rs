@@ -1,5 +1,5 @@
-//! Candidates for lines: of a known form (metrics, form fields, keys with values), or of the same words, of which some differ,
-//! for which there are regular expressions.
+//! Candidates for lines: of a known format (metrics, form fields, keys with values), or of the same words
+//! with some that differ, for which there are regular expressions.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -23,13 +23,13 @@ static FORM: LazyLock<Regex> = LazyLock::new(|| {
 /// Prometheus' text.
 pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
     let is_one = |text: &&str| {
-        let told = full_lines(text).any(|line| line.starts_with("# TYPE ") || line.contains('{'));
-        told && full_lines(text).all(|line| line.starts_with('#') || SAMPLE.is_match(line.trim()))
+        let has_metadata = full_lines(text).any(|line| line.starts_with("# TYPE ") || line.contains('{'));
+        has_metadata && full_lines(text).all(|line| line.starts_with('#') || SAMPLE.is_match(line.trim()))
     };
     texts
         .iter()
         .all(is_one)
-        .then(|| Candidate::strict(json!("metrics"), "every line is a sample of a metric, or tells of one"))
+        .then(|| Candidate::strict(json!("metrics"), "every line is a sample of a metric, or describes one"))
 }
 
 /// `a=1&b=2`.
@@ -66,7 +66,7 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     found
 }
 
-/// How many of the lines have a key before the separator that looks like one, from 0 to 1.
+/// The share of lines with a plausible key before the separator, from 0 to 1.
 fn share(text: &str, separator: &str) -> f64 {
     let (mut all, mut good) = (0_usize, 0_usize);
     let mut keys = HashSet::new();
@@ -85,7 +85,7 @@ fn share(text: &str, separator: &str) -> f64 {
             good += 1;
         }
     }
-    // Keys that come again and again are the first column of a table.
+    // Keys that repeat are the first column of a table.
     if all == 0 || keys.len() * 2 < good { 0.0 } else { good as f64 / all as f64 }
 }
 

@@ -1,9 +1,9 @@
 //! A route proposed from recorded replies.
 //!
 //! `samples` separates successes from failures, and finds rules for errors with a success status.
-//! `candidates` and `lines` propose extractors for each kind of text. `trial` runs them on all samples and scores how
-//! much of each they read. `fields` derives fields or a schema from the values. `write` writes the route, with
-//! the evidence for each part in comments.
+//! `candidates` and `lines` propose extractors for each kind of text. `trial` runs them on all samples and
+//! scores how much of each they read. `fields` derives fields or a schema from the values. `write` writes the
+//! route, with the evidence for each part in comments.
 //!
 //! What is proposed has been tried: the file loads without an error, every success among the samples is a success by
 //! it, every failure an error, and the examples in it hold. Where a proposal does not, the next plainer one is taken;
