@@ -127,7 +127,7 @@ impl Guard {
             && matches!(Credential::of(&head.headers, arrival), Ok(Credential::Nothing))
     }
 
-    /// The metadata at a path for clients that look for the authorization server.
+    /// The metadata at a path, by which clients find the authorization server.
     pub fn metadata_at(&self, path: &str, needed: impl FnOnce() -> Scopes) -> Option<Value> {
         if !path.starts_with(METADATA_PATH) {
             return None;

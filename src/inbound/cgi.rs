@@ -1,8 +1,8 @@
 //! CGI (RFC 3875): one request of a web server, which starts the program for it.
 //!
-//! [`request`] makes an HTTP request of the variables that the web server sets, [`head`] writes the head of
-//! the response as the web server reads it. The request then goes the way of every other, so REST, MCP and
-//! `passthrough` are the same as over a port of our own.
+//! [`request`] builds an HTTP request from the variables that the web server sets, [`head`] writes the head
+//! of the response in the format that the web server reads. The request is then handled like every other, so
+//! REST, MCP and `passthrough` are the same as over a port of our own.
 //!
 //! Not spoken is NPH, where the program writes the whole of HTTP itself (section 5).
 //!
@@ -281,17 +281,17 @@ fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, NotARequest> {
     HeaderValue::from_bytes(bytes).map_err(|_| unreadable(format!("header `{name}`")))
 }
 
-/// The head of a response, with the empty line behind it.
+/// The head of a response, with the empty line at its end.
 ///
-/// What belongs to the connection is the web server's to say.
+/// The web server sets the headers of the connection itself.
 pub fn head(mut response: response::Parts, has_body: bool) -> Vec<u8> {
     remove_hop_by_hop(&mut response.headers);
-    // A body must say its type (section 6.3.1), and a server that is handed through may not have.
+    // A body must have a type (section 6.3.1), and a proxied upstream may not have sent one.
     if has_body && !response.headers.contains_key(header::CONTENT_TYPE) {
         response.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     }
     let mut out = Vec::with_capacity(512);
-    // Always said, or a `Location` beside it would make the web server ask itself (section 6.2.2).
+    // Always set, or a `Location` beside it would make the web server request that itself (section 6.2.2).
     line(&mut out, "Status", status_line(response.status).as_bytes());
     for (name, value) in &response.headers {
         line(&mut out, &canonical(name.as_str()), value.as_bytes());
@@ -300,7 +300,7 @@ pub fn head(mut response: response::Parts, has_body: bool) -> Vec<u8> {
     out
 }
 
-/// A whole response for what went wrong before there was a request to answer.
+/// A complete response for an error that occurred before there was a request to handle.
 pub fn broken(status: StatusCode, message: &str) -> Vec<u8> {
     let body = json!({ "error": message }).to_string();
     let mut out = Vec::new();
@@ -316,7 +316,7 @@ fn status_line(status: StatusCode) -> String {
     format!("{} {}", status.as_str(), status.canonical_reason().unwrap_or("Unnamed"))
 }
 
-/// A line feed ends a line on the systems that we know (section 7.2).
+/// A line feed ends a line on the supported systems (section 7.2).
 fn line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");

@@ -150,12 +150,12 @@ impl LoggedRequest<'_> {
     }
 }
 
-/// A request that is rejected before any call is made. Each API writes it in its own form.
+/// A request that is rejected before any call is made. Each API writes it in its own format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The reason in the log: the same for every such request, as what it says itself is for `debug`.
+    /// The reason in the log: the same for every such request, as its own text is for `debug`.
     pub reason: &'static str,
     /// The text for the client.
     pub text: Cow<'static, str>,
@@ -243,8 +243,8 @@ impl Ending {
         let _ = shutdown.wait_for(|shutdown| *shutdown > Shutdown::Serving).await;
     }
 
-    /// The result of some work, unless the shutdown timeout ends first. The work is pinned by the caller: a
-    /// future that is passed by value takes twice its size.
+    /// The result of some work, unless the shutdown timeout ends first. The calling function pins the work: a
+    /// future that is passed by value occupies twice its size.
     pub async fn unless_overdue<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let overdue = async {
             let reached = match self.0.clone() {

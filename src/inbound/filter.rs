@@ -1,9 +1,9 @@
 //! The request filter that all HTTP APIs share: Host, Origin, trusted proxies, CORS; framing and size of
 //! bodies.
 //!
-//! A browser on the operator's machine can be made to talk to a server on loopback (DNS rebinding). It then
-//! names its own page in `Origin` and its own domain in `Host`, so both must be allowed (MCP 2026-07-28,
-//! Streamable HTTP, "Security & Endpoint").
+//! A page in a browser on the operator's machine can send requests to a server on loopback (DNS rebinding).
+//! It then sends its own origin in `Origin` and its own domain in `Host`, so both must be allowed (MCP
+//! 2026-07-28, Streamable HTTP, "Security & Endpoint").
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -47,30 +47,29 @@ pub struct FilterSettings {
     pub allowed_origins: Vec<String>,
     /// Limit of the body of a request, in bytes.
     pub body_limit_bytes: usize,
-    /// Limit of all bodies that are held at once, in bytes; there is always room for one of the allowed
-    /// length.
+    /// Limit of all request bodies in memory together, in bytes; never less than the limit of one body.
     pub bodies_limit_bytes: usize,
     /// Timeout of a body.
     pub body_timeout: Duration,
     /// Proxies before us, whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// The port that it guards.
+    /// The port that it protects.
     pub port: Port,
 }
 
 /// A port with a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
-    /// That of clients. Without allowed origins, pages of this machine at other ports are admitted, as a page
-    /// under development calls what it is made for.
+    /// The port for clients. Without allowed origins, pages of this machine at other ports are admitted, so
+    /// that a page under development can call the API that it is developed for.
     Clients,
-    /// That of the admin API, which is for its own pages only.
+    /// The port for the admin API, which only its own pages may call.
     Admin,
 }
 
 impl Port {
-    pub(super) const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own page, name the host in \
-                                           `admin.allowed_hosts`";
+    pub(super) const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own \
+                                           page, name the host in `admin.allowed_hosts`";
 
     /// The section of its settings.
     pub(super) fn section(self) -> &'static str {
@@ -110,8 +109,8 @@ fn is_of_a_proxy(name: &str) -> bool {
     name.starts_with("x-forwarded-") || NAMES.contains(&name)
 }
 
-/// Whether a header is removed whoever sends it. CGI programs take `Proxy` for the variable `HTTP_PROXY`
-/// (CVE-2016-5385) and `X_Forwarded_For` for `X-Forwarded-For`, and proxies pass both on unseen.
+/// Whether a header is removed from every client. CGI programs read `Proxy` as the variable `HTTP_PROXY`
+/// (CVE-2016-5385) and `X_Forwarded_For` as `X-Forwarded-For`, and proxies pass both on unchecked.
 fn is_always_removed(name: &str) -> bool {
     name == "proxy" || (name.contains('_') && is_of_a_proxy(&name.replace('_', "-")))
 }
@@ -145,8 +144,8 @@ pub struct Filter {
     rules: Arc<ArcSwap<Rules>>,
     /// Counts rejections by reason.
     rejected: Words,
-    /// The bodies of requests that are being read, or answered.
-    held: Held,
+    /// The bodies of requests that are being read or processed.
+    buffer: RequestBuffer,
     /// Identifies the clients of admitted requests.
     pub guard: Guard,
 }
@@ -160,7 +159,7 @@ impl Filter {
         Self {
             rules: Arc::new(ArcSwap::from_pointee(Rules::new(settings))),
             rejected,
-            held: Held::default(),
+            buffer: RequestBuffer::default(),
             guard: Guard::default(),
         }
     }
@@ -170,7 +169,8 @@ impl Filter {
         self.rules.store(Arc::new(Rules::new(settings)));
     }
 
-    /// Admits a request, removes what only trusted proxies may say, and notes the address of the client.
+    /// Admits a request, removes the headers that only trusted proxies may set, and notes the address of the
+    /// client.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl Filter {
 
 impl MeterSource for Filter {
     fn tell(&self, reading: &mut Reading) {
-        let help = "Requests that were not let in, by why";
+        let help = "Requests rejected before a call, by reason";
         let family = reading.counter("glossator_refused_requests", help);
         for (reason, count) in self.rejected.read() {
             family.add(vec![("reason", reason.into())], count);
@@ -237,8 +237,8 @@ impl Page {
         Self { reader: None, has_link: true }
     }
 
-    /// Whether somebody follows a link of a page that may not call us: it may be shown something, but not
-    /// call a tool.
+    /// Whether a person follows a link on a page that may not call this server. The target may be shown, but
+    /// not call a tool.
     pub fn has_link(&self) -> bool {
         self.has_link
     }
@@ -263,7 +263,8 @@ impl Page {
         headers.insert(header::ALLOW, methods.clone());
         if self.reader.is_some() && request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-            // `Mcp-Param-…` headers are not known beforehand, so all that are requested are allowed.
+            // The names of `Mcp-Param-…` headers are not known beforehand, so all that are requested are
+            // allowed.
             if let Some(wanted) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
                 headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
             }
@@ -273,61 +274,61 @@ impl Page {
     }
 }
 
-/// `Retry-After` for a body for which there is no room.
-const AGAIN_AFTER_SECONDS: u64 = 2;
+/// `Retry-After` for a body that the request buffer has no memory for.
+const RETRY_AFTER_SECONDS: u64 = 2;
 
-/// The part of each body that is not counted: clients that send long ones, and never their end, keep nobody
-/// out whose body is short. Most are shorter.
+/// The part of each body that is not counted. Clients that send long bodies and never end them do not block
+/// clients whose bodies are short. Most are shorter.
 const FREE_BYTES: usize = 16 << 10;
 
-/// The bytes of all bodies that are held. Clones count together.
+/// The bytes of all bodies in memory. Clones share the count.
 #[derive(Debug, Clone, Default)]
-struct Held(Arc<AtomicUsize>);
+struct RequestBuffer(Arc<AtomicUsize>);
 
-/// The bytes of one body, given back when it is dropped.
+/// The bytes of one body, released when it is dropped.
 #[derive(Debug)]
-struct Share {
-    held: Held,
+struct Reservation {
+    buffer: RequestBuffer,
     counted_bytes: usize,
 }
 
-/// A body that counts for as long as somebody has a part of it.
-struct Whole {
+/// A body that counts until all its parts are dropped.
+struct CountedBody {
     bytes: Vec<u8>,
-    _share: Share,
+    _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Whole {
+impl AsRef<[u8]> for CountedBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Held {
-    fn share(&self) -> Share {
-        Share { held: self.clone(), counted_bytes: 0 }
+impl RequestBuffer {
+    fn reserve(&self) -> Reservation {
+        Reservation { buffer: self.clone(), counted_bytes: 0 }
     }
 }
 
-impl Share {
-    /// Whether there is room for a body that is so long by now.
+impl Reservation {
+    /// Whether the limit allows a body of this length.
     #[must_use]
     fn grow_to(&mut self, length_bytes: usize, limit_bytes: usize) -> bool {
         let more = length_bytes.saturating_sub(FREE_BYTES).saturating_sub(self.counted_bytes);
-        let before = self.held.0.fetch_add(more, Ordering::Relaxed);
+        let before = self.buffer.0.fetch_add(more, Ordering::Relaxed);
         self.counted_bytes += more;
         before.saturating_add(more) <= limit_bytes
     }
 
-    /// The body, which counts until nobody has it any more.
+    /// The body, which counts until all its parts are dropped.
     fn with(self, bytes: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Whole { bytes, _share: self })
+        Bytes::from_owner(CountedBody { bytes, _reservation: self })
     }
 }
 
-impl Drop for Share {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.held.0.fetch_sub(self.counted_bytes, Ordering::Relaxed);
+        self.buffer.0.fetch_sub(self.counted_bytes, Ordering::Relaxed);
     }
 }
 
@@ -379,8 +380,8 @@ impl Filter {
             return Ok(Bytes::new());
         }
         let reading = async {
-            let (mut body, mut share) = (Limited::new(body, limit_bytes), self.held.share());
-            // Untouched memory is none: what is announced and does not come takes nothing.
+            let (mut body, mut reservation) = (Limited::new(body, limit_bytes), self.buffer.reserve());
+            // Untouched memory is not allocated: a body that is announced and never sent costs nothing.
             let mut whole = Vec::with_capacity(announced.unwrap_or(0) as usize);
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
@@ -391,15 +392,15 @@ impl Filter {
                     }
                 })?;
                 let Ok(data) = frame.into_data() else { continue };
-                if !share.grow_to(whole.len() + data.len(), room_bytes.max(limit_bytes)) {
+                if !reservation.grow_to(whole.len() + data.len(), room_bytes.max(limit_bytes)) {
                     let text = "too much is being sent here at once; send it again in a few seconds";
                     let rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "bodies_too_many", text);
-                    let again_after = HeaderValue::from(AGAIN_AFTER_SECONDS);
+                    let again_after = HeaderValue::from(RETRY_AFTER_SECONDS);
                     return Err(rejection.with_header(header::RETRY_AFTER, again_after));
                 }
                 whole.extend_from_slice(&data);
             }
-            Ok(share.with(whole))
+            Ok(reservation.with(whole))
         };
         timeout(after, reading).await.unwrap_or_else(|_| {
             let text = format!("the request's body was not complete within {after:?}");
@@ -421,7 +422,7 @@ pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
 pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     let (mut parts, _) = request.into_parts();
     let arrival = Arrival::take(&mut parts, Face::Rest);
-    let text = "the request's `Transfer-Encoding` says `chunked` more than once";
+    let text = "the request's `Transfer-Encoding` has `chunked` more than once";
     let rejection = Rejection::new(StatusCode::BAD_REQUEST, "more than one `chunked`", text);
     let mut response = super::rest::rejected(arrival.logged(&parts), &rejection);
     let headers = response.headers_mut();
@@ -443,8 +444,8 @@ fn is_trusted(peer: IpAddr, trusted: &[IpNet]) -> bool {
 }
 
 /// The address of the client: the peer of the connection, or the one that trusted proxies forward for. Each
-/// proxy adds its own peer at the end of `X-Forwarded-For`, so the list is read from there, as far as its
-/// writers are trusted; what comes before may be forged.
+/// proxy appends its own peer to `X-Forwarded-For`, so the list is read from the end, as far as its writers
+/// are trusted; earlier entries may be forged.
 fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |address: IpAddr| is_trusted(address, trusted);
     let mut client = peer.to_canonical();
@@ -580,7 +581,7 @@ mod tests {
         assert!(filter.read(&announced, Body::empty()).await.is_err());
     }
 
-    /// A body whose pieces are sent; it ends when nobody sends any more.
+    /// A body whose pieces are sent; it ends when its sender is dropped.
     struct Sent(mpsc::UnboundedReceiver<&'static str>);
 
     impl http_body::Body for Sent {
@@ -681,20 +682,20 @@ mod tests {
 
     #[test]
     fn what_is_held_of_all_bodies_has_a_limit_and_short_ones_always_have_room() {
-        let held = Held::default();
-        let mut first = held.share();
+        let buffer = RequestBuffer::default();
+        let mut first = buffer.reserve();
         assert!(first.grow_to(FREE_BYTES, 100) && first.grow_to(FREE_BYTES + 60, 100));
-        let mut second = held.share();
+        let mut second = buffer.reserve();
         assert!(second.grow_to(FREE_BYTES + 40, 100) && !second.grow_to(FREE_BYTES + 41, 100));
-        let mut short = held.share();
+        let mut short = buffer.reserve();
         assert!(!short.grow_to(FREE_BYTES + 1, 100), "there is none left");
         drop((second, short));
         let body = first.with(vec![7; 3]);
-        assert_eq!(held.0.load(Ordering::Relaxed), 60, "it counts on while somebody has it");
+        assert_eq!(buffer.0.load(Ordering::Relaxed), 60, "it counts on while somebody has it");
         let part = body.slice(1..);
         drop(body);
-        assert_eq!(held.0.load(Ordering::Relaxed), 60);
+        assert_eq!(buffer.0.load(Ordering::Relaxed), 60);
         drop(part);
-        assert_eq!(held.0.load(Ordering::Relaxed), 0);
+        assert_eq!(buffer.0.load(Ordering::Relaxed), 0);
     }
 }

@@ -165,8 +165,8 @@ impl Rules {
         }
     }
 
-    /// Browsers send no `Origin` with what a page only shows or leads to, an image or a link, but say that it
-    /// is another's.
+    /// Browsers send no `Origin` with an image that a page shows or a link that it leads to, but mark the
+    /// request as cross-site.
     fn check_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<Page, Rejection> {
         if !matches!(site, b"cross-site" | b"same-site") {
             return Ok(Page::default());

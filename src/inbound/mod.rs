@@ -28,12 +28,12 @@ pub const MCP_PATHS: [&str; 2] = ["/mcp", "/message"];
 const SHUTTING_DOWN: &str = "the server is shutting down and could not finish this request in time; whether it took effect \
                              is not known: check, then send it again";
 
-/// Marks a long response that is streamed from an upstream: only the part of it that is on its way is held.
+/// Marks a long response that is streamed from an upstream: only the part of it in transit is in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct HandedThrough;
 
 impl HandedThrough {
-    /// Limit of responses that are not marked: all of one may be held.
+    /// Limit of responses that are not marked: all of one may be in memory.
     pub const SHORT_BYTES: usize = 64 << 10;
 
     /// Marks a response, if it is long.

@@ -1,7 +1,8 @@
 //! The way to the client of a request before its result.
 //!
 //! - [`Outbox`]: queue of messages that are sent before the result.
-//! - [`OpenRequests`]: our open requests to clients up to 2025-11-25, which respond with a message of their own.
+//! - [`OpenRequests`]: our open requests to clients up to 2025-11-25, which respond with a message of their
+//!   own.
 //! - [`CallSubscriber`]: progress notifications and log messages of a call.
 
 use std::{
@@ -96,7 +97,7 @@ impl Outbox {
         }
     }
 
-    /// Sends a notification as soon as there is room in the queue.
+    /// Sends a notification as soon as the queue has capacity.
     ///
     /// # Errors
     ///
@@ -132,7 +133,7 @@ impl Outbox {
 /// Limit of our open requests to clients.
 const QUESTIONS_LIMIT: usize = 10_000;
 
-/// The answer in a client's result.
+/// The response in a client's result.
 pub(super) type Answered = Result<Box<RawValue>, ErrorData>;
 
 /// Our requests to clients that wait for a response, in this process.
@@ -175,7 +176,7 @@ impl OpenRequests {
         self.peers.as_ref().map_or_else(random_id, Peers::name)
     }
 
-    /// A request to a client, under an id that nobody can guess. `None` when too many wait.
+    /// A request to a client, under an unpredictable id. `None` when too many wait.
     pub(super) fn ask(self: &Arc<Self>, owner: Option<&str>) -> Option<OpenRequest> {
         let (sender, answer) = oneshot::channel();
         let id = self.name();
@@ -235,7 +236,7 @@ pub(super) struct CallSubscriber<'a> {
 }
 
 impl<'a> CallSubscriber<'a> {
-    /// The notifications that the client of a request wants.
+    /// The notifications that the client of a request has requested.
     ///
     /// # Errors
     ///

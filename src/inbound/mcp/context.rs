@@ -82,7 +82,7 @@ impl<'a> Carrier<'a> {
         self.context.caller()
     }
 
-    /// Whose sessions, tasks and questions those of the sender are.
+    /// The owner of the sender's sessions, tasks and input requests.
     pub(super) fn owner(self) -> Option<&'a str> {
         self.caller().owner()
     }
@@ -118,7 +118,7 @@ impl<'a> Carrier<'a> {
     ///
     /// # Errors
     ///
-    /// When it names one that is not spoken here.
+    /// When it names a revision that is not supported.
     pub(super) fn revision(self) -> Result<Revision, RpcError> {
         match self.transport {
             Transport::Http(head) => sole(&head.headers, &PROTOCOL_VERSION).and_then(Revision::of_header),
@@ -128,7 +128,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// The revision that a request speaks.
+    /// The protocol revision of a request.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// The id of the session that a message of the older era is of.
+    /// The id of the session of a legacy message.
     pub(super) fn session(self) -> Option<&'a str> {
         match self.transport {
             Transport::Http(head) => sole(&head.headers, &SESSION_ID).ok().flatten(),
@@ -235,12 +235,12 @@ impl<'a> Carrier<'a> {
         self.context.arrival.connection.ending.come()
     }
 
-    /// The session whose later messages can end this one: that of a request of the older era over HTTP, and a
-    /// pipe. In the newer era a client over HTTP ends its request when it leaves.
+    /// The session whose later messages can cancel this one: that of a legacy request over HTTP, or a pipe.
+    /// Since 2026-07-28 a client over HTTP cancels its request by closing the connection.
     pub(super) fn cancelling_session(self) -> Option<&'a str> {
         match self.transport {
-            // A request of the newer era has no session, whatever its headers name: it would take the place
-            // of another's.
+            // A request since 2026-07-28 has no session, whatever its headers name: it would replace a
+            // request of that session.
             Transport::Http(_) => self.session().filter(|_| {
                 self.revision().is_ok_and(|revision| match revision.era() {
                     Era::Handshake => true,
@@ -284,7 +284,7 @@ impl Client<'_> {
         self.carrier.capabilities(self.request, self.revision, self.seal)
     }
 
-    /// Whether it may ask for something.
+    /// Whether its scopes allow something.
     ///
     /// # Errors
     ///
@@ -296,7 +296,7 @@ impl Client<'_> {
         }
     }
 
-    /// The cache scope of lists: where clients are told apart, each sees its own.
+    /// The cache scope of lists: where clients are distinguished, each sees its own.
     pub(super) fn cache_scope(&self) -> &'static str {
         if self.carrier.owner().is_some() { "private" } else { "public" }
     }
@@ -315,13 +315,13 @@ impl Client<'_> {
         RpcResponse::result(self.request.id, self.revision.result_type(), members, self.meta)
     }
 
-    /// The same with members of `_meta` beside ours.
+    /// The same with further members of `_meta`.
     pub(super) fn result_with(&self, members: &impl Serialize, mut meta: Map<String, Value>) -> RpcResponse {
         meta.extend(self.meta.clone());
         RpcResponse::result(self.request.id, self.revision.result_type(), members, &meta)
     }
 
-    /// The result of a call, in blocks that the client knows.
+    /// The result of a call, in content blocks of the client's revision.
     pub(super) fn tool_result(&self, mut result: ToolResult) -> RpcResponse {
         self.revision.adapt(&mut result);
         RpcResponse::tool_result(self.request.id, self.revision, &result, self.meta)
@@ -416,7 +416,7 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
         && !is_safe(number)
     {
         return Err(RpcError::Headers(format!(
-            "the argument of header `{name}` is {}; what is repeated in a header is from -{MOST_SAFE} to {MOST_SAFE}",
+            "the argument of header `{name}` is {}; numbers in headers are from -{MOST_SAFE} to {MOST_SAFE}",
             Short(&number.to_string())
         )));
     }

@@ -1,8 +1,8 @@
 //! Input requests (elicitation, sampling, roots) of a request, in the form of each revision.
 //!
 //! Since 2026-07-28 a request ends with its input requests (`input_required`), and the client sends it again
-//! with the answers; those of earlier rounds travel with it, encrypted. Before, the client gets requests
-//! while its own waits.
+//! with the responses; those of earlier rounds are sent along, encrypted. In legacy revisions the client gets
+//! requests while its own waits.
 
 use std::time::SystemTime;
 
@@ -30,17 +30,17 @@ pub(super) struct RequestElicitor<'a> {
     asking: &'a Asking,
     /// A digest of the request: its state is of no use for another one.
     subject: String,
-    /// The answers that came with the request (since 2026-07-28).
+    /// The input responses that came with the request (since 2026-07-28).
     round: ElicitationRound,
 }
 
-/// The answers of a client so far, for its next request.
+/// The input responses of a client so far, for its next request.
 #[derive(Default, Serialize, Deserialize)]
 struct RequestState {
     subject: String,
     answers: Map<String, Value>,
-    /// The names of the questions that were asked with it: the request that follows answers these and no
-    /// others.
+    /// The names of the input requests that were sent with it: the request that follows responds to these and
+    /// no others.
     #[serde(default)]
     asked: Vec<String>,
 }
@@ -73,10 +73,10 @@ impl<'a> RequestElicitor<'a> {
                 let state = request_state.map(|token| opened(client, &token, &subject)).transpose()?;
                 let responses = input_responses.object("params.inputResponses")?;
                 let mut responses: Map<String, Value> = responses.unwrap_or_default();
-                // Responses to what was not asked are ignored: a client, or the model behind it, may have
-                // made them up. The questions are asked (again), as SEP-2322 recommends. Only arguments are
-                // taken unasked: the client may set them in the request as well, and they are checked in the
-                // same way.
+                // Responses to requests that were not sent are ignored: a client, or the model behind it, may
+                // have made them up. The input requests are sent (again), as SEP-2322 recommends. Only
+                // arguments are accepted unrequested: the client may set them in the request as well, and
+                // they are checked in the same way.
                 let RequestState { answers: answered, asked, .. } = state.unwrap_or_default();
                 responses.retain(|name, _| asked.contains(name) || asking.gives_arguments(name));
                 let abilities = if asking.is_empty() { Abilities::default() } else { capabilities() };
@@ -229,9 +229,9 @@ fn opened(client: &Client<'_>, token: &str, subject: &str) -> Result<RequestStat
 #[derive(Debug)]
 pub(super) struct ElicitationRound {
     pub(super) abilities: Abilities,
-    /// All answers, of this request and of earlier ones.
+    /// All input responses, of this request and of earlier ones.
     pub(super) answered: Map<String, Value>,
-    /// The answers of this request, until they are taken.
+    /// The input responses of this request, until they are removed.
     responses: Option<Map<String, Value>>,
     pub(super) outcome: RoundOutcome,
 }
@@ -310,8 +310,8 @@ impl Elicitor for ElicitationRound {
 
 /// The kinds of input request that a client with these capabilities supports.
 ///
-/// `elicitation` came with 2025-06-18; its modes, lists to choose several from and titles with 2025-11-25,
-/// where one without modes means forms (Elicitation, "Capabilities").
+/// `elicitation` was added in 2025-06-18; its modes, multiple choices and titles in 2025-11-25, where a
+/// capability without modes means forms (Elicitation, "Capabilities").
 pub(super) fn abilities(revision: Revision, capabilities: &Map<String, Value>) -> Abilities {
     let declared = |name: &str| capabilities.get(name).and_then(Value::as_object);
     let elicitation = declared("elicitation");
@@ -327,7 +327,7 @@ pub(super) fn abilities(revision: Revision, capabilities: &Map<String, Value>) -
     Abilities { form, link, sample: declared("sampling").is_some(), roots: declared("roots").is_some() }
 }
 
-/// The method and the parameters that ask.
+/// The method and the parameters of an input request.
 fn request(question: &Question, revision: Revision) -> (&'static str, Value) {
     match &question.inquiry {
         Inquiry::Form { message, form } => {
@@ -399,11 +399,11 @@ fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, 
     document
 }
 
-/// The answer in a client's result.
+/// The input response in a client's result.
 ///
 /// # Errors
 ///
-/// [`Unfit::Wrong`] when it is nothing that the specification has for such a question.
+/// [`Unfit::Wrong`] when the specification does not have it for such an input request.
 fn answer(question: &Question, result: Value) -> Result<InputAnswer, Unfit> {
     let wrong = |what: &str| Unfit::Wrong(format!("the answer to `{}` {what}", question.name));
     let Value::Object(mut result) = result else { return Err(wrong("must be an object")) };
@@ -571,7 +571,8 @@ mod tests {
         let said = |content: Value| answer(&question, json!({"model": "m", "content": content}));
         let text = |text: &str| InputAnswer::Said { text: text.into(), model: "m".into(), stop_reason: None };
         assert_eq!(said(json!({"type": "text", "text": "hi"})), Ok(text("hi")));
-        let blocks = json!([{"type": "image", "data": ""}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        let image = json!({"type": "image", "data": ""});
+        let blocks = json!([image, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
         assert_eq!(said(blocks), Ok(text("a\nb")));
         assert!(said(json!({"type": "image", "data": ""})).is_err());
     }

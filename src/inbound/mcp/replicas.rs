@@ -44,7 +44,7 @@ const QUESTION_LIFE: Duration = Duration::from_secs(60 * 60);
 /// Timeout of a request to another replica.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Limit of its response to a forwarded answer, in bytes.
+/// Limit of its response to a forwarded input response, in bytes.
 const REPLY_LIMIT_BYTES: usize = 64 << 10;
 
 /// Limit of its response to a forwarded request, in bytes: a result with its envelope.
@@ -187,8 +187,8 @@ impl Peers {
         headers.insert(HANDED_ON, HeaderValue::from_static("1"));
         headers.remove(CALLER);
         if let Some(client) = carrier.caller().client() {
-            let told = sign_identity(&self.seal, client, method, &headers, body)?;
-            headers.insert(CALLER, told);
+            let token = sign_identity(&self.seal, client, method, &headers, body)?;
+            headers.insert(CALLER, token);
         }
         Some(headers)
     }
@@ -251,8 +251,8 @@ pub(super) fn sign_identity(
     let scopes: Vec<&str> = client.scopes().iter().collect();
     let request = digest(method, PATH, headers, body);
     let content = serde_json::json!([request, client.id(), client.name(), scopes]).to_string();
-    let told = seal.seal(Purpose::Caller, content.as_bytes(), SystemTime::now() + LIFE);
-    HeaderValue::from_str(&told).ok()
+    let token = seal.seal(Purpose::Caller, content.as_bytes(), SystemTime::now() + LIFE);
+    HeaderValue::from_str(&token).ok()
 }
 
 /// Whom another replica has named, as the sender of a request of which only the digest is known yet.
@@ -268,8 +268,8 @@ pub(super) fn read_forwarded_identity(
     head: &Parts,
     now: SystemTime,
 ) -> Option<ForwardedIdentity> {
-    let told = head.headers.get(CALLER)?.to_str().ok()?;
-    let content = seal.open(Purpose::Caller, told, now).ok()?;
+    let token = head.headers.get(CALLER)?.to_str().ok()?;
+    let content = seal.open(Purpose::Caller, token, now).ok()?;
     let (request, id, name, scopes): (String, String, String, Vec<String>) =
         serde_json::from_slice(&content).ok()?;
     let scopes = Scopes::of_caller(scopes.iter().map(String::as_str));
@@ -415,10 +415,10 @@ mod vouched_tests {
         let of_session = [(SESSION_ID, "a"), (PROTOCOL_VERSION, "2025-11-25")];
         let sent = request(Method::POST, PATH, &of_session);
         let client = Client::new("client a", "a", Scopes::new(["use"]).unwrap());
-        let told = sign_identity(&seal, &client, &sent.method, &sent.headers, BODY).unwrap();
+        let token = sign_identity(&seal, &client, &sent.method, &sent.headers, BODY).unwrap();
         let now = SystemTime::now();
         let check = |mut head: Parts, body: &[u8], seal: &Seal, now| {
-            head.headers.insert(CALLER, told.clone());
+            head.headers.insert(CALLER, token.clone());
             read_forwarded_identity(seal, &head, now)?.sender_of(&head, body)
         };
         let found = check(sent.clone(), BODY, &seal, now).unwrap();

@@ -283,12 +283,12 @@ fn is_json(headers: &HeaderMap) -> bool {
 /// Keep-alive comment and its interval: proxies close connections that are idle.
 pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": keep-alive\n\n");
 
-/// The response to a message, once it is there; `None` where there is none.
+/// The response to a message, once it is ready; `None` if there is none.
 pub(super) type PendingResponse = Pin<Box<dyn Future<Output = Option<RpcResponse>> + Send>>;
 
 /// The rest of a stream. Dropping it cancels the call.
 struct Events {
-    /// An event that is there already.
+    /// An event that is ready already.
     first: Option<Bytes>,
     mailbox: Mailbox,
     /// Gone when the result has come.

@@ -32,14 +32,14 @@ use super::{
     revision::Revision,
 };
 
-/// Limit of the streams that are kept; further ones end with their connection.
+/// Limit of the streams that can be resumed; further ones end with their connection.
 const STREAMS_LIMIT: usize = 1024;
 
 /// How long all streams are together that are at their end and have been read, in bytes; what is more is not
 /// kept for clients that have not heard the last of it.
 const READ_LIMIT_BYTES: usize = 16 << 20;
 
-/// Limit of the kept messages of one stream, without its result; the oldest are dropped first.
+/// Limit of the stored messages of one stream, without its result; the oldest are dropped first.
 const MESSAGES_LIMIT: usize = 256;
 
 /// The same in bytes.

@@ -1,9 +1,9 @@
 //! The resources that sessions up to 2025-11-25 subscribe to.
 //!
-//! A session gets notifications on its stream, which may be at another replica than the one that got
-//! `resources/subscribe`. Where replicas share a store, subscriptions are there, too, and each replica reads them
-//! again when another has changed them. Without a store, or while it can't be reached, a replica knows those that it
-//! got itself. Resources are polled only for sessions that have a stream.
+//! A session gets notifications on its stream, which may be at another replica than the one that received
+//! `resources/subscribe`. With shared state, subscriptions are stored there, too, and each replica reads them
+//! again when another has changed them. Without it, or while it can't be reached, a replica knows only those
+//! that it received itself. Resources are polled only for sessions that have a stream.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -30,7 +30,7 @@ const LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The client capabilities that matter to a server.
 const KEPT: [&str; 3] = ["elicitation", "roots", "sampling"];
 
-/// Limit of one capability, in bytes; a longer one is kept as `{}`.
+/// Limit of one capability, in bytes; a longer one is stored as `{}`.
 const CAPABILITY_LIMIT_BYTES: usize = 256;
 
 /// The parameters of `initialize`.
@@ -163,7 +163,7 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`RpcError::NoSession`] when none was taken before.
+    /// [`RpcError::NoSession`] when no session was removed.
     pub(super) fn end(&self, id: &str, owner: Option<&str>) -> Result<(), RpcError> {
         self.check(Some(id), owner)?;
         self.end_as_told(id);
@@ -185,7 +185,7 @@ impl Sessions {
     }
 }
 
-/// Limit of the sessions whose log level is kept; the oldest is evicted.
+/// Limit of the sessions whose log level is stored; the oldest is evicted.
 const LEVELS_LIMIT: usize = 10_000;
 
 /// Length of the part of an id that is unique: its salt.

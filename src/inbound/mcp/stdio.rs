@@ -222,7 +222,7 @@ async fn answer(
     let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
     let said = handshake.load_full();
     let answering = protocol.take(Carrier::stdio(&context, said.as_deref()), &message, &outbox);
-    // There may be nothing to respond, or nobody who reads any more.
+    // There may be nothing to respond, or the client may have closed its input.
     let Some(answer) = send_during(answering, mailbox, &out).await.flatten() else { return };
     if let Some(session) = answer.session()
         && let Ok(opened) = Session::open(&protocol.seal, session, SystemTime::now())

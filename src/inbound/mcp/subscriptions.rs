@@ -24,7 +24,7 @@ use crate::{
     upstream::{Caller, CallerPart, CallerParts},
 };
 
-/// The key in `_meta` of everything that is told to one who listens.
+/// The key in `_meta` of all notifications of a subscription.
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Of how many resources one stream may want to hear; those beyond are left out of the acknowledgement.
@@ -37,7 +37,7 @@ pub(super) struct Subscription {
     of: Resources,
 }
 
-/// The resources of which a client is told that they changed.
+/// The resources about whose changes a client is notified.
 #[derive(Debug)]
 enum Resources {
     /// These, which are watched for it.
@@ -52,26 +52,27 @@ pub(super) struct Recipient<'a> {
     pub(super) caller: Caller,
 }
 
-/// `subscriptions/listen`: tells what was asked for until the client leaves, or the server ends.
+/// `subscriptions/listen`: sends the requested notifications until the client disconnects, or the server
+/// ends.
 pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
-    let asked = client.request.param("notifications").object("params.notifications")?;
-    let asked = asked.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
+    let filter = client.request.param("notifications").object("params.notifications")?;
+    let filter = filter.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
     let _place = protocol.streams.place(client.carrier.caller())?;
     // Before the acknowledgement, so that no change after it is missed.
     let listener = protocol.gateway.changes().listen();
-    let audience = Recipient { gateway: &protocol.gateway, caller: client.carrier.caller().clone() };
-    let wanted = Subscription::new(asked, &audience);
+    let recipient = Recipient { gateway: &protocol.gateway, caller: client.carrier.caller().clone() };
+    let subscription = Subscription::new(filter, &recipient);
     let meta = json!({ SUBSCRIPTION_ID: client.request.id.to_value() });
-    let acknowledged = json!({ "_meta": meta, "notifications": wanted.filter });
-    let told = client.outbox.send("notifications/subscriptions/acknowledged", &acknowledged).await;
-    told.map_err(|_| {
+    let acknowledged = json!({ "_meta": meta, "notifications": subscription.filter });
+    let sent = client.outbox.send("notifications/subscriptions/acknowledged", &acknowledged).await;
+    sent.map_err(|_| {
         RpcError::Params(
-            "this method is answered with a stream: send `Accept: text/event-stream`, too".into(),
+            "the response of this method is a stream: send `Accept: text/event-stream`, too".into(),
         )
     })?;
-    let wanted_of = || Some(&wanted);
+    let subscription = || Some(&subscription);
     tokio::select! {
-        _ = tell(listener, client.outbox, &audience, Some(&meta), wanted_of) => {}
+        _ = notify(listener, client.outbox, &recipient, Some(&meta), subscription) => {}
         () = protocol.revoked(client.carrier) => {}
         () = client.carrier.ending() => {}
     }
@@ -81,18 +82,18 @@ pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<R
 }
 
 impl Recipient<'_> {
-    /// What a client may not read it is not told of, either; what it may read can be something else from one
-    /// moment to the next.
+    /// A client gets no notifications about resources that it may not read. Its permissions may change at any
+    /// time.
     fn may_read(&self, uri: &str) -> bool {
         self.gateway.snapshot().scopes_of_uri(uri).is_none_or(|needed| self.caller.may(needed))
     }
 }
 
-/// Tells a session of the older era until its stream is closed, or nobody reads any more.
+/// Notifies a legacy session until its stream is closed, or its client disconnects.
 pub(super) async fn tell_session(
     listener: Listener,
     outbox: &Outbox,
-    audience: &Recipient<'_>,
+    recipient: &Recipient<'_>,
     place: &StreamSlot,
     subscribed: SessionListener,
     closed: Closed,
@@ -100,27 +101,27 @@ pub(super) async fn tell_session(
     let of = Resources::OfSession(subscribed);
     let filter =
         SubscriptionFilter::builder().tools_list_changed().prompts_list_changed().resources_list_changed();
-    let wanted = Subscription { filter: filter.build(), of };
-    let wanted_of = || place.is_spoken_on().then_some(&wanted);
+    let subscription = Subscription { filter: filter.build(), of };
+    let subscription = || place.is_spoken_on().then_some(&subscription);
     tokio::select! {
-        _ = tell(listener, outbox, audience, None, wanted_of) => {}
+        _ = notify(listener, outbox, recipient, None, subscription) => {}
         _ = closed => {}
     }
 }
 
-/// Tells of changes as long as anybody reads; `wanted` is asked at each.
-async fn tell<'w>(
+/// Notifies of changes until the client disconnects; `subscription` is called for each.
+async fn notify<'w>(
     mut listener: Listener,
     outbox: &Outbox,
-    audience: &Recipient<'_>,
+    recipient: &Recipient<'_>,
     meta: Option<&Value>,
-    wanted: impl Fn() -> Option<&'w Subscription>,
+    subscription: impl Fn() -> Option<&'w Subscription>,
 ) -> Result<Infallible, Unanswered> {
     loop {
         let heard = listener.next().await.ok_or(Unanswered::NoWay)?;
-        let Some(wanted) = wanted() else { continue };
-        for (method, uri) in wanted.messages(&heard) {
-            if uri.as_deref().is_some_and(|uri| !audience.may_read(uri)) {
+        let Some(subscription) = subscription() else { continue };
+        for (method, uri) in subscription.messages(&heard) {
+            if uri.as_deref().is_some_and(|uri| !recipient.may_read(uri)) {
                 continue;
             }
             let mut params = json!({});
@@ -136,7 +137,7 @@ async fn tell<'w>(
 }
 
 impl Subscription {
-    /// Watches the resources of a filter, as far as the client may read them; the others are left out of the
+    /// Watches the resources of a filter, as far as the client may read them; the others are missing in the
     /// acknowledgement, so that the client polls them.
     fn new(mut filter: SubscriptionFilter, recipient: &Recipient<'_>) -> Self {
         let mut uris = filter.resource_subscriptions.take().unwrap_or_default();
@@ -225,7 +226,7 @@ struct SessionStream {
     _end: oneshot::Sender<()>,
 }
 
-/// A place for one stream, given back when it is dropped.
+/// A stream slot, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct StreamSlot {
     session: Option<Arc<str>>,
@@ -234,11 +235,11 @@ pub(super) struct StreamSlot {
     _of_caller: Option<CallerPart>,
 }
 
-/// Ready when a stream has to make room for another, or its session is over.
+/// Ready when a stream is evicted for another one, or its session is over.
 pub(super) type Closed = oneshot::Receiver<()>;
 
 impl Streams {
-    /// Room for so many, and for so many of one caller.
+    /// Limits for all streams, and for those of one client.
     pub(super) fn new(limit: usize, caller_limit: Option<usize>) -> Arc<Self> {
         Arc::new(Self { limit, callers: caller_limit.map(CallerParts::of), open: Mutex::default() })
     }
@@ -247,7 +248,7 @@ impl Streams {
     ///
     /// # Errors
     ///
-    /// When all are taken, or as many as a caller may have.
+    /// When all slots are occupied, or as many as one client may have.
     pub(super) fn place(self: &Arc<Self>, caller: &Caller) -> Result<StreamSlot, RpcError> {
         self.enter(&mut self.open(), caller, None)
     }
@@ -332,12 +333,12 @@ mod tests {
 
     #[track_caller]
     fn check(asked: Value, acknowledged: Value, heard: &Heard, expected: &[(&str, Option<&str>)]) {
-        let audience = Recipient { gateway: &gateway(), caller: Caller::Only };
-        let wanted = Subscription::new(serde_json::from_value(asked).unwrap(), &audience);
-        assert_eq!(serde_json::to_value(&wanted.filter).unwrap(), acknowledged);
-        let told = wanted.messages(heard);
-        let told: Vec<_> = told.iter().map(|(method, uri)| (*method, uri.as_deref())).collect();
-        assert_eq!(told, expected);
+        let recipient = Recipient { gateway: &gateway(), caller: Caller::Only };
+        let subscription = Subscription::new(serde_json::from_value(asked).unwrap(), &recipient);
+        assert_eq!(serde_json::to_value(&subscription.filter).unwrap(), acknowledged);
+        let messages = subscription.messages(heard);
+        let messages: Vec<_> = messages.iter().map(|(method, uri)| (*method, uri.as_deref())).collect();
+        assert_eq!(messages, expected);
     }
 
     #[tokio::test]

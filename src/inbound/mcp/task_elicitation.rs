@@ -1,8 +1,8 @@
 //! Tasks that ask their client while they go on: what they are made of until the upstream has the work.
 //!
-//! Answers come one by one, by requests that give nothing back (`tasks/update`), so there is nothing that
-//! could travel with the client. They are kept by the replica that the call came to, and a task's id says,
-//! sealed, which one that is.
+//! Input responses arrive one by one, in requests that return nothing (`tasks/update`), so the client can't
+//! carry the state. The replica that received the call stores them, and a task's id names that replica,
+//! encrypted.
 
 use std::{
     collections::HashMap,
@@ -31,18 +31,17 @@ use crate::{
 /// Limit of such tasks. A call beyond it elicits input itself.
 const TASKS_LIMIT: usize = 1024;
 
-/// Limit of the answers of one task, in bytes.
+/// Limit of the input responses of one task, in bytes.
 const ANSWERS_LIMIT_BYTES: usize = 64 << 10;
 
-/// How long the results are together that are kept, in bytes: those of work that was done before it could be
-/// asked about.
+/// Limit of all stored results together, in bytes: those of operations that finished before they were polled.
 const RESULTS_LIMIT_BYTES: usize = 32 << 20;
 
-/// The tasks of this replica that ask.
+/// The tasks of this replica with input requests.
 #[derive(Debug, Default)]
 pub(super) struct ElicitingTasks {
     tasks: Mutex<HashMap<String, (Instant, Arc<ElicitingTask>)>>,
-    kept_bytes: Arc<AtomicUsize>,
+    stored_bytes: Arc<AtomicUsize>,
 }
 
 /// One of them.
@@ -50,34 +49,34 @@ pub(super) struct ElicitingTasks {
 pub(super) struct ElicitingTask {
     abilities: Abilities,
     /// For one request at a time.
-    stand: tokio::sync::Mutex<ElicitingState>,
+    state: tokio::sync::Mutex<ElicitingState>,
 }
 
 /// The state of such a task.
 #[derive(Debug)]
 pub(super) enum ElicitingState {
-    /// It waits for answers; these are there.
+    /// It waits for input responses; these have arrived.
     Asking(Map<String, Value>),
-    /// The upstream is being asked. Dropping the end cancels that.
+    /// The upstream request is in flight. Dropping the sender cancels it.
     Beginning { _ends: oneshot::Sender<()> },
-    /// The upstream has it.
+    /// The upstream runs the operation.
     Job(Box<OpenOperation>),
-    /// It is over, with this result as a client gets it.
-    Ended(KeptResult),
-    /// It is over, and its result is too long to keep.
+    /// It has ended, with this result as a client gets it.
+    Ended(StoredResult),
+    /// It has ended, and its result is too long to be stored.
     Lost,
-    /// It was ended before it was done.
+    /// It was cancelled.
     Cancelled,
 }
 
-/// A result that is kept; it counts until it is dropped.
+/// A stored result; its bytes are counted until it is dropped.
 #[derive(Debug)]
-pub(super) struct KeptResult {
+pub(super) struct StoredResult {
     pub(super) written: Bytes,
     all_bytes: Arc<AtomicUsize>,
 }
 
-impl Drop for KeptResult {
+impl Drop for StoredResult {
     fn drop(&mut self) {
         self.all_bytes.fetch_sub(self.written.len(), Ordering::Relaxed);
     }
@@ -88,32 +87,32 @@ pub(super) struct TaskWork {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) route: Arc<BoundRoute>,
     pub(super) arguments: Map<String, Value>,
-    /// Those of the request that brought the last answer.
+    /// The headers of the request with the last input response.
     pub(super) headers: HeaderMap,
     pub(super) request_id: RequestId,
     pub(super) face: Face,
     pub(super) caller: Caller,
     pub(super) trace: Option<TraceContext>,
     pub(super) protocol: &'static str,
-    /// Keeps the result.
-    pub(super) keep: Box<dyn FnOnce(ToolResult) -> ElicitingState + Send>,
+    /// Stores the result.
+    pub(super) store: Box<dyn FnOnce(ToolResult) -> ElicitingState + Send>,
 }
 
 /// The remaining input of a task, or its outcome.
 pub(super) enum Remaining {
-    /// These questions.
+    /// These input requests.
     Questions(Vec<Question>),
     /// Nothing.
     Nothing,
-    /// Somebody said no: the task ends with this.
+    /// An input request was declined: the task ends with this.
     Result(Box<ToolResult>),
-    /// One of the answers is none; nothing has changed.
+    /// One of the input responses is invalid; nothing has changed.
     Wrong(String),
 }
 
 impl ElicitingTasks {
-    /// Keeps a new task that waits for its first answers, and gives its name here. `None` where there are too
-    /// many.
+    /// Stores a new task that waits for its first input responses, and returns its name at this replica.
+    /// `None` when there are too many.
     pub(super) fn begin(&self, abilities: Abilities, life: Duration) -> Option<String> {
         let now = Instant::now();
         let mut tasks = self.tasks();
@@ -124,8 +123,8 @@ impl ElicitingTasks {
             return None;
         }
         let name = random_id();
-        let stand = tokio::sync::Mutex::new(ElicitingState::Asking(Map::new()));
-        tasks.insert(name.clone(), (now + life, Arc::new(ElicitingTask { abilities, stand })));
+        let state = tokio::sync::Mutex::new(ElicitingState::Asking(Map::new()));
+        tasks.insert(name.clone(), (now + life, Arc::new(ElicitingTask { abilities, state })));
         Some(name)
     }
 
@@ -139,12 +138,12 @@ impl ElicitingTasks {
         None
     }
 
-    /// Keeps a result, as far as there is room.
-    pub(super) fn keep(&self, written: Vec<u8>) -> ElicitingState {
-        let (all_bytes, more) = (Arc::clone(&self.kept_bytes), written.len());
+    /// Stores a result, if the limit of all results allows it.
+    pub(super) fn store(&self, written: Vec<u8>) -> ElicitingState {
+        let (all_bytes, more) = (Arc::clone(&self.stored_bytes), written.len());
         let room = |bytes: usize| bytes.checked_add(more).filter(|bytes| *bytes <= RESULTS_LIMIT_BYTES);
         match all_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
-            Ok(_) => ElicitingState::Ended(KeptResult { written: written.into(), all_bytes }),
+            Ok(_) => ElicitingState::Ended(StoredResult { written: written.into(), all_bytes }),
             Err(_) => ElicitingState::Lost,
         }
     }
@@ -155,11 +154,11 @@ impl ElicitingTasks {
 }
 
 impl ElicitingTask {
-    pub(super) async fn stand(&self) -> tokio::sync::MutexGuard<'_, ElicitingState> {
-        self.stand.lock().await
+    pub(super) async fn state(&self) -> tokio::sync::MutexGuard<'_, ElicitingState> {
+        self.state.lock().await
     }
 
-    /// The remaining input of this task, and all answers after these responses.
+    /// The remaining input requests of this task, and all input responses including these.
     pub(super) async fn left(
         &self,
         (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
@@ -180,14 +179,14 @@ impl ElicitingTask {
         (Remaining::Wrong(why), answers)
     }
 
-    /// Has the upstream begin the work, now that everything is answered. Nobody waits for it: the call that
-    /// this is part of is over.
-    pub(super) fn begin(self: Arc<Self>, stand: &mut ElicitingState, work: TaskWork) {
+    /// Starts the work at the upstream, once all input is there. Nothing awaits it: the call that started the
+    /// task is over.
+    pub(super) fn begin(self: Arc<Self>, state: &mut ElicitingState, work: TaskWork) {
         let (ends, mut ended) = oneshot::channel();
-        let answers = match std::mem::replace(stand, ElicitingState::Beginning { _ends: ends }) {
+        let answers = match std::mem::replace(state, ElicitingState::Beginning { _ends: ends }) {
             ElicitingState::Asking(answers) => answers,
             other => {
-                *stand = other;
+                *state = other;
                 return;
             }
         };
@@ -199,17 +198,17 @@ impl ElicitingTask {
                 called = work.snapshot.call_as_task(&work.route, call, &mut round) => called,
                 _ = &mut ended => return,
             };
-            let mut stand = self.stand.lock().await;
-            match (&*stand, called) {
+            let mut state = self.state.lock().await;
+            match (&*state, called) {
                 (ElicitingState::Beginning { .. }, CallOutcome::Operation(job)) => {
-                    *stand = ElicitingState::Job(job)
+                    *state = ElicitingState::Job(job)
                 }
                 (ElicitingState::Beginning { .. }, CallOutcome::Result(result)) => {
-                    *stand = (work.keep)(result)
+                    *state = (work.store)(result)
                 }
                 // It was cancelled at the last moment.
                 (_, CallOutcome::Operation(job)) => {
-                    drop(stand);
+                    drop(state);
                     let call = work.call(job.arguments);
                     work.snapshot.cancel_operation(&work.route, call, job.answers, &job.place).await;
                 }

@@ -1,9 +1,9 @@
 //! Tasks (the extension `io.modelcontextprotocol/tasks` of 2026-07-28): work that a client asks about itself.
 //!
-//! A task is a job that the upstream keeps. Its id is sealed and holds where the job is asked about, and what
-//! the call was ([`Task`]); so any replica answers for it, and none keeps anything. Only a task that asks its
-//! client (`task_elicitation`) is kept by the replica where it began, to which the others hand on what they
-//! are asked about it ([`TaskRequest`]).
+//! A task is an asynchronous operation of the upstream. Its id is an encrypted token with the location to
+//! poll and the arguments of the call ([`Task`]); so any replica can handle it, and none stores anything.
+//! Only a task with input requests to its client (`task_elicitation`) is stored by the replica where it
+//! began, to which the others forward requests for it ([`TaskRequest`]).
 
 use std::{
     sync::Arc,
@@ -47,7 +47,7 @@ const TOO_LONG: &str = "The work is done, but its result could not be kept: it i
 ///
 /// # Errors
 ///
-/// [`RpcError::NeedsTasks`] when it can only be one, and the client knows none.
+/// [`RpcError::NeedsTasks`] when it can only be one, and the client does not support tasks.
 pub(super) fn may_be(
     route: &Route,
     client: &Client<'_>,
@@ -146,15 +146,15 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<R
     };
     let responses = client.request.param("inputResponses").object("params.inputResponses")?;
     let responses = responses.unwrap_or_default();
-    let mut stand = task.stand().await;
-    let ElicitingState::Asking(answered) = &mut *stand else { return Ok(acknowledged(client)) };
+    let mut state = task.state().await;
+    let ElicitingState::Asking(answered) = &mut *state else { return Ok(acknowledged(client)) };
     let (left, answers) =
         task.left((&asked.snapshot, &asked.route), &asked.task.arguments, answered, responses).await;
     match left {
         Remaining::Questions(_) => *answered = answers,
         Remaining::Wrong(why) => return Err(RpcError::Params(why.into())),
         Remaining::Result(result) => {
-            *stand = protocol.eliciting_tasks.keep(written_result(*result, client.revision));
+            *state = protocol.eliciting_tasks.store(written_result(*result, client.revision));
         }
         Remaining::Nothing => {
             *answered = answers;
@@ -171,9 +171,9 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<R
                 caller,
                 trace,
                 protocol,
-                keep: Box::new(move |result| tasks.keep(written_result(result, revision))),
+                store: Box::new(move |result| tasks.store(written_result(result, revision))),
             };
-            Arc::clone(&task).begin(&mut stand, work);
+            Arc::clone(&task).begin(&mut state, work);
         }
     }
     Ok(acknowledged(client))
@@ -193,10 +193,10 @@ pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<R
             let Some(task) = protocol.eliciting_tasks.find(name) else {
                 return hand_on(protocol, client, address.as_deref()).await;
             };
-            let mut stand = task.stand().await;
-            match &*stand {
+            let mut state = task.state().await;
+            match &*state {
                 ElicitingState::Asking(_) | ElicitingState::Beginning { .. } => {
-                    *stand = ElicitingState::Cancelled
+                    *state = ElicitingState::Cancelled
                 }
                 ElicitingState::Job(job) => asked.end(client, job.answers.clone(), &job.place).await,
                 ElicitingState::Ended(_) | ElicitingState::Lost | ElicitingState::Cancelled => {}
@@ -360,11 +360,11 @@ impl TaskRequest {
         Ok(self.of_job(client, &place, self.task.arguments.clone(), answers.clone()).await)
     }
 
-    /// The state of a task that this replica keeps.
+    /// The state of a task that this replica stores.
     async fn here(&self, client: &Client<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
         let poll = self.route.job.as_ref().map_or(JobRule::POLL_DEFAULT, |job| job.poll);
-        let stand = task.stand().await;
-        let (place, arguments, answers) = match &*stand {
+        let state = task.state().await;
+        let (place, arguments, answers) = match &*state {
             ElicitingState::Asking(answered) => {
                 let (left, _) = task
                     .left((&self.snapshot, &self.route), &self.task.arguments, answered, Map::new())
@@ -381,7 +381,7 @@ impl TaskRequest {
             ElicitingState::Beginning { .. } => {
                 return Ok(TaskState::Operation(OperationState::Running { message: None, wait: poll }));
             }
-            ElicitingState::Ended(kept) => return Ok(TaskState::Written(kept.written.clone())),
+            ElicitingState::Ended(stored) => return Ok(TaskState::Written(stored.written.clone())),
             ElicitingState::Lost => {
                 return Ok(TaskState::Operation(OperationState::Lost { why: TOO_LONG.to_owned() }));
             }
@@ -389,7 +389,7 @@ impl TaskRequest {
             ElicitingState::Job(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
         };
         // Others may ask about it while the upstream answers.
-        drop(stand);
+        drop(state);
         Ok(self.of_job(client, &place, arguments, answers).await)
     }
 

@@ -11,8 +11,8 @@
 //! | `GET /tools` | the tool definitions, each with `endpoint` and `method` |
 //! | `GET /openapi.json` | every operation, as OpenAPI 3.1 |
 //! | `GET /.well-known/oauth-protected-resource` | the authorization servers, where they are configured |
-//! | `GET /health` | `{"status": "ok"}`, by any host name, as probes know none |
-//! | `GET /status` | name, version, uptime, number of tools; or the tool of a route with `rest: GET /status` |
+//! | `GET /health` | `{"status": "ok"}`, for any host name, as probes do not know it |
+//! | `GET /status` | name, version, uptime, tool count; or the tool of a route with `rest: GET /status` |
 //! | below one of these, or of the MCP endpoint's | 404 |
 //! | anything else | the `passthrough` upstream, or 404 |
 //!
@@ -68,7 +68,7 @@ enum Target<'a> {
     Manifest,
     OpenApi,
     Health,
-    /// Metadata for clients that look for the authorization server.
+    /// Metadata, by which clients find the authorization server.
     Metadata(Value),
     Status,
     Tool {
@@ -141,7 +141,7 @@ impl Rest {
         response
     }
 
-    /// Responds to a request whose client is known.
+    /// Responds to a request whose client is identified.
     async fn respond(
         &self,
         snapshot: &Snapshot,
@@ -208,7 +208,7 @@ impl Rest {
         body: Body,
     ) -> Result<Response<Body>, Rejection> {
         check_scopes(snapshot, context, &route.scopes)?;
-        // The body counts as held until the response, as the arguments are parsed from it.
+        // The body is counted until the response, as the arguments are parsed from it.
         let body = self.filter.read(&head.headers, body).await?;
         let arguments = arguments(route, in_path, head, &body)?;
         let format = response::Format::of(route, &head.headers);
@@ -247,7 +247,7 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     response
 }
 
-/// Takes a head away, and leaves what the log needs of it.
+/// Removes a head, and leaves the parts that the log needs.
 fn take(head: &mut Parts) -> Parts {
     let (mut left, ()) = Request::new(()).into_parts();
     left.method.clone_from(&head.method);
@@ -277,7 +277,7 @@ fn endpoint_of(route: &Route, parts: &Parts) -> String {
 }
 
 /// The arguments of a call: from the path, the query and the JSON body, each name once. Those in path and
-/// query are text, of which the input schema says the type.
+/// query are text, whose type the input schema declares.
 fn arguments(
     route: &Route,
     in_path: Vec<(String, String)>,
@@ -312,8 +312,8 @@ fn arguments(
     Ok(arguments)
 }
 
-/// A body without a type is taken for JSON; what browsers send across origins without a preflight request is
-/// not.
+/// A body without a type is parsed as JSON, unless browsers send such a body across origins without a
+/// preflight request.
 fn check_media_type(headers: &HeaderMap) -> Result<(), Rejection> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let text = String::from_utf8_lossy(value.as_bytes());
@@ -323,7 +323,8 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Rejection> {
     }
     let found: String = essence.chars().take(100).collect();
     let text = format!(
-        "expected a body of type `application/json`, found `{found}`; send the header `Content-Type: application/json`"
+        "expected a body of type `application/json`, found `{found}`; \
+         send the header `Content-Type: application/json`"
     );
     Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", text))
 }

@@ -1,7 +1,7 @@
 //! `GET /openapi.json`: every operation of every route, as OpenAPI 3.1.
 //!
-//! The schemas of arguments and of structured content stand under `components`, so that a `$ref` inside of
-//! them, which is written for the schema alone, can be made to lead there.
+//! The schemas of arguments and of structured content are under `components`, so that a `$ref` inside of
+//! them, which is relative to the schema, can be rewritten to lead there.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ use crate::{
 
 const JSON: &str = "application/json";
 
-/// The document. Paths by route, in the order of the tools' names; the rest of the face, which calls no tool,
-/// is not in it. `mount` is the path that all of them are below, if there is one. What the caller may not
-/// call is not in it either.
+/// The document. Paths by route, in the order of the tools' names; the other endpoints of the API, which call
+/// no tool, are not in it, nor are tools that the client may not call. `mount` is the path that all of them
+/// are below, if there is one.
 pub(super) fn document(snapshot: &Snapshot, caller: &Caller, mount: &str) -> Bytes {
     let mut schemas = Map::new();
     schemas.insert("Error".into(), error_schema());
@@ -289,8 +289,8 @@ fn required(schema: &Map<String, Value>) -> Vec<&str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// A schema whose `$ref`s to itself lead to `base`, where it stands in the document. One with an `$id` of its
-/// own keeps them: they are relative to that.
+/// A schema whose `$ref`s to itself lead to `base`, its place in the document. A schema with an `$id` of its
+/// own is unchanged: its references are relative to that.
 fn placed(schema: &Value, base: &str) -> Value {
     let Value::Object(members) = schema else {
         return match schema {

@@ -1,5 +1,5 @@
-//! Passthrough: requests that are not for us are proxied to an upstream, so that existing clients keep
-//! working through the same port.
+//! Passthrough: requests for no other endpoint are proxied to an upstream, so that existing clients still
+//! work through the same port.
 //!
 //! Method, path, query, both bodies and all end-to-end headers cross unchanged, streamed; `Host` becomes the
 //! upstream's. Added are `X-Forwarded-For` (after that of a trusted proxy), `X-Forwarded-Host` and
@@ -103,8 +103,7 @@ pub(super) async fn forward(
     })
 }
 
-/// The log line of a request that is handed through, written when the body of its response has ended or is
-/// dropped.
+/// The log line of a proxied request, written when the body of its response has ended or is dropped.
 struct Line {
     begun: Instant,
     request_id: RequestId,
@@ -146,7 +145,7 @@ impl Drop for Line {
     }
 }
 
-/// Makes the upstream a part of our span, where there is one.
+/// Makes the upstream's span a child of ours, if there is one.
 fn add_trace_context(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
     let Some(context) = span.context() else { return };
     TraceContext::remove(&mut parts.headers);

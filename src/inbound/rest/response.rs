@@ -36,7 +36,7 @@ pub(super) struct Format {
 }
 
 impl Format {
-    /// That of the `Accept` header, else that of the route.
+    /// The envelope that the `Accept` header selects, else that of the route.
     pub(super) fn of(route: &Route, headers: &HeaderMap) -> Self {
         let (envelope, media_type) = match asked_envelope(headers) {
             Some(Envelope::Mcp) => (Envelope::Mcp, MCP_ENVELOPE),
@@ -99,7 +99,7 @@ pub(super) fn result(result: &ToolResult, format: Format) -> Response<Body> {
     response
 }
 
-/// Rejects a call of a tool that is not listed yet, so that its format is not known either.
+/// Rejects a call of a tool that is not listed yet, so that its format is unknown as well.
 pub(super) fn not_ready(result: &ToolResult) -> Rejection {
     let rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "tool is not listed yet", result.told());
     match result.meta.get(RETRY_AFTER_META_KEY).and_then(Value::as_u64) {
@@ -108,7 +108,7 @@ pub(super) fn not_ready(result: &ToolResult) -> Rejection {
     }
 }
 
-/// Rounded up, as a client that comes back too early is rejected again; at least 1.
+/// Rounded up, as a client that retries too early is rejected again; at least 1.
 fn seconds(time: Duration) -> HeaderValue {
     let rounded = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     HeaderValue::from(rounded.max(1))
@@ -169,7 +169,7 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
     };
     match fault {
         Fault::Arguments => StatusCode::BAD_REQUEST,
-        // REST has no input requests: the tool is not for such clients.
+        // REST has no input requests, so such clients can't call the tool.
         Fault::Forbidden | Fault::Unanswered => StatusCode::FORBIDDEN,
         // A 407 speaks of the proxy, which is us, and would have a client send its password here.
         Fault::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
@@ -189,7 +189,7 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
 }
 
 /// The structured value alone, or `{"result": TEXT}` when there is none; `{"error": TEXT}` of a tool error,
-/// with `code` and `details` beside it where its rule gives it a code and a structure.
+/// with `code` and `details` beside it if its rule has a code and a structure.
 ///
 /// The value is what the `mcp` envelope has as `structuredContent`, so it meets the `outputSchema` that
 /// `GET /tools` shows. A result with neither structure nor text (a picture, say) gives its content blocks as
