@@ -1,7 +1,7 @@
-//! Prompts: messages for a model that a person asks for by name, made of templates.
+//! Prompts: messages for a model that a person selects by name, made of templates.
 //!
 //! In reading order: [`Prompt`] is one, with its [`PromptArgument`]s; its messages are made of
-//! [`PartTemplate`]s, each of which gives one or several [`Message`]s; a [`PromptTable`] has all of them.
+//! [`PartTemplate`]s, each of which renders one or several [`Message`]s; a [`PromptTable`] has all of them.
 //!
 //! Pure: no `async`, clock, environment or log. The routes that a part shows are called by `pipeline`.
 
@@ -24,43 +24,43 @@ pub type PromptTable = BTreeMap<ToolName, Arc<Prompt>>;
 /// One prompt.
 #[derive(Debug)]
 pub struct Prompt {
-    /// What it is called by. It is written as a tool's name is: the specification leaves it open, and clients
-    /// that make a command of it want letters, digits and few marks.
+    /// Its name, with the syntax of tool names: the specification has none, and clients that turn it into a
+    /// command need letters, digits and few other characters.
     pub name: ToolName,
     /// A name for people.
     pub title: Option<String>,
-    /// What it is for.
+    /// Its purpose.
     pub description: Option<String>,
-    /// What a caller has to be allowed, where callers are told apart.
+    /// The scopes that a client needs, where clients are distinguished.
     pub scopes: Scopes,
-    /// What a person is asked for.
+    /// The arguments that a person enters.
     pub arguments: Vec<PromptArgument>,
-    /// What is asked before its messages are made.
+    /// The input requests before its messages are made.
     pub asking: Asking,
-    /// What its messages are made of, in order.
+    /// The templates of its messages, in order.
     pub parts: Vec<PartTemplate>,
 }
 
 /// One argument of a prompt; its value is a text.
 #[derive(Debug)]
 pub struct PromptArgument {
-    /// What it is called by.
+    /// Its name.
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
-    /// What it means.
+    /// Its meaning.
     pub description: Option<String>,
-    /// Whether the prompt can't be had without it.
+    /// Whether it is required.
     pub required: bool,
-    /// What it may be.
+    /// Its possible values.
     pub completion: Option<Completion>,
 }
 
 impl Prompt {
     /// How many parts one prompt may have.
     pub const PART_LIMIT: usize = 100;
-    /// How many of them may ask an upstream: they are asked at the same time, and each reply is held until all are
-    /// there.
+    /// How many of them may call an upstream: the calls are made at the same time, and each response stays in
+    /// memory until all are there.
     pub const FETCH_LIMIT: usize = 8;
 
     /// An argument by its name.
@@ -79,7 +79,7 @@ impl Prompt {
         ])
     }
 
-    /// Checks what a client gave.
+    /// Checks the arguments of a client.
     ///
     /// # Errors
     ///
@@ -96,15 +96,15 @@ impl Prompt {
                 (None, _) => format!("is unknown; {}", self.known_names()),
             };
             wrong.push(format!("argument `{}` {what}", name.chars().take(100).collect::<String>()));
-            if wrong.len() >= Self::MOST_TOLD {
+            if wrong.len() >= Self::ERRORS_LIMIT {
                 break;
             }
         }
         if wrong.is_empty() { Ok(given.into()) } else { Err(wrong.join(". ")) }
     }
 
-    /// How many things wrong with the arguments are told.
-    const MOST_TOLD: usize = 5;
+    /// The most errors in the arguments that are reported.
+    const ERRORS_LIMIT: usize = 5;
 
     fn known_names(&self) -> String {
         let names: Vec<_> = self.arguments.iter().map(|argument| format!("`{}`", argument.name)).collect();
@@ -212,12 +212,12 @@ impl PartTemplate {
         of_part.into_iter().chain(&self.last_modified).collect()
     }
 
-    /// Whether it asks an upstream.
+    /// Whether it needs an upstream call.
     pub fn is_fetched(&self) -> bool {
         matches!(self.part, Part::Route(_) | Part::Read(_))
     }
 
-    /// The messages of a part that asks nobody; none where it is a text that is empty, or where it is fetched.
+    /// The messages of a part without an upstream call; none if it is an empty text, or if it is fetched.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
-//! Plain data that all other modules speak of: what MCP means by a tool (name, definition, arguments, schema,
-//! result), and what an upstream answers (`response`; `recording` and `har` read those that are kept in files).
+//! Plain data of all other modules: tools in the sense of MCP (name, definition, arguments, schema, result),
+//! and responses of upstreams (`response`; `recording` and `har` parse those that are stored in files).
 //!
-//! In reading order: [`ToolName`] and [`ToolDefinition`] say what is on offer, [`Arguments`] what a caller
-//! sends, [`Schema`] what either must look like, [`ToolResult`] what comes out and [`JsonText`] how its
-//! structure is carried without being rebuilt. [`write_result`] gives the JSON that every API sends.
-//! [`ResourceContents`] are a result as something that was read.
+//! In reading order: [`ToolName`] and [`ToolDefinition`] describe a tool, [`Arguments`] are the input of a
+//! call, [`Schema`] checks both input and output, [`ToolResult`] is the result, and [`JsonText`] carries its
+//! structure without rebuilding it. [`write_result`] writes the JSON that every API sends.
+//! [`ResourceContents`] are a result as the contents of a resource.
 //!
 //! Nothing here knows a wire: no HTTP, no JSON-RPC, no clock.
 

@@ -1,36 +1,37 @@
-//! Response of an upstream, whole: status, headers, body, read to its limit. Of a program also how it ended ([`Exit`]).
+//! Response of an upstream, whole: status, headers, body up to its limit. Of a program also its exit
+//! ([`Exit`]).
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 
-/// One reply of an upstream, whole.
+/// One response of an upstream, whole.
 ///
-/// The body is as it came over the wire, transfer framing removed; charset and meaning are the business of
-/// [`translate`](crate::translate).
+/// The body has the bytes of the wire, without transfer framing; [`translate`](crate::translate) decodes its
+/// charset and content.
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// The status line's code.
     pub status: StatusCode,
-    /// All headers but those of one hop; nothing here crosses to a client unless a rule says so.
+    /// All end-to-end headers; a client gets none of them unless a rule includes them.
     pub headers: HeaderMap,
     /// The body's bytes.
     pub body: Bytes,
-    /// How the program ended whose output this is; `None` of what a server answered.
+    /// The exit of the program that wrote this output; `None` for the response of a server.
     pub exit: Option<Box<Exit>>,
-    /// How the CGI program ended that answered, and what it said beside its answer. For the log only.
+    /// The exit of the CGI program that responded, and its standard error. For the log only.
     pub beside: Option<Box<Exit>>,
 }
 
 impl Reply {
-    /// What a server answered.
+    /// The response of a server.
     pub fn new(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
         Self { status, headers, body, exit: None, beside: None }
     }
 
-    /// What a program wrote, and how it ended. Whoever asks for its status is told 200 of an exit status of 0, and 500
-    /// of any other end.
+    /// The output of a program, and its exit. Its status is 200 for an exit status of 0, and 500 for any
+    /// other end.
     pub fn of_program(output: Bytes, exit: Exit) -> Self {
         let status = match exit.end.is_success() {
             true => StatusCode::OK,
@@ -39,8 +40,8 @@ impl Reply {
         Self { exit: Some(Box::new(exit)), ..Self::new(status, HeaderMap::new(), output) }
     }
 
-    /// The media type without parameters, lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None` when
-    /// there is none, or what stands there is none (RFC 9110, section 8.3.1).
+    /// The media type without parameters, lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None`
+    /// when the header is missing or is no media type (RFC 9110, section 8.3.1).
     pub fn media_type(&self) -> Option<Cow<'_, str>> {
         /// Longer than any that is registered (RFC 6838, section 4.2).
         const LONGEST_BYTES: usize = 255;

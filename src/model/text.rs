@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// At most so many bytes of a text, as a place between two of its characters.
+/// The length of a text's longest prefix of whole characters with at most so many bytes.
 pub fn floor_char_boundary(text: &str, bytes: usize) -> usize {
     (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }
@@ -25,7 +25,7 @@ pub fn cut_characters(text: &str, limit: usize) -> String {
     }
 }
 
-/// Writer with a limit. A write beyond it is an error; the part that fits is kept.
+/// Writer with a limit. A write beyond it is an error; the part that fits is written.
 #[derive(Debug)]
 pub struct LimitedWriter {
     written: Vec<u8>,

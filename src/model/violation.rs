@@ -209,9 +209,9 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
         let inside = place(violation);
         let words = words(violation).expected;
         let inside = inside.strip_prefix(&own).unwrap_or(&inside).trim_start_matches('.');
-        let told = if inside.is_empty() { words } else { format!("its `{inside}` {words}") };
-        if !expected.contains(&told) {
-            expected.push(told);
+        let alternative = if inside.is_empty() { words } else { format!("its `{inside}` {words}") };
+        if !expected.contains(&alternative) {
+            expected.push(alternative);
         }
     }
     let more = expected.len().saturating_sub(MOST_FORMS);
@@ -318,8 +318,12 @@ mod tests {
 
     #[test]
     fn a_violation_says_where_what_was_expected_and_what_was_found() {
-        let city = json!({"type": "object", "properties": {"city": {"enum": ["oslo", "bergen"]}, "n": {"type": "integer"}},
-        "required": ["city"], "additionalProperties": false});
+        let city = json!({
+            "type": "object",
+            "properties": {"city": {"enum": ["oslo", "bergen"]}, "n": {"type": "integer"}},
+            "required": ["city"],
+            "additionalProperties": false,
+        });
         check(
             city.clone(),
             json!({"city": "olso"}),
@@ -333,7 +337,7 @@ mod tests {
         check(nested, json!([{}, {"a/b": []}]), &[("[1].a/b", "must be a number; found an array")]);
     }
 
-    /// What is said of a value whose `x` breaks a schema, or of its place in the second form.
+    /// Checks the message for a value whose `x` breaks a schema, or for its place in the second form.
     #[track_caller]
     fn words(schema: Value, x: Value, expected: &str) {
         check_at(schema, x, "x", expected);
@@ -460,7 +464,7 @@ mod tests {
             );
         }
         words(
-            json!({"anyOf": [{"properties": {"a": {"type": "number"}}, "type": "object"}, {"type": "string"}]}),
+            json!({"anyOf": [{"type": "object", "properties": {"a": {"type": "number"}}}, {"type": "string"}]}),
             json!({"a": "b"}),
             "its `a` must be a number, or must be a string; found an object",
         );

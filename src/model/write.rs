@@ -1,7 +1,7 @@
 //! A tool result as clients get it: as JSON bytes, the same for every API, and as the contents of a resource.
 //!
-//! The JSON is written by hand because the two large parts, the structure and the text that repeats it, are spliced and
-//! escaped from the upstream's own bytes, once, straight into the response.
+//! The JSON is written by hand because the two large parts, the structure and the text that repeats it, are
+//! spliced and escaped from the upstream's own bytes, once, straight into the response.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -209,9 +209,9 @@ fn write_member(key: &str, value: &Value, out: &mut Vec<u8>) {
 /// One of the contents of a resource (MCP 2026-07-28, Resources, "Resource Contents").
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResourceContents {
-    /// What it is the contents of.
+    /// Its URI.
     pub uri: String,
-    /// Such as `text/csv`.
+    /// Its media type, such as `text/csv`.
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
     /// Text, or bytes.
@@ -219,14 +219,14 @@ pub struct ResourceContents {
     pub body: ResourceBody,
 }
 
-/// What is known of a resource beside the result of reading it.
+/// Facts about a resource that are not in the result of reading it.
 #[derive(Debug, Clone, Copy)]
 pub struct ContentsOf<'a> {
-    /// What was asked for.
+    /// The URI that was requested.
     pub uri: &'a str,
     /// The media type that was declared.
     pub declared: Option<&'a str>,
-    /// The media type of the reply.
+    /// The media type of the response.
     pub replied: Option<&'a str>,
 }
 
@@ -242,7 +242,7 @@ impl ContentsOf<'_> {
     }
 
     fn block(&self, block: &Block, structured: Option<&Structured>, alone: bool) -> ResourceContents {
-        // What was declared is true of the whole: of one of several, its own type is.
+        // The declared type applies to the whole: of one of several blocks, its own type does.
         let of_bytes = |own: &str| match self.declared.filter(|_| alone) {
             Some(declared) => Some(declared.to_owned()),
             None => Some(own.to_owned()),
@@ -255,7 +255,7 @@ impl ContentsOf<'_> {
             Block::Resource { uri, mime_type, body } => {
                 let media_type = mime_type.as_deref().and_then(of_bytes);
                 let contents = self.contents(media_type.or_else(|| self.declared()), body.clone());
-                // Bytes of the reply itself have no address of their own.
+                // Bytes of the response itself have no URI of their own.
                 let is_own = !uri.starts_with("reply://");
                 ResourceContents { uri: if is_own { uri.clone() } else { contents.uri }, ..contents }
             }

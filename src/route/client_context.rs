@@ -17,21 +17,21 @@ pub struct NotAScope;
 impl Scopes {
     /// How many bytes one scope may have.
     pub const LENGTH_LIMIT: usize = 128;
-    /// How many of the scopes that a caller brings are looked at.
+    /// The limit of a client's scopes; further ones are ignored.
     pub const COUNT_LIMIT: usize = 200;
 
     /// A set of these.
     ///
     /// # Errors
     ///
-    /// [`NotAScope`], when one is none.
+    /// [`NotAScope`], when one is invalid.
     pub fn new<'s>(names: impl IntoIterator<Item = &'s str>) -> Result<Self, NotAScope> {
         let names =
             names.into_iter().map(|name| if is_scope(name) { Ok(name.into()) } else { Err(NotAScope) });
         names.collect::<Result<Vec<Box<str>>, NotAScope>>().map(Self::of)
     }
 
-    /// Those of a caller's words that are scopes; the others mean nothing here.
+    /// Those of a client's texts that are scopes; the others are ignored.
     pub fn of_caller<'s>(names: impl IntoIterator<Item = &'s str>) -> Self {
         let names = names.into_iter().filter(|name| is_scope(name)).take(Self::COUNT_LIMIT);
         Self::of(names.map(Box::from).collect())

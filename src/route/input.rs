@@ -39,7 +39,7 @@ impl InputSchema {
     /// [`SchemaError`] when it is no schema.
     pub fn new(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         let mut nullable = document.clone();
-        // Arguments are an object, whatever the root says.
+        // Arguments are an object, even if the root declares null.
         nullable.remove("nullable");
         let has_nulls = nullable.values_mut().fold(false, |changed, part| admit_nulls(part) | changed);
         let with_null = has_nulls.then(|| Schema::compile(&nullable).map(Box::new)).transpose()?;
@@ -130,7 +130,7 @@ impl InputSchema {
     }
 }
 
-/// Admits `null` wherever a schema says `nullable: true`; whether it says so anywhere.
+/// Allows `null` wherever a schema has `nullable: true`; returns whether it has that anywhere.
 fn admit_nulls(schema: &mut Value) -> bool {
     match schema {
         Value::Object(members) => {

@@ -1,13 +1,17 @@
-//! Which tool asks which upstream for what.
+//! From a tool call to an upstream request.
 //!
-//! In reading order: [`Route`] binds a tool to an endpoint of an upstream and to the rules for its reply;
-//! [`RouteTable`] finds the route of a call; [`InputSchema`] checks its arguments; [`Asking`] says what is asked of a
-//! person or the client's model before anything is done; [`RequestTemplate`] makes the upstream's request of the
-//! arguments, in which no argument can leave the place it was put into; [`JobRule`] says of work that outlasts its first
-//! reply whether it is done, and what to ask next; [`resolve_location`] where a reply points to; [`LogLine`] what clients are
-//! told meanwhile, and [`TraceContext`] whose work a call is a part of. [`RouteCall`] is a call that a prompt or a
-//! [`Completion`] makes. [`Scopes`] are what a caller needs. Where a route is something to read,
-//! [`ResourceDefinition`] says what, and [`UriTemplate`] under which addresses.
+//! In reading order:
+//! - [`Route`] binds a tool to an endpoint of an upstream and to the rules for its response. [`RouteTable`]
+//!   finds the route of a call; [`InputSchema`] checks its arguments. [`Scopes`] are the permissions that a
+//!   client needs.
+//! - [`Asking`] has the input requests to a person or the client's model before anything is done.
+//! - [`RequestTemplate`] builds the upstream request from the arguments; no argument can leave its place in
+//!   it.
+//! - [`JobRule`] decides whether an asynchronous operation is done, and how to poll it. [`resolve_location`]
+//!   resolves a `Location`. [`LogLine`] is a notification to the client meanwhile.
+//! - [`TraceContext`] is the trace that a call is a part of. [`RouteCall`] is a call that a prompt or a
+//!   [`Completion`] makes.
+//! - [`ResourceDefinition`] is a resource that a route provides, and [`UriTemplate`] its URIs.
 //!
 //! Pure: no `async`, clock, environment or log.
 
@@ -308,23 +312,23 @@ impl LogLine {
     }
 }
 
-/// Where the values of an argument come from.
+/// The source of the values of an argument.
 #[derive(Debug)]
 pub enum Completion {
-    /// They are written down.
+    /// A fixed list.
     Listed(Vec<String>),
-    /// A route gives them.
+    /// A route returns them.
     Asked(AskedCompletion),
 }
 
-/// A route that gives the values of an argument.
+/// A route that returns the values of an argument.
 #[derive(Debug)]
 pub struct AskedCompletion {
-    /// The route, and what it is asked.
+    /// The route, and its arguments.
     pub call: RouteCall,
     /// jq: from its result to the list of values; where there is none, the result is the list.
     pub values: Option<Arc<Jq>>,
-    /// Whether the route is told what has been typed, and so has chosen already.
+    /// Whether the route gets the typed text, and has filtered the values by it.
     pub chosen: bool,
 }
 
@@ -338,11 +342,11 @@ pub struct Suggestions {
 }
 
 impl Suggestions {
-    /// How many values one answer may have (MCP 2026-07-28, Completion, "Completion Results").
+    /// How many values one response may have (MCP 2026-07-28, Completion, "Completion Results").
     pub const MOST: usize = 100;
 
-    /// Of all values those that begin with what was typed, then those that have it elsewhere; upper and lower case
-    /// are the same. Where somebody has `chosen` them already the others come after these.
+    /// Those values that begin with the typed text, then those that contain it; case is ignored. With
+    /// `chosen`, when the route has filtered them already, the others follow.
     pub fn of(values: Vec<String>, typed: &str, chosen: bool) -> Self {
         let typed = typed.to_lowercase();
         let mut seen = HashSet::new();

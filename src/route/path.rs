@@ -1,5 +1,5 @@
-//! Paths with arguments in them, in which no argument can leave its place, however the server that is asked
-//! reads it; and where a `Location` points to, seen from what was asked.
+//! Paths with arguments in them, in which no argument can leave its place, however the upstream parses it;
+//! and the resolution of a `Location` against the URI of the request.
 
 use std::fmt::Write as _;
 
@@ -226,7 +226,7 @@ pub fn same_origin(left: &Uri, right: &Uri) -> bool {
     left.scheme() == right.scheme() && host(left) == host(right) && port(left) == port(right)
 }
 
-/// Resolves a reference against the URI that was asked (RFC 3986, section 5.2).
+/// Resolves a reference against the URI of the request (RFC 3986, section 5.2).
 pub fn resolve_location(asked: &Uri, location: &str) -> Option<Uri> {
     let location = location.split('#').next()?;
     let scheme = asked.scheme_str()?;
@@ -261,25 +261,25 @@ fn without_user(uri: Uri) -> Option<Uri> {
 }
 
 fn without_dot_segments(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
+    let mut resolved: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
     while let Some(segment) = segments.next() {
         let last = segments.peek().is_none();
         match segment {
             "." => {}
             ".." => {
-                kept.pop();
+                resolved.pop();
             }
             segment => {
-                kept.push(segment);
+                resolved.push(segment);
                 continue;
             }
         }
         if last {
-            kept.push("");
+            resolved.push("");
         }
     }
-    format!("/{}", kept.join("/"))
+    format!("/{}", resolved.join("/"))
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Text as the inside of a JSON string (RFC 8259, section 7).
+//! Escapes text for a JSON string (RFC 8259, section 7).
 //!
-//! JSON inside of JSON, which is what most of it is, has an escape every few bytes. `serde_json` takes 9.2 µs
-//! for 16 KB of it, of some 36 that a whole call takes, [`blocks`] 4.3, and [`vectors`] of AVX-512 1.3; for 1 MB
-//! it is 578, 275 and 79 µs of 920.
+//! JSON text inside of JSON, the most common structure, has an escape every few bytes. 16 KB of it take 9.2
+//! µs with `serde_json`, 4.3 with [`blocks`] and 1.3 with [`vectors`] (AVX-512), of 36 µs for a whole call; 1
+//! MB takes 578, 275 and 79 µs of 920.
 
 #[cfg(target_arch = "x86_64")]
 use fearless_simd::Level;
 
-/// Writes text as the inside of a JSON string.
+/// Writes text as the content of a JSON string.
 pub(in crate::model) fn escape(text: &str, out: &mut Vec<u8>) {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx512) = Level::new().as_avx512() {
@@ -16,31 +16,32 @@ pub(in crate::model) fn escape(text: &str, out: &mut Vec<u8>) {
     blocks::escape(text.as_bytes(), out);
 }
 
-/// Escapes on any processor: they are found for 64 bytes together, without a branch, and what is between them is
-/// copied 16 bytes at a time.
+/// Escapes on any processor: finds the escapes of 64 bytes at once, without a branch, and copies the bytes
+/// between them in steps of 16.
 mod blocks {
     use wide::u8x16;
 
     /// The most bytes that one is written as: `\u001f`.
     const LONGEST: usize = 6;
 
-    /// Number of bytes that are looked at together: one bit of a word for each.
+    /// Number of bytes that are scanned at once: one bit of a word for each.
     const BLOCK: usize = 64;
 
-    /// How much is copied at once of what is plain between two escapes; as constant lengths are copied without a call.
+    /// Number of bytes that are copied at once between two escapes: a constant length is copied without a
+    /// call.
     const STRIDE: usize = 16;
 
-    /// Room for some blocks, and a power of two, so that no place in it has to be checked.
+    /// Size of the buffer, for some blocks; a power of two, so that its indices need no bounds check.
     const ROOM: usize = 1024;
 
-    /// Room for what one block may become.
+    /// The longest output of one block.
     const GROWN: usize = LONGEST * BLOCK;
 
     pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
         let mut written = Written { bytes: [0; ROOM + STRIDE], length: 0 };
         let mut rest = text;
         while !rest.is_empty() {
-            // What has no stride behind it is given one.
+            // The last block is padded by a stride.
             let mut last = [b' '; BLOCK + STRIDE];
             let length = rest.len().min(BLOCK);
             let padded = rest.first_chunk().unwrap_or_else(|| {
@@ -57,7 +58,7 @@ mod blocks {
         written.flush(out);
     }
 
-    /// What is written of some blocks.
+    /// The output for some blocks.
     struct Written {
         bytes: [u8; ROOM + STRIDE],
         length: usize,
@@ -79,7 +80,8 @@ mod blocks {
                 self.copy(padded, plain, mark);
                 let byte = padded[mark % BLOCK];
                 if byte >= b' ' {
-                    // A quote or a backslash stands for itself behind a backslash: with what follows it.
+                    // A quote or a backslash is written after a backslash: it is copied with the bytes that
+                    // follow.
                     self.put(b"\\", 1);
                     plain = mark;
                 } else {
@@ -91,7 +93,8 @@ mod blocks {
             self.copy(padded, plain, length);
         }
 
-        /// Writes what is between two places of a block, and perhaps more behind it, where the next is written.
+        /// Writes the bytes between two places of a block, and perhaps more behind them, which the next write
+        /// replaces.
         #[inline]
         fn copy(&mut self, padded: &[u8; BLOCK + STRIDE], mut from: usize, to: usize) {
             let mut length = self.length;
@@ -150,16 +153,17 @@ mod blocks {
 mod vectors {
     use fearless_simd::{Avx512, Simd, mask8x64, prelude::*, u8x32};
 
-    /// What is written together: as many bytes as have room with a backslash before each. Blanks, in which a
+    /// The bytes that are escaped at once, each with capacity for a backslash before it. Spaces pad the end
+    /// of a text.
     /// text ends early.
     const HALF: [u8; 32] = [b' '; 32];
 
     /// The second of each two bits.
     const SECOND: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-    /// Puts a backslash before each of 32 bytes, and leaves those out again that are not wanted.
+    /// Puts a backslash before each of 32 bytes, and removes those that are not needed.
     pub(super) fn escape(avx512: Avx512, text: &[u8], out: &mut Vec<u8>) {
-        // What is not inlined here is compiled for every processor, and slow.
+        // Functions that are not inlined here are compiled for every processor, and slow.
         avx512.vectorize(
             #[inline(always)]
             || {
@@ -171,7 +175,7 @@ mod vectors {
                     let mut last = HALF;
                     last[..rest.len()].copy_from_slice(rest);
                     escape_half(avx512, &last, out);
-                    // The blanks at its end were written as they are.
+                    // The spaces at its end were written unescaped.
                     out.truncate(out.len() - (HALF.len() - rest.len()));
                 }
             },
@@ -236,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    /// As `serde_json` writes the inside of a string.
+    /// The output of `serde_json` for the same string, without the quotes.
     fn expected(text: &str) -> Vec<u8> {
         let quoted = serde_json::to_vec(text).unwrap();
         quoted[1..quoted.len() - 1].to_vec()

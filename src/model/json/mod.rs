@@ -48,7 +48,7 @@ pub struct JsonError {
 }
 
 impl JsonError {
-    /// In the parser's words of what it does not take, else of `what` at a place that it passes over.
+    /// With the parser's message for invalid JSON, else with `what` at a place that the parser accepts.
     fn new(bytes: &[u8], position: usize, what: String) -> Self {
         let Err(error) = serde_json::from_slice::<&RawValue>(bytes) else {
             let json = bytes.trim_ascii_start();

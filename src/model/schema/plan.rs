@@ -290,10 +290,11 @@ fn places(hir: &Hir) -> u64 {
 }
 
 impl Plan {
-    /// How many steps a check takes for one value at most, by the parts that look at it: references that lead to
-    /// the same part again and again multiply, and where they lead back to the same value there is no number.
+    /// The most steps that a check may need for one value, by the parts that apply to it: references that
+    /// lead to the same part repeatedly multiply, and where they lead back to the same value the number is
+    /// infinite.
     ///
-    /// No schema of ordinary use comes near the number from which on it is not counted.
+    /// No ordinary schema comes near the number from which on it is not counted.
     pub(super) fn steps_per_value(&self) -> u64 {
         let mut known = vec![None; self.parts.len()];
         (0..self.parts.len()).map(|index| self.steps_of(index, &mut known, 0)).max().unwrap_or(0)
@@ -304,7 +305,7 @@ impl Plan {
         if let Some(steps) = known[index] {
             return steps;
         }
-        // Whoever leads back here finds that; and what looks deeper than this is never checked.
+        // A reference that leads back here finds that; and deeper levels than this are never checked.
         known[index] = Some(u64::MAX);
         if depth < super::cost::DEPTH_LIMIT {
             let part = &self.parts[index];

@@ -1,11 +1,11 @@
-//! What is asked of a person, or of the client's model, before something is done.
+//! Input requests to a person, or to the client's model, before something is done.
 //!
-//! In reading order: [`Asking`] holds the [rounds](Round) of [questions](QuestionTemplate) of a route or a prompt, and
-//! says what comes next; a [`Question`] is one that is ready to be asked, and takes its [`Answer`]; a [`Form`] is
-//! what a person fills in.
+//! In reading order: [`Asking`] has the [rounds](Round) of [input requests](QuestionTemplate) of a route or a
+//! prompt, and computes the next step; a [`Question`] is an input request that is ready to be sent, and
+//! checks its response ([`Answer`]); a [`Form`] is a form for a person.
 //!
-//! Answers are by name. One that is null was given up: its question did not hold, was optional, or nobody could be
-//! asked.
+//! Responses are by name. A null response means that there is none: the condition of its input request was
+//! false, or it was declined and optional, or the client does not support it.
 
 mod form;
 #[cfg(test)]
@@ -22,17 +22,17 @@ use crate::{
     translate::{Jq, SAMPLE, Sample, SampleTemplate, Stop, Template, template_names},
 };
 
-/// Questions that are asked together.
+/// Input requests that are sent together.
 pub type Round = Vec<QuestionTemplate>;
 
-/// Everything that is asked, round by round.
+/// All input requests, round by round.
 #[derive(Debug)]
 pub struct Asking {
-    /// One round after the other; later ones may depend on the answers to earlier ones.
+    /// One round after the other; later ones may depend on the responses to earlier ones.
     pub rounds: Vec<Round>,
-    /// What a rule asks of the client's model when the reply is there, if one does.
+    /// Whether a rule sends a request to the client's model after the upstream's response.
     pub sampled: Option<Sampled>,
-    /// How long an answer may take.
+    /// The timeout of a response.
     pub patience: Duration,
 }
 
@@ -42,79 +42,79 @@ impl Default for Asking {
     }
 }
 
-/// Whether a rule can do without the client's model.
+/// Whether a rule requires the client's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampled {
-    /// It can't.
+    /// It does.
     Needed,
-    /// It can.
+    /// It does not.
     Optional,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Debug)]
 pub enum Next {
-    /// These are to be asked.
+    /// Send these input requests.
     Ask(Vec<Question>),
-    /// These can't be asked of this client, and nothing is done without them.
+    /// End the call: the client does not support these, and they are required.
     Unable(Vec<Missing>),
-    /// Everything is answered: the arguments, and the answers with them.
+    /// All responses are there: the arguments, with the responses in them.
     Done(Arguments),
 }
 
-/// A question that a client can't be asked.
+/// An input request that a client does not support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// Its name.
     pub name: String,
-    /// What the client would have to be able to do.
+    /// The capability that the client lacks.
     pub ability: Ability,
 }
 
-/// What a client may be able to do for a server.
+/// A capability that an input request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ability {
     /// Show a person a form.
     Form,
     /// Show a person a form with lists in it.
     FormWithLists,
-    /// Send a person to an address.
+    /// Send a person to a URL.
     Link,
-    /// Ask its model.
+    /// Send a request to its model (sampling).
     Sample,
-    /// Tell its roots.
+    /// List its roots.
     Roots,
 }
 
 impl Asking {
-    /// How many questions one route may have.
+    /// Limit of the input requests of one route.
     pub const QUESTION_LIMIT: usize = 32;
-    /// How long the answers to all questions of one call may be together, as JSON in bytes.
+    /// Limit of all input responses of one call together, as JSON in bytes.
     pub const ANSWERS_LIMIT_BYTES: usize = 64 << 10;
 
-    /// How long an answer may take where nothing is said: people think.
+    /// The default timeout of a response: people need time to think.
     pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-    /// Whether nothing is asked.
+    /// Whether there are no input requests.
     pub fn is_empty(&self) -> bool {
         self.rounds.is_empty() && self.sampled.is_none()
     }
 
-    /// All questions, round by round.
+    /// All input requests, round by round.
     pub fn questions(&self) -> impl Iterator<Item = &QuestionTemplate> {
         self.rounds.iter().flatten()
     }
 
-    /// Whether the response to the question of this name is arguments.
+    /// Whether the response to the input request of this name is arguments.
     pub fn gives_arguments(&self, name: &str) -> bool {
         self.questions().any(|question| question.name == name && question.gives_arguments())
     }
 
-    /// What comes after these answers.
+    /// The next step after these responses.
     ///
     /// # Errors
     ///
-    /// A sentence for the model when a question can't be made of the arguments.
+    /// A sentence for the model when an input request can't be rendered from the arguments.
     pub fn next(
         &self,
         arguments: &Arguments,
@@ -138,7 +138,7 @@ impl Asking {
                 .lacks(question.inquiry.needs())
                 .map(|ability| Missing { name: question.name.clone(), ability })
         };
-        // What will be asked for certain, and can't be, ends the call before the first question.
+        // A required input request that the client does not support ends the call before the first is sent.
         let mut missing: Vec<Missing> = self
             .questions()
             .filter(|question| !question.optional && !answers.contains_key(&question.name))
@@ -167,7 +167,7 @@ impl Asking {
         }
         let (given, mut answers) = (answers, known);
         if self.sampled.is_some() && abilities.sample {
-            // What is not there is asked when the reply is.
+            // The missing response is requested once the upstream has responded.
             if !given.contains_key(SAMPLE) {
                 answers.remove(SAMPLE);
             }
@@ -175,7 +175,7 @@ impl Asking {
         Ok(Next::Done(arguments.with_answers(answers)))
     }
 
-    /// Answers with a null for every question that has none.
+    /// The responses, with a null for every input request that has none.
     pub fn complete(&self, answers: &Map<String, Value>) -> Map<String, Value> {
         let sampled = self.sampled.map(|_| SAMPLE);
         let names = self.questions().map(|question| question.name.as_str()).chain(sampled);
@@ -183,117 +183,117 @@ impl Asking {
     }
 }
 
-/// A question as it was written.
+/// An input request as it is configured.
 #[derive(Debug)]
 pub struct QuestionTemplate {
-    /// The name of its answer.
+    /// The name of its response.
     pub name: String,
-    /// When it is asked: a condition on the arguments and the answers so far.
+    /// When it is sent: a condition on the arguments and the responses so far.
     pub when: Option<Jq>,
-    /// Whether a call goes on without an answer.
+    /// Whether a call continues without a response.
     pub optional: bool,
-    /// What is asked.
+    /// Its kind, with the content.
     pub inquiry: InquiryTemplate,
 }
 
-/// What is asked, with templates in it.
+/// The kind of an input request, with templates in it.
 #[derive(Debug)]
 pub enum InquiryTemplate {
-    /// A person fills in a form, or says yes where it is empty.
+    /// A person fills in a form, or confirms where it is empty.
     Form {
-        /// Why, and what for.
+        /// The reason and the purpose.
         message: Template,
-        /// What there is to fill in.
+        /// The fields.
         form: Form,
     },
-    /// A person fills in what the caller left out of the arguments.
+    /// A person enters the arguments that the client left out.
     Arguments {
-        /// Why, and what for.
+        /// The reason and the purpose.
         message: Template,
         /// The arguments.
         form: Form,
     },
-    /// A person opens an address, and does there what must not pass through the client.
+    /// A person opens a URL, and enters there what must not pass through the client.
     Link {
-        /// Why, and what for.
+        /// The reason and the purpose.
         message: Template,
-        /// Where to.
+        /// The URL.
         url: Template,
     },
-    /// The client's model answers.
+    /// The client's model responds (sampling).
     Sample(SampleTemplate),
-    /// The client tells which folders it works in.
+    /// The client lists its roots.
     Roots,
 }
 
-/// A question, ready to be asked.
+/// An input request, ready to be sent.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// The name of its answer.
+    /// The name of its response.
     pub name: String,
-    /// Whether a call goes on without an answer.
+    /// Whether a call continues without a response.
     pub optional: bool,
-    /// What is asked.
+    /// Its kind, with the content.
     pub inquiry: Inquiry,
 }
 
-/// What is asked.
+/// The kind of an input request.
 #[derive(Debug, Clone)]
 pub enum Inquiry {
-    /// A person fills in a form, or says yes where it is empty.
+    /// A person fills in a form, or confirms where it is empty.
     Form {
-        /// Why, and what for.
+        /// The reason and the purpose.
         message: String,
-        /// What there is to fill in.
+        /// The fields.
         form: Form,
     },
-    /// A person opens an address.
+    /// A person opens a URL.
     Link {
-        /// Why, and what for.
+        /// The reason and the purpose.
         message: String,
-        /// Where to.
+        /// The URL.
         url: String,
     },
-    /// The client's model answers.
+    /// The client's model responds (sampling).
     Sample(Sample),
-    /// The client tells which folders it works in.
+    /// The client lists its roots.
     Roots,
 }
 
-/// What comes back.
+/// The response to an input request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     /// The person filled the form in, or agreed.
     Accepted(Map<String, Value>),
-    /// The person said no.
+    /// The person declined.
     Declined,
-    /// The person did not say.
+    /// The person dismissed it.
     Cancelled,
-    /// What the client's model said.
+    /// The response of the client's model.
     Said {
-        /// Its words.
+        /// Its text.
         text: String,
         /// Which model it was.
         model: String,
-        /// Why it stopped, where that is told.
+        /// Why it stopped, if the client reports that.
         stop_reason: Option<String>,
     },
     /// The client's folders.
     Roots(Vec<Value>),
 }
 
-/// Why an answer is none.
+/// The reason why a response can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// It is not what was asked for: a sentence for whoever wrote the client.
+    /// It does not fit the request: a sentence for the developer of the client.
     #[error("{0}")]
     Wrong(String),
-    /// Nobody wants to answer: a sentence for the model.
+    /// It was declined: a sentence for the model.
     #[error("{0}")]
     Refused(String),
 }
 
-/// What a client is able to do for a server.
+/// The capabilities of a client that input requests need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Abilities {
     /// Forms.
@@ -306,20 +306,20 @@ pub struct Abilities {
     pub roots: bool,
 }
 
-/// What forms a client can show a person.
+/// The forms that a client can show a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
 pub enum FormAbility {
     /// None.
     #[default]
     None,
-    /// Forms in which one of some choices can be taken (before 2025-11-25).
+    /// Forms in which one of some choices can be selected (before 2025-11-25).
     WithoutLists,
-    /// All that there are.
+    /// All forms.
     All,
 }
 
 impl Abilities {
-    /// The ability itself, where the client has it not.
+    /// The ability itself, if the client does not have it.
     pub(super) fn lacks(self, needed: Ability) -> Option<Ability> {
         let able = match needed {
             Ability::Form => self.form >= FormAbility::WithoutLists,
@@ -333,7 +333,7 @@ impl Abilities {
 }
 
 impl InquiryTemplate {
-    /// What the client must be able to do.
+    /// The ability that it needs.
     pub(super) fn needs(&self) -> Ability {
         match self {
             Self::Form { form, .. } | Self::Arguments { form, .. } if form.has_lists() => {
@@ -358,7 +358,7 @@ impl InquiryTemplate {
 }
 
 impl QuestionTemplate {
-    /// Whether there is something to ask: of arguments only those that were left out.
+    /// Whether there is input to request: of arguments only those that were left out.
     pub(super) fn is_due(&self, arguments: &Arguments) -> bool {
         match &self.inquiry {
             InquiryTemplate::Arguments { form, .. } => form.names().any(|name| arguments.get(name).is_none()),
@@ -369,7 +369,7 @@ impl QuestionTemplate {
         }
     }
 
-    /// Whether the answer is arguments.
+    /// Whether the response is arguments.
     pub(super) fn gives_arguments(&self) -> bool {
         matches!(self.inquiry, InquiryTemplate::Arguments { .. })
     }
@@ -407,7 +407,7 @@ impl QuestionTemplate {
     }
 }
 
-/// An address that a person can be sent to.
+/// A URL that a person can open.
 fn address(text: String) -> Result<String, String> {
     let web = text.starts_with("https://") || text.starts_with("http://");
     match text.parse::<http::Uri>() {
@@ -417,19 +417,19 @@ fn address(text: String) -> Result<String, String> {
 }
 
 impl Question {
-    /// What a rule asks of the client's model.
+    /// The request of a rule to the client's model.
     pub fn of_rule(sample: Sample) -> Self {
         let optional = sample.optional;
         Self { name: SAMPLE.to_owned(), optional, inquiry: Inquiry::Sample(sample) }
     }
 
-    /// The answer as templates and filters see it: an object of the fields of a form, `true` for a form without any
-    /// and for an address, `{text, model, stop_reason}` of a model, a list of roots; null where it was declined and is
-    /// optional.
+    /// The response as templates and filters see it: an object of the fields of a form; `true` for a form
+    /// without fields and for a link; `{text, model, stop_reason}` of a model; a list of roots; null when an
+    /// optional request was declined.
     ///
     /// # Errors
     ///
-    /// [`Unfit`] when it is declined, or not what was asked for.
+    /// [`Unfit`] when it is declined, or of the wrong kind.
     pub fn take(&self, answer: Answer) -> Result<Value, Unfit> {
         let name = &self.name;
         let value = match (&self.inquiry, answer) {
