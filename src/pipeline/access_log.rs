@@ -41,7 +41,7 @@ pub(super) struct AccessLog<'a> {
     /// Bytes of all responses.
     received_bytes: usize,
     upstream_status: Option<StatusCode>,
-    /// That of the last response.
+    /// The status of the last response.
     media_type: Option<String>,
     /// The end of the program that was run.
     exit: Option<End>,
@@ -51,7 +51,7 @@ pub(super) struct AccessLog<'a> {
     decided: Option<Decided>,
     /// The reason of a failure, for the log.
     reason: Option<String>,
-    /// Whether an operation goes on without the call.
+    /// Whether an operation continues after the call.
     is_open: bool,
 }
 
@@ -117,7 +117,7 @@ impl<'a> AccessLog<'a> {
         if tracing::enabled!(tracing::Level::DEBUG) && !stderr.trim().is_empty() {
             let stderr = self.route.translator.redaction.hide_long(&stderr);
             let stderr = Quoted(stderr.trim_end());
-            debug!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "the program wrote to standard error");
+            debug!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "standard error of the program");
         }
     }
 
@@ -186,8 +186,9 @@ impl<'a> AccessLog<'a> {
     }
 
     pub(super) fn panicked(&mut self) {
-        self.reason = Some("translation of the reply panicked".to_owned());
-        error!(tool = %self.route.definition.name, request_id = %self.request_id, "translation of the reply panicked");
+        self.reason = Some("translation of the response panicked".to_owned());
+        let tool = &self.route.definition.name;
+        error!(%tool, request_id = %self.request_id, "translation of the response panicked");
     }
 
     /// The call is over, and the operation that it began is not.

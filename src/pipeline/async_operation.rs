@@ -1,7 +1,7 @@
 //! Asynchronous operations: a first response (such as 202) starts work that is polled until it is done.
 //!
-//! A call polls the operation itself ([`Run::follow`]), or hands it over to a client that knows tasks
-//! ([`OpenOperation`]). Then each of the client's requests polls it once, or cancels it.
+//! A call polls the operation itself ([`Run::follow`]), or returns it as a task to a client that supports
+//! tasks ([`OpenOperation`]). Then each of the client's requests polls it once, or cancels it.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -26,14 +26,14 @@ use crate::{
 /// Timeout of the request that cancels an operation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An operation that was handed over to a client.
+/// An operation that was returned to a client as a task.
 #[derive(Debug)]
 pub struct OpenOperation {
     /// The arguments of the call, validated.
     pub arguments: Map<String, Value>,
     /// The client's input before the operation began.
     pub answers: Map<String, Value>,
-    /// Where it is polled.
+    /// The location that is polled.
     pub place: JobPlace,
     /// Its status.
     pub message: Option<String>,
@@ -46,7 +46,7 @@ pub struct OpenOperation {
 /// The state of an operation that its client polls.
 #[derive(Debug)]
 pub enum OperationState {
-    /// It goes on.
+    /// It is in progress.
     Running {
         /// Its status.
         message: Option<String>,
@@ -78,7 +78,7 @@ pub(super) enum Step {
     Cancelled,
 }
 
-/// A poll without an answer.
+/// A poll without a usable response.
 pub(super) struct PollError {
     /// Whether another poll may succeed.
     is_transient: bool,
@@ -86,7 +86,7 @@ pub(super) struct PollError {
 }
 
 impl OpenOperation {
-    /// Limit of the client's input, in bytes of JSON: an operation with more is not handed over.
+    /// Limit of the client's input, in bytes of JSON: an operation with more is not returned as a task.
     const ANSWERS_LIMIT_BYTES: usize = 1 << 10;
 
     /// Whether the client's input is short enough.
@@ -96,7 +96,7 @@ impl OpenOperation {
 }
 
 impl Snapshot {
-    /// Polls an operation once. `call` has the arguments that were handed over with it.
+    /// Polls an operation once. `call` has the arguments of the call that started it.
     pub async fn poll_operation(
         &self,
         route: &Arc<BoundRoute>,
@@ -139,7 +139,7 @@ impl Snapshot {
         OperationState::Done(run.finish(result))
     }
 
-    /// Cancels an operation, where its route says how, and waits until the upstream has responded.
+    /// Cancels an operation, if its route has a request for that, and waits until the upstream has responded.
     pub async fn cancel_operation(
         &self,
         route: &Arc<BoundRoute>,
@@ -159,8 +159,9 @@ impl Snapshot {
 }
 
 impl Run<'_> {
-    /// Polls the operation that a first response may have started. Dropping the future cancels it, where the
-    /// route says how. From `hand_over_at` on it is handed over to the client rather than polled again.
+    /// Polls the operation that a first response may have started. Dropping the future cancels it, if the
+    /// route has a request for that. From `hand_over_at` on it is returned to the client as a task rather
+    /// than polled again.
     pub(super) async fn follow(
         &mut self,
         job: &JobRule,
@@ -184,7 +185,7 @@ impl Run<'_> {
         let mut guard = CancelOnDrop { run: self, job, place: Some(place.clone()) };
         for polls in 1..=JobRule::MOST_POLLS {
             let deadline = guard.run.due.at;
-            // Handed over before the timeout rather than lost at it.
+            // A task before the timeout rather than an error at it.
             let hand_over_at = hand_over_at.filter(|_| place.is_short()).map(|at| at.min(deadline));
             let next = Instant::now().checked_add(wait);
             if hand_over_at.is_some_and(|at| next.is_none_or(|next| next > at)) {
@@ -206,7 +207,7 @@ impl Run<'_> {
                     guard.place = None;
                     return Ok(step);
                 }
-                // The service was slow to report its status; the operation goes on all the same.
+                // The service was slow to report its status; the operation continues all the same.
                 Err(error) if error.is_transient && hand_over_at.is_some() && Instant::now() >= deadline => {
                     guard.place = None;
                     return Ok(Step::Running { stand, place, wait });
@@ -334,9 +335,9 @@ impl Run<'_> {
 }
 
 impl Exchange<'_> {
-    /// Cancels an operation, where the route says how.
+    /// Cancels an operation, if the route has a request for that.
     fn cancel(&self, job: &JobRule, place: &JobPlace) -> Option<impl Future<Output = ()> + Send + use<>> {
-        // The client may be gone, so nobody waits for work in the pool.
+        // The client may have disconnected, so nothing awaits the work in the pool.
         let stop = Stop::after(Stop::TEXT_STEPS);
         let request = job.ask_end(place, &self.arguments, self.headers, Some(&stop))?;
         let (upstream, tool) =

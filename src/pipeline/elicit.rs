@@ -1,5 +1,5 @@
-//! Input requests of a call (elicitation, sampling, roots): which are sent, in which order, and what their
-//! answers are.
+//! Input requests of a call (elicitation, sampling, roots): which are sent, in which order, and their
+//! responses.
 
 use std::{future::Future, pin::Pin};
 
@@ -16,11 +16,11 @@ pub trait Elicitor: Send + Sync {
     /// The kinds of input request that the client supports.
     fn abilities(&self) -> Abilities;
 
-    /// The answers that came with the call.
+    /// The input responses that came with the call.
     fn answers(&self) -> Map<String, Value>;
 
-    /// Sends these together, and gives an answer to each, by name; else a sentence for the model that says
-    /// why the call ends without.
+    /// Sends these together, and returns a response to each, by name; else a sentence for the model with the
+    /// reason why the call ends without them.
     fn ask(&mut self, questions: Vec<Question>) -> Answering<'_>;
 
     /// Reports that the client does not support these. The call ends with that.
@@ -49,7 +49,7 @@ impl Elicitor for NoElicitor {
     fn unable(&mut self, _: Vec<Missing>) {}
 }
 
-/// The arguments, with the answers to the input requests of a route that come before its upstream request.
+/// The arguments, with the responses to the input requests of a route that come before its upstream request.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub async fn elicit_first(
     }
 }
 
-/// The answers of a call, with that of the client's model to a request of a rule.
+/// The input responses of a call, with that of the client's model to a request of a rule.
 pub(super) async fn elicit_for_rule(
     sample: crate::translate::Sample,
     arguments: &Arguments,
@@ -89,7 +89,7 @@ pub(super) async fn elicit_for_rule(
     Ok(answers)
 }
 
-/// An answer to each question. All answers of a call together have a limit.
+/// A response to each input request. All of a call together have a limit.
 async fn asked(
     elicitor: &mut dyn Elicitor,
     questions: Vec<Question>,

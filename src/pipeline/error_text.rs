@@ -1,4 +1,4 @@
-//! The texts of tool errors that no rule writes: what went wrong, and what the model can do about it.
+//! Texts of the tool errors that no rule writes: what went wrong, and what the model can do about it.
 //!
 //! They never contain a name, address or path of the upstream, nor what it sent.
 
@@ -11,7 +11,7 @@ use crate::{
     upstream::{Stage, UpstreamError, Whose},
 };
 
-/// The wait for a service whose concurrency slots are taken: they come and go.
+/// `Retry-After` of an upstream without a free concurrency slot: slots are released all the time.
 const WHEN_BUSY: Duration = Duration::from_secs(2);
 
 /// For a response that could not be turned into a result at all.
@@ -198,7 +198,7 @@ fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
     if effect.is_empty() { otherwise } else { effect }
 }
 
-/// For a call that its client may not make.
+/// For a call that its client is not allowed to make.
 pub(super) fn forbidden(needed: &Scopes) -> ToolResult {
     ToolResult::error(Fault::Forbidden, format!("This needs what the caller is not allowed: `{needed}`."))
 }
@@ -248,7 +248,7 @@ fn words_of(ability: Ability) -> (&'static str, &'static str) {
     }
 }
 
-/// For a response that came in time and took too long to work through.
+/// For a response that came in time and took too long to translate.
 pub(super) fn too_late(deadline: Duration) -> ToolResult {
     let text = format!(
         "The service answered, but its reply could not be worked through within {}. Ask for less.",
@@ -271,7 +271,7 @@ pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> ToolRes
 /// For an operation that can't be polled any more.
 pub(super) fn operation_lost(error: &UpstreamError) -> ToolResult {
     let fault = match fault_of(error) {
-        // No request that asks about a job is made of arguments.
+        // A request that polls an operation is not made of arguments.
         Fault::Arguments => Fault::Unreachable,
         fault => fault,
     };
@@ -279,18 +279,20 @@ pub(super) fn operation_lost(error: &UpstreamError) -> ToolResult {
 }
 
 /// The text of [`operation_lost`].
-pub(super) const OPERATION_LOST: &str = "The service has begun the work, but could not be asked how it went. It may still finish: check before \
-     repeating it.";
+pub(super) const OPERATION_LOST: &str = "The service has begun the work, but could not be asked how it went. \
+                                         It may still finish: check before repeating it.";
 
-/// For an operation that was cancelled by somebody else.
+/// For an operation that another client cancelled.
 pub(super) fn operation_cancelled() -> ToolResult {
     let text = "The service began the work, and it was ended before it was done.";
     ToolResult::error(Fault::Reported { status: None }, text)
 }
 
 /// For an operation that is polled at another server.
-pub(super) const OPERATION_ELSEWHERE: &str = "The service has begun the work, and said that another server knows how it goes, which is \
-     not asked. It may still finish: check before repeating it.";
+pub(super) const OPERATION_ELSEWHERE: &str = concat!(
+    "The service has begun the work, and said that another server knows how it goes, which is not asked. ",
+    "It may still finish: check before repeating it."
+);
 
 /// For an operation whose id can't be put into a request.
 pub(super) fn operation_unnamed(why: &str) -> String {
@@ -317,7 +319,7 @@ fn in_a(per: Duration) -> String {
     }
 }
 
-/// Rounded up, as a client that comes back a moment too early is rejected again.
+/// Rounded up, as a client that retries a fraction of a second too early is rejected again.
 fn whole_seconds(duration: Duration) -> Duration {
     Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
 }

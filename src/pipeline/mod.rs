@@ -1,11 +1,11 @@
 //! The pipeline: from a call to a tool result.
 //!
 //! In reading order:
-//! - [`Call`] is what an API hands in, [`Gateway`] holds the active [`Snapshot`], in which every route is a
+//! - [`Call`] is the input of an API, [`Gateway`] has the active [`Snapshot`], in which every route is a
 //!   [`BoundRoute`].
 //! - `run`: the steps of a call. `elicit`: input requests to the client. `async_operation`: work that is
-//!   polled after the first response. `progress`: notifications to the client. `access_log`: log line, metrics
-//!   and span. `error_text`: texts of tool errors.
+//!   polled after the first response. `progress`: notifications to the client. `access_log`: log line,
+//!   metrics and span. `error_text`: texts of tool errors.
 //! - `resources`, `prompts` (with completions) and `proxied`, the prompts and resources of MCP upstreams.
 //! - `lists`: tools, prompts and resources as clients see them. `watch`: their changes.
 //! - `worker_pool`: threads for CPU work that may take long.
@@ -56,7 +56,7 @@ pub use worker_pool::{WorkError, run_blocking};
 /// The key of the request id in `_meta` of a tool error.
 pub const REQUEST_ID_META: &str = "glossator/requestId";
 
-/// The key in `_meta` of a tool error for the seconds after which to try again, where that is known.
+/// The key in `_meta` of a tool error for the seconds after which to retry, if they can be estimated.
 pub const RETRY_AFTER_META: &str = RETRY_AFTER_META_KEY;
 
 /// The key in `_meta` of a result for the age of a cached response, in seconds.
@@ -121,23 +121,23 @@ impl Gateway {
 pub struct Call<'a> {
     /// The arguments, not yet checked.
     pub arguments: Map<String, Value>,
-    /// The caller's headers; only those that a route allows by name go on.
+    /// The client's headers; only those that a route allows by name are forwarded.
     pub headers: &'a HeaderMap,
     /// Its name in the log and in errors.
     pub request_id: RequestId,
-    /// The API that it came in by.
+    /// The API that received it.
     pub face: Face,
     /// The client.
     pub caller: Caller,
     /// The client's address, for the log.
     pub address: Option<IpAddr>,
-    /// Gets progress and log notifications, where the client wants them.
+    /// Receives progress and log notifications, if the client has requested them.
     pub subscriber: Option<&'a dyn Subscriber>,
-    /// The trace that it belongs to, where its headers do not say so.
+    /// The trace that it belongs to, unless its headers name one.
     pub trace: Option<TraceContext>,
     /// The MCP revision of the client; empty for other APIs.
     pub protocol: &'static str,
-    /// The span of the request that it came with, where traces are on.
+    /// The span of its request, if traces are enabled.
     pub span: Span,
     /// Its MCP message, for traces.
     pub message: Option<Message<'a>>,
@@ -146,9 +146,9 @@ pub struct Call<'a> {
 /// An MCP message, for its span.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
-    /// Such as `tools/call`.
+    /// The method, such as `tools/call`.
     pub method: &'a str,
-    /// As it came.
+    /// The id, as the client sent it.
     pub id: &'a str,
     /// Its session, where there is one. The id is a secret, so a trace gets a fingerprint.
     pub session: Option<&'a str>,
@@ -194,7 +194,7 @@ pub enum Face {
 }
 
 impl Face {
-    /// Such as `rest`.
+    /// The name, such as `rest`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rest => "rest",

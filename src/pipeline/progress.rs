@@ -9,12 +9,12 @@ use crate::{
     upstream::{Happened, Hearing, Meanwhile},
 };
 
-/// A client that may want notifications about its call.
+/// A client that may have requested notifications about its call.
 pub trait Subscriber: fmt::Debug + Send + Sync {
-    /// Whether it wants progress.
+    /// Whether it has requested progress.
     fn wants_progress(&self) -> bool;
 
-    /// The least level of log lines that it wants; `None` for no lines.
+    /// The least level of the log messages that it has requested; `None` for no messages.
     fn level(&self) -> Option<LogLevel>;
 
     /// Notifies it of progress.
@@ -29,7 +29,7 @@ pub trait Subscriber: fmt::Debug + Send + Sync {
 pub struct Progress<'a> {
     /// So far.
     pub done: f64,
-    /// The total, where it is known.
+    /// The total, if there is one.
     pub total: Option<f64>,
     /// A status for people.
     pub message: Option<&'a str>,
@@ -44,18 +44,18 @@ pub(super) const LINE_LIMIT_BYTES: usize = 2000;
 /// Least time between two notifications about the bytes of a response.
 const BYTES_EVERY: Duration = Duration::from_millis(250);
 
-/// The same for an asynchronous operation, whatever its `poll`.
+/// The same for an asynchronous operation, even if its `poll` interval is shorter.
 const OPERATION_EVERY: Duration = Duration::from_millis(40);
 
 /// Sends the notifications of one call.
 pub(super) struct Reporter<'a> {
-    /// `None` where the client wants nothing.
+    /// `None` if the client has requested nothing.
     subscriber: Option<&'a dyn Subscriber>,
     logger: &'a str,
     last: Option<f64>,
     total: Option<f64>,
     /// The time of the last notification, or of the beginning of the call.
-    told_at: Option<Instant>,
+    reported_at: Option<Instant>,
     lines: u32,
 }
 
@@ -63,11 +63,11 @@ impl<'a> Reporter<'a> {
     pub(super) fn new(subscriber: Option<&'a dyn Subscriber>, logger: &'a str) -> Self {
         let subscriber =
             subscriber.filter(|subscriber| subscriber.wants_progress() || subscriber.level().is_some());
-        let told_at = subscriber.map(|_| Instant::now());
-        Self { subscriber, logger, last: None, total: None, told_at, lines: 0 }
+        let reported_at = subscriber.map(|_| Instant::now());
+        Self { subscriber, logger, last: None, total: None, reported_at, lines: 0 }
     }
 
-    /// A channel for what happens before a response is there, where the client wants to know.
+    /// A channel for events before the response, if the client has requested them.
     pub(super) fn events(&self) -> (Option<Meanwhile>, Option<Hearing>) {
         self.subscriber.map(|_| Meanwhile::new()).unzip()
     }
@@ -89,7 +89,7 @@ impl<'a> Reporter<'a> {
                 Some(event) = events.recv() => self.happened(event, counts_bytes),
             }
         };
-        // Progress that an upstream has reported may have come together with the response.
+        // Progress of an upstream may have arrived together with the response.
         while let Ok(event) = events.try_recv() {
             if let Happened::Progress { .. } = event {
                 self.happened(event, false);
@@ -98,8 +98,8 @@ impl<'a> Reporter<'a> {
         response
     }
 
-    fn since_told(&self) -> Duration {
-        self.told_at.map_or(Duration::ZERO, |at| at.elapsed())
+    fn since_reported(&self) -> Duration {
+        self.reported_at.map_or(Duration::ZERO, |at| at.elapsed())
     }
 
     fn wants(&self, level: LogLevel) -> bool {
@@ -107,7 +107,7 @@ impl<'a> Reporter<'a> {
             && self.subscriber.and_then(Subscriber::level).is_some_and(|least| level >= least)
     }
 
-    /// Sends a log line, where it is wanted.
+    /// Sends a log message, if the client has requested its level.
     pub(super) fn line(&mut self, level: LogLevel, text: impl FnOnce() -> String) {
         if let Some(subscriber) = self.subscriber.filter(|_| self.wants(level)) {
             self.lines += 1;
@@ -120,9 +120,9 @@ impl<'a> Reporter<'a> {
             Happened::Again { attempt } => {
                 self.line(LogLevel::Debug, || format!("the service is asked again, attempt {attempt}"));
             }
-            Happened::Progress { .. } if self.last.is_some() && self.since_told() < OPERATION_EVERY => {}
+            Happened::Progress { .. } if self.last.is_some() && self.since_reported() < OPERATION_EVERY => {}
             Happened::Progress { done, total } => self.progress(done, total, None),
-            Happened::Received { .. } if !counts_bytes || self.since_told() < BYTES_EVERY => {}
+            Happened::Received { .. } if !counts_bytes || self.since_reported() < BYTES_EVERY => {}
             #[expect(clippy::cast_precision_loss, reason = "nobody counts beyond 2^53 bytes")]
             Happened::Received { bytes, of } => {
                 self.progress(bytes as f64, of.map(|of| of as f64), Some("bytes of the reply"));
@@ -140,13 +140,13 @@ impl<'a> Reporter<'a> {
             false => Some(f64::from(polls)),
         };
         if let Some(done) = done
-            && (self.last.is_none() || self.since_told() >= OPERATION_EVERY)
+            && (self.last.is_none() || self.since_reported() >= OPERATION_EVERY)
         {
             self.progress(done, stand.total, stand.message.as_deref());
         }
     }
 
-    /// Reports that an operation is done, where its total is known.
+    /// Reports that an operation is done, if it has a total.
     pub(super) fn operation_done(&mut self) {
         self.line(LogLevel::Debug, || "the job is done".to_owned());
         if let Some(total) = self.total {
@@ -161,7 +161,7 @@ impl<'a> Reporter<'a> {
         if self.last.is_some_and(|last| done <= last) {
             return;
         }
-        (self.last, self.total, self.told_at) = (Some(done), total, Some(Instant::now()));
+        (self.last, self.total, self.reported_at) = (Some(done), total, Some(Instant::now()));
         subscriber.progress(Progress { done, total, message });
     }
 }

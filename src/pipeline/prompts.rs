@@ -25,7 +25,7 @@ const MESSAGES_LIMIT_BYTES: usize = 64 << 20;
 /// Why a prompt has no messages. The text is for clients.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
-    /// The arguments of the client are at fault.
+    /// The arguments of the client are wrong.
     #[error("{0}")]
     Arguments(String),
     /// Something else is.
@@ -153,8 +153,8 @@ impl Snapshot {
         Ok(self.call(route, call, &mut NoElicitor).await)
     }
 
-    /// The values of an argument; none where the route that gives them fails. The reason is logged, as an
-    /// error does not help a person who types.
+    /// The values of an argument; none if the route that lists them fails. The reason is logged, as an error
+    /// does not help a person who types.
     pub async fn complete(&self, completion: &Completion, typed: Typed<'_>, call: &Call<'_>) -> Suggestions {
         match completion {
             Completion::Listed(values) => Suggestions::of(values.clone(), typed.value, false),

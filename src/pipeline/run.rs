@@ -31,13 +31,13 @@ use crate::{
 pub enum CallOutcome {
     /// A result.
     Result(ToolResult),
-    /// An operation that goes on.
+    /// An operation in progress.
     Operation(Box<OpenOperation>),
 }
 
 impl Snapshot {
-    /// Calls a tool. Every failure is a tool result. Dropping the future cancels the upstream request. Time
-    /// in which the client is asked for input is no part of the timeout.
+    /// Calls a tool. Every failure is a tool result. Dropping the future cancels the upstream request. The
+    /// timeout does not include the time of input requests to the client.
     pub async fn call(
         &self,
         route: &Arc<BoundRoute>,
@@ -49,7 +49,8 @@ impl Snapshot {
         run.finish(result)
     }
 
-    /// The same; an asynchronous operation that takes longer than its rule says is handed over to the client.
+    /// The same; an asynchronous operation that takes longer than its rule allows is returned to the client
+    /// as a task.
     pub async fn call_as_task(
         &self,
         route: &Arc<BoundRoute>,
@@ -73,7 +74,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// A sentence for the model that says what is wrong with them.
+    /// A sentence for the model with the error in them.
     pub async fn check_arguments(
         &self,
         route: &Arc<BoundRoute>,
@@ -142,7 +143,7 @@ impl<'a> Run<'a> {
         if !route.asking.is_empty() {
             let arguments = std::mem::take(&mut self.call.arguments);
             self.call.arguments = Box::pin(elicit_first(&route.asking, arguments, self.elicitor)).await?;
-            // The schema holds for values that a person has entered, too.
+            // The schema applies to values that a person has entered, too.
             self.check_arguments().await?;
         }
         self.due = Due::after(route.deadline).within(client_timeout(self.call.headers)?);
@@ -281,8 +282,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A translation in which a rule may ask the client's model: with its answer the response is translated
-    /// again.
+    /// A translation in which a rule may send a request to the client's model: with its response the
+    /// upstream's response is translated again.
     async fn translate_with_sampling(&mut self, reply: Reply) -> Result<Translation, Box<ToolResult>> {
         let mut translation = self.translate(self.call.arguments.clone(), reply.clone()).await?;
         let Some(sample) = translation.asks.take() else { return Ok(translation) };
@@ -326,7 +327,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Writes the access log, and gives the result as clients get it.
+    /// Writes the access log, and returns the result as clients get it.
     pub(super) fn finish(self, result: Result<ToolResult, Box<ToolResult>>) -> ToolResult {
         let route = self.call.route;
         // An error that ended the call early may quote arguments, so it is redacted as translated ones are.
@@ -352,7 +353,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// A request as the policies of an upstream take it.
+    /// A request for the policies of an upstream.
     pub(super) fn ask(&self, mut request: UpstreamRequest, is_idempotent: bool, due: Due) -> Ask {
         let route = self.route;
         let traced = route.traces == Traces::Forwarded;
@@ -397,7 +398,7 @@ pub(super) fn check_scopes(route: &Route, caller: &Caller) -> Result<(), Box<Too
     }
 }
 
-/// An error about arguments, in the format that the route gives it.
+/// An error about arguments, in the route's error format.
 fn argument_error(route: &Route, sentence: String) -> ToolResult {
     let Some(form) = &route.argument_error else { return ToolResult::error(Fault::Arguments, sentence) };
     let body = serde_json::json!({ "message": sentence }).to_string();

@@ -115,7 +115,7 @@ pub struct AwaitedLists {
 /// A server whose tools or prompts are to be listed and are not known yet: what they will be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Awaited {
-    /// The prefix of every name but the given ones.
+    /// The prefix of every name but these.
     pub prefix: String,
     /// The names that were given.
     pub given: Vec<String>,
@@ -146,7 +146,7 @@ impl BoundRoute {
 }
 
 impl Snapshot {
-    /// Puts the parts together, and binds each route to what its calls use.
+    /// Builds a snapshot of its parts, and binds each route to the resources of its calls.
     ///
     /// # Panics
     ///

@@ -1,8 +1,9 @@
 //! Changes of lists and resources: upstreams don't announce them, so watched resources are polled.
 //!
 //! [`Changes`] publishes them to subscribers. A resource is polled while at least one client watches it,
-//! however many do. An upstream that knows validators (`ETag`, `Last-Modified`) responds without a body when
-//! nothing changed; else the contents are compared with those of the last poll, as clients would read them.
+//! however many do. An upstream that supports validators (`ETag`, `Last-Modified`) responds without a body
+//! when nothing changed; else the contents are compared with those of the last poll, as clients would read
+//! them.
 //!
 //! Where replicas share a store, each polls for its own clients and publishes changes to the others, so that
 //! all clients hear of a change when the first replica does, and once.
@@ -43,11 +44,11 @@ pub const WATCHED_LIMIT: usize = 1000;
 /// Limit of the URI of one, in bytes.
 pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
 
-/// The poll interval of a resource that is gone: it may come back.
+/// The poll interval of a missing resource: it may be created again.
 const GONE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How many changes a listener may be behind. One that is further behind gets [`Heard::Missed`] in their
-/// place, so that neither a slow listener nor a busy upstream makes anything grow.
+/// How many changes a listener may be behind. One that is further behind gets [`Heard::Missed`] instead, so
+/// that neither a slow listener nor a busy upstream makes the queue grow.
 const BEHIND_LIMIT: usize = 256;
 
 /// A change of something that a client may have read before.
@@ -68,7 +69,7 @@ pub enum Change {
 pub enum Heard {
     /// This changed.
     Change(Change),
-    /// So much changed that some of it is lost: anything may have changed.
+    /// So much changed that some events are lost: anything may have changed.
     Missed,
 }
 
@@ -76,7 +77,7 @@ pub enum Heard {
 #[derive(Debug, Clone)]
 pub struct Changes(broadcast::Sender<Change>);
 
-/// Receives every change since it was made.
+/// Receives every change since its creation.
 #[derive(Debug)]
 pub struct Listener(broadcast::Receiver<Change>);
 
@@ -140,8 +141,8 @@ pub enum WatchError {
     Enough,
 }
 
-/// Somebody wants to know when a resource changes, until this is dropped: then
-/// [`Change::Resource`] is told.
+/// A subscription to a resource, until this is dropped: its changes are published as
+/// [`Change::Resource`].
 #[derive(Debug)]
 #[must_use]
 pub struct Watching {
@@ -160,15 +161,15 @@ struct Watched {
     /// The task that polls the upstream.
     task: AbortHandle,
     /// The fingerprint of the last published contents.
-    told: Told,
+    last_fingerprint: LastFingerprint,
 }
 
-/// The fingerprint of what clients know, or could read: that of the first look, or of the last change that
-/// they were told.
+/// The fingerprint of the contents that clients have, or could read: that of the first poll, or of the last
+/// change that was published.
 #[derive(Debug, Clone, Default)]
-struct Told(Arc<Mutex<Option<u64>>>);
+struct LastFingerprint(Arc<Mutex<Option<u64>>>);
 
-impl Told {
+impl LastFingerprint {
     /// Notes what it is now, and gives what was noted before.
     fn replace(&self, fingerprint: u64) -> Option<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(fingerprint)
@@ -197,7 +198,7 @@ enum Seen {
 }
 
 impl Gateway {
-    /// Whether somebody can be told when this resource changes.
+    /// Whether subscribers can be notified when this resource changes.
     ///
     /// # Errors
     ///
@@ -235,18 +236,19 @@ impl Gateway {
             return Err(WatchError::TooMany);
         }
         let uri: Arc<str> = uri.into();
-        let told = Told::default();
-        let looking = poll_forever(self.clone(), Arc::clone(&uri), told.clone());
+        let last_fingerprint = LastFingerprint::default();
+        let looking = poll_forever(self.clone(), Arc::clone(&uri), last_fingerprint.clone());
         let task = tokio::spawn(looking).abort_handle();
-        watched.insert(Arc::clone(&uri), Watched { listeners: 1, task, told });
+        watched.insert(Arc::clone(&uri), Watched { listeners: 1, task, last_fingerprint });
         Ok(Watching { uri, watches: self.watches.clone() })
     }
 
-    /// Another replica has seen a resource change. Tells those who want to know, unless they were told of it.
+    /// Another replica has seen a resource change. Publishes it to subscribers, unless it was published
+    /// before.
     pub fn hear_of_change(&self, uri: &str, fingerprint: u64) {
         let watched = self.watches.watched();
         let Some((uri, entry)) = watched.get_key_value(uri) else { return };
-        if entry.told.replace(fingerprint) != Some(fingerprint) {
+        if entry.last_fingerprint.replace(fingerprint) != Some(fingerprint) {
             debug!(%uri, "another replica saw a watched resource change");
             self.changes().tell(Change::Resource(Arc::clone(uri)));
         }
@@ -284,7 +286,7 @@ impl Drop for Watching {
 }
 
 /// Polls a resource at its interval and publishes its changes, until it is aborted.
-async fn poll_forever(gateway: Gateway, uri: Arc<str>, told: Told) {
+async fn poll_forever(gateway: Gateway, uri: Arc<str>, last_fingerprint: LastFingerprint) {
     let mut known: Option<Known> = None;
     let mut failing = false;
     loop {
@@ -293,15 +295,16 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>, told: Told) {
             let (seen, interval) = snapshot.poll_resource(&uri, known.as_ref(), &mut failing).await;
             if let Seen::Is(now) = seen {
                 let fingerprint = now.fingerprint;
-                // Another replica may have told of it before we looked.
-                let is_news = told.replace(fingerprint).is_some_and(|before| before != fingerprint);
+                // Another replica may have published it before this poll.
+                let is_news =
+                    last_fingerprint.replace(fingerprint).is_some_and(|before| before != fingerprint);
                 if is_news {
                     debug!(%uri, "a watched resource changed");
                     gateway.changes().tell(Change::Resource(Arc::clone(&uri)));
                 }
                 let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
-                // Where two replicas only see different contents, nothing has changed, or they would notify
-                // each other for ever.
+                // If two replicas merely see different contents, nothing has changed, or they would notify
+                // each other endlessly.
                 if is_news
                     && has_changed
                     && let Some(shared) = gateway.shared()
@@ -317,7 +320,7 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>, told: Told) {
 }
 
 impl Snapshot {
-    /// Polls a resource once, and gives the time until the next poll.
+    /// Polls a resource once, and returns the time until the next poll.
     async fn poll_resource(&self, uri: &str, known: Option<&Known>, failing: &mut bool) -> (Seen, Duration) {
         let found = self.table.by_uri(uri).and_then(|(route, arguments)| {
             let interval = route.resource.as_ref()?.watch?;

@@ -1,7 +1,7 @@
 //! Threads for CPU work that may take long, beside those that serve connections.
 //!
-//! Short work is done where it came up; if it takes more steps than that thread may spend, it begins again in
-//! the pool.
+//! Short work is done on the calling thread; if it takes more steps than that thread may spend, it is started
+//! again in the pool.
 
 use std::{
     collections::HashMap,
@@ -25,12 +25,12 @@ use crate::{
     translate::{self, Facts, Stop, Trace, Translation, Translator},
 };
 
-/// How much work that may take long is done at once, in all and for one route: long replies are translated
-/// here, and values checked against a schema where that costs much.
+/// Limits the CPU work that is done at once, in all and for one route: long responses are translated here,
+/// and values checked against a schema that is expensive.
 ///
-/// In all as much as there are cores, so that the trees of long replies do not fill the memory; for one route
-/// at most half of it, so that a slow one leaves room for the others. Work waits for its turn until its
-/// deadline, and is never begun when its caller has left.
+/// The limit in all is the number of cores, so that the trees of long responses do not fill the memory; the
+/// limit for one route is half of it, so that a slow route leaves threads for the others. Work is queued
+/// until its deadline, and is never started when its client has disconnected.
 #[derive(Debug, Clone)]
 pub(super) struct WorkerPool {
     permits: Arc<Semaphore>,
@@ -93,8 +93,8 @@ impl WorkerPool {
 
 /// Does work on a thread of its own once it has its permits, until `deadline`.
 ///
-/// Work that nobody waits for any more, because of the deadline or because its caller left, is asked to stop;
-/// it keeps its permits until it does.
+/// Work that nothing awaits any more, because of the deadline or because its client disconnected, is
+/// signalled to stop; it has its permits until it does.
 ///
 /// # Errors
 ///
@@ -138,12 +138,12 @@ impl Drop for Waiting {
     }
 }
 
-/// From this size on a reply that is only passed on is translated in the pool. Below it that takes about half
-/// a millisecond, which is a fair time for a thread that serves other calls too; two where it is all tiny
+/// From this size on a response that is only passed on is translated in the pool. Below it that takes about
+/// half a millisecond, which is acceptable on a thread that serves other calls too; 2 ms if it is all tiny
 /// values.
 const LARGE_REPLY_BYTES: usize = 1 << 20;
 
-/// The same for a reply that rules or a schema look into, or that is a failure: what rules do to it is
+/// The same for a response that rules or a schema apply to, or that is a failure: the steps of rules are
 /// counted only in part.
 const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
@@ -151,12 +151,12 @@ const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 const LARGE_ARGUMENTS_BYTES: usize = 32 << 10;
 
 /// How many steps rules may take on a thread that serves other calls too: matches of a pattern, rounds of a
-/// filter, what it costs to check a value against a schema. That is about a millisecond. A translation that
-/// takes more begins again in the pool: it has no effects, so nothing is done twice.
+/// filter, the cost of checking a value against a schema. That is about a millisecond. A translation that
+/// takes more is started again in the pool: it has no effects, so nothing is done twice.
 const INLINE_STEPS: u64 = 10_000;
 
 impl WorkerPool {
-    /// Translates a reply until `deadline`.
+    /// Translates a response until `deadline`.
     pub(super) async fn translate(
         &self,
         route: &Arc<BoundRoute>,
@@ -173,7 +173,7 @@ impl WorkerPool {
         self.run_counted(name, deadline, is_short, move |stop| translate(&route, &known, &reply, stop)).await
     }
 
-    /// Evaluates the rule for asynchronous operations on a response; gives the response back.
+    /// Evaluates the rule for asynchronous operations on a response; returns the response as well.
     pub(super) async fn evaluate<T: Send + 'static>(
         &self,
         route: &ToolName,
@@ -204,7 +204,8 @@ impl WorkerPool {
         Box::pin(self.run(name, deadline, move |_| route.input.check(arguments))).await
     }
 
-    /// Makes a request of the arguments of a route until `deadline`: its own, or one about a job.
+    /// Builds a request from the arguments of a route until `deadline`: its own, or one that polls an
+    /// operation.
     pub(super) async fn build<T: Send + 'static>(
         &self,
         route: &Arc<BoundRoute>,
@@ -223,8 +224,7 @@ impl WorkerPool {
         Box::pin(self.run(name, deadline, move |stop| request(&route, &arguments, &headers, stop))).await
     }
 
-    /// Does work here, where that may take no more than [`INLINE_STEPS`], else in the pool; from the
-    /// beginning.
+    /// Does work here, if it takes no more than [`INLINE_STEPS`], else in the pool, from the beginning.
     async fn run_counted<T: Send + 'static>(
         &self,
         route: &ToolName,
@@ -243,12 +243,12 @@ impl WorkerPool {
     }
 }
 
-/// A short reply that is compressed may be a long one.
+/// A short response that is compressed may be a long one.
 fn is_shorter(reply: &Reply, bytes: usize) -> bool {
     reply.body.len() < bytes && !reply.headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// Whether arguments are shorter than what is left, about; they are not looked at beyond that.
+/// Whether arguments are shorter than `left`, approximately; the rest of them is not examined.
 fn weighs_less(value: &Value, left: &mut usize) -> bool {
     const VALUE_BYTES: usize = 2;
     let own = match value {
@@ -265,8 +265,8 @@ fn weighs_less(value: &Value, left: &mut usize) -> bool {
     }
 }
 
-/// Whether a reply is checked and passed on: no rule looks into it, no schema is held against it, and it is
-/// no failure, of which the words are looked for.
+/// Whether a response is checked and passed on: no rule parses it, no schema applies to it, and it is no
+/// failure, whose message would be extracted.
 fn is_passed_on(translator: &Translator, reply: &Reply) -> bool {
     let has_failed =
         !reply.status.is_success() || reply.exit.as_ref().is_some_and(|exit| !exit.end.is_success());

@@ -318,8 +318,8 @@ struct Paused {
     after: Duration,
 }
 
-/// The body of a response, which is broken off when the upstream pauses for too long. `held` is dropped with
-/// it.
+/// The body of a response, which ends with an error when the upstream pauses for too long. `held` is dropped
+/// with it.
 ///
 /// The time runs while the upstream is waited for, not while the client is.
 fn with_idle_timeout<H>(body: upstream::StreamedBody, after: Duration, held: H) -> StreamedBody
