@@ -1,8 +1,8 @@
-//! Activity of one connection: its open requests, and the responses that its client has not taken yet.
+//! Activity of one connection: its open requests, and the responses that its client has not read yet.
 //!
-//! The HTTP library times out the headers of an HTTP/1.1 request. Over HTTP/2 a client may open a connection and leave
-//! it idle, or request much and take none of it while the connection itself is well. A client that takes none of a
-//! long response is disconnected when others need the memory.
+//! The HTTP library times out the headers of an HTTP/1.1 request. Over HTTP/2 a client may open a connection
+//! and leave it idle, or request much and read none of it while the connection itself works. A client that
+//! reads none of a long response is disconnected when other clients need the memory.
 
 use std::{
     collections::HashMap,
@@ -25,11 +25,12 @@ use crate::{
     wire::{MapPoll, PolledFrame},
 };
 
-/// The longest response, and the longest part of one without a known length, that does not count in the response
-/// buffer: the system takes it as a whole.
+/// The longest response, and the longest part of one without a known length, that does not count in the
+/// response buffer: the socket buffer accepts it whole.
 pub(super) const SHORT_BYTES: usize = HandedThrough::SHORT_BYTES;
 
-/// The parts in which the HTTP library takes other responses: so finely it is seen how much a client has taken.
+/// The size of the parts in which the HTTP library writes other responses, and so the resolution of the count
+/// of bytes that a client has read.
 const PART_BYTES: usize = 16 << 10;
 
 /// Activity of one connection. Clones are the same.
@@ -43,23 +44,24 @@ pub(super) struct Activity {
 struct State {
     /// Requests so far.
     requests: u64,
-    /// Requests whose responses were not taken as a whole.
+    /// Requests whose responses are not written completely.
     open: usize,
     /// Those of them whose bodies are waited for.
     incomplete: usize,
     /// Since when no request is open, or none that is complete.
     idle_since: Instant,
-    /// Since when parts of responses wait to be taken, by the number of their request.
+    /// Since when parts of responses wait to be written, by the number of their request.
     waiting: HashMap<u64, Instant>,
-    /// Bytes of long responses that are not taken yet.
+    /// Bytes of long responses that are not written yet.
     held_bytes: usize,
     is_evicted: bool,
 }
 
-/// Bytes of long responses that one client has not taken.
+/// Bytes of long responses that one client has not read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Untaken {
-    /// Since when it takes nothing, where it does not; of several responses, the one that waits longest.
+pub(super) struct Unread {
+    /// Since when it has read nothing, if it reads nothing; of several responses, the one that has waited
+    /// longest.
     pub(super) since: Option<Instant>,
     pub(super) bytes: usize,
     /// Open requests.
@@ -99,17 +101,18 @@ impl Activity {
         (state.open <= state.incomplete).then_some(state.idle_since)
     }
 
-    /// Waits until it had no request for `idle_timeout`, or a part of a response was not taken for `write_timeout`.
+    /// Waits until it had no request for `idle_timeout`, or a part of a response could not be written for
+    /// `write_timeout`.
     pub(super) async fn timed_out(&self, idle_timeout: Duration, write_timeout: Duration) {
         loop {
             let now = Instant::now();
-            let (idle_at, untaken_at) = {
+            let (idle_at, stalled_at) = {
                 let state = self.state();
                 let idle_at = if state.open == 0 { state.idle_since } else { now } + idle_timeout;
                 (idle_at, state.waiting.values().min().map(|since| *since + write_timeout))
             };
-            // What begins to wait meanwhile does not time out before this.
-            let next = idle_at.min(untaken_at.unwrap_or(now + write_timeout));
+            // A part that begins to wait meanwhile does not time out before this.
+            let next = idle_at.min(stalled_at.unwrap_or(now + write_timeout));
             if next <= now {
                 return;
             }
@@ -117,15 +120,15 @@ impl Activity {
         }
     }
 
-    /// What its client has not taken of long responses; `None` where there are none.
-    pub(super) fn untaken(&self) -> Option<Untaken> {
+    /// The unread part of long responses; `None` where there are none.
+    pub(super) fn unread(&self) -> Option<Unread> {
         let state = self.state();
         let since = state.waiting.values().copied().min();
-        let untaken = Untaken { since, bytes: state.held_bytes, requests: state.open };
-        (untaken.bytes > 0).then_some(untaken)
+        let unread = Unread { since, bytes: state.held_bytes, requests: state.open };
+        (unread.bytes > 0).then_some(unread)
     }
 
-    /// Marks it to be closed, whatever is requested.
+    /// Marks it to be closed, even with open requests.
     pub(super) fn evict(&self) {
         self.state().is_evicted = true;
     }
@@ -134,8 +137,8 @@ impl Activity {
         self.state().is_evicted
     }
 
-    /// The body of a request. While its next part is waited for the request counts as not made: the beginning of a body
-    /// and nothing more would hold a connection slot as long as a body may take.
+    /// The body of a request. While its next part is awaited the request counts as not made; otherwise the
+    /// beginning of a body and nothing more would occupy a connection slot for as long as a body may take.
     pub(super) fn watch_request_body(&self, body: Incoming) -> Body {
         if body.is_end_stream() {
             return Body::empty();
@@ -172,7 +175,7 @@ struct WaitingForBody {
 }
 
 impl WaitingForBody {
-    /// Takes the lock for a change only: a body that comes with its headers costs nothing here.
+    /// Locks for a change only: a body that comes with its headers costs nothing here.
     fn set(&mut self, is_waiting: bool) {
         if self.is_waiting == is_waiting {
             return;
@@ -195,7 +198,7 @@ impl Drop for WaitingForBody {
     }
 }
 
-/// One request, until its response was taken.
+/// One request, until its response is written.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
     activity: Activity,
@@ -203,7 +206,7 @@ pub(super) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// The response, whose body counts in the response buffer until it is taken, where it is long.
+    /// The response, whose body counts in the response buffer until it is written, if it is long.
     pub(super) fn respond(self, response: Response<Body>) -> Response<Body> {
         let is_here = response.extensions().get::<HandedThrough>().is_none();
         let length =
@@ -215,7 +218,7 @@ impl OpenRequest {
             .map(|body| Body::new(ResponseBody { body, request: Arc::new(self), held, rest: Bytes::new() }))
     }
 
-    /// Whether a part of the response waits to be taken.
+    /// Whether a part of the response waits to be written.
     fn set_waiting(&self, is_waiting: bool) {
         let waiting = &mut self.activity.state().waiting;
         match is_waiting {
@@ -234,13 +237,13 @@ impl Drop for OpenRequest {
     }
 }
 
-/// The body of a response, in parts: the next one is polled when the client has taken what was before it.
+/// The body of a response, in parts: the next one is polled when the one before it has been written.
 struct ResponseBody {
     body: Body,
     request: Arc<OpenRequest>,
     /// Bytes that count in the response buffer and have not been polled from here.
     held: usize,
-    /// What came out of the body and has not been polled from here.
+    /// The next part of the body, which has not been polled yet.
     rest: Bytes,
 }
 
@@ -252,7 +255,7 @@ impl ResponseBody {
             return bytes;
         }
         self.held -= held;
-        Bytes::from_owner(HeldPart { bytes, held, request: Arc::clone(&self.request) })
+        Bytes::from_owner(BufferedPart { bytes, held, request: Arc::clone(&self.request) })
     }
 
     fn poll_part(&mut self, context: &mut Context<'_>) -> PolledFrame<axum::Error> {
@@ -279,7 +282,7 @@ impl http_body::Body for ResponseBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> PolledFrame<axum::Error> {
         let polled = self.poll_part(context);
-        // Pending or at its end, the client has room for a next part, which is not there.
+        // Pending or at its end, the client could read a next part, but there is none.
         self.request.set_waiting(matches!(polled, Poll::Ready(Some(_))));
         polled
     }
@@ -306,20 +309,21 @@ impl Drop for ResponseBody {
     }
 }
 
-/// A part of a long response, which counts until the HTTP library has written it. The request is open that long.
-struct HeldPart {
+/// A part of a long response, which counts until the HTTP library has written it. The request is open that
+/// long.
+struct BufferedPart {
     bytes: Bytes,
     held: usize,
     request: Arc<OpenRequest>,
 }
 
-impl AsRef<[u8]> for HeldPart {
+impl AsRef<[u8]> for BufferedPart {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for HeldPart {
+impl Drop for BufferedPart {
     fn drop(&mut self) {
         self.request.activity.release(self.held);
     }
@@ -334,7 +338,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const LONG: usize = 5 * PART_BYTES + 1;
 
-    /// A body of no known length: its parts, from the last to the first. Without any, nothing of it ever comes.
+    /// A body of no known length: its parts, from the last to the first. Without any, it never ends.
     struct Events(Option<Vec<Bytes>>);
 
     impl http_body::Body for Events {

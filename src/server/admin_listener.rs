@@ -67,7 +67,7 @@ impl AdminListener {
             async move { admin.handle(request).await }
         });
         let serving = AbortOnDropHandle::new(tokio::spawn(async move {
-            // It may take every file descriptor.
+            // It may use every file descriptor.
             let listener = Listener { reserve: 0, ..Listener::from(listener) };
             let served = serve(listener, settings, handler, std::future::pending());
             tokio::select! {

@@ -63,7 +63,7 @@ pub struct App {
     shared: Option<SharedStore>,
     replica_events: Option<AbortOnDropHandle<()>>,
     telemetry: Telemetry,
-    /// What every snapshot is made with.
+    /// The parts that all snapshots share.
     parts: SharedParts,
     active: Active,
     lists: Lists,
@@ -71,7 +71,7 @@ pub struct App {
     fixed: FixedSettings,
 }
 
-/// What every snapshot is made with, whatever its configuration.
+/// The parts that all snapshots share, whatever their configuration.
 #[derive(Debug)]
 struct SharedParts {
     meters: Meters,
@@ -98,10 +98,10 @@ impl MeterSource for Expiries {
 /// How many lists of MCP servers may wait to become active.
 const DISCOVERED_LIMIT: usize = 16;
 
-/// How long MCP servers may take to list their tools before clients are served without them.
+/// Timeout for MCP servers to list their tools before clients are served without them.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long ending what belongs to upstreams may take, sessions and child processes.
+/// Timeout for ending the sessions and child processes of upstreams.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl App {
@@ -163,8 +163,8 @@ impl App {
         self.discover(DISCOVERY_TIMEOUT).await;
     }
 
-    /// Connects to the state that replicas share, where there is one, and handles their events from now on. Does not wait
-    /// for longer than one response may take.
+    /// Connects to the state that replicas share, if there is one, and handles their events from now on.
+    /// Waits no longer than one response may take.
     pub async fn join_replicas(&mut self) {
         let Some(shared) = &self.shared else { return };
         let events = handle_replica_events(shared, self.gateway.clone(), self.mcp.clone());
@@ -172,9 +172,9 @@ impl App {
         shared.begin().await;
     }
 
-    /// Fetches the lists of MCP servers, all at once and not longer than `patience`. Those that do not respond are polled
-    /// later.
-    pub async fn discover(&mut self, patience: Duration) {
+    /// Fetches the lists of MCP servers, all at once and not longer than `max_wait`. Those that do not
+    /// respond are polled later.
+    pub async fn discover(&mut self, max_wait: Duration) {
         let mut fetches = JoinSet::new();
         for (upstream, wanted) in self.active.mcp_servers() {
             fetches.spawn(async move {
@@ -185,7 +185,7 @@ impl App {
         if fetches.is_empty() {
             return;
         }
-        let _ = timeout(patience, async {
+        let _ = timeout(max_wait, async {
             while let Some(fetched) = fetches.join_next().await {
                 if let Ok(Some(discovered)) = fetched {
                     self.lists.set(discovered.upstream, discovered.lists);
@@ -196,10 +196,10 @@ impl App {
         self.apply_lists();
     }
 
-    /// Makes a configuration active, for requests that begin from now on. An upstream that is unchanged keeps its
-    /// connections, and the state of its policies; one whose certificates have changed is recreated.
+    /// Makes a configuration active, for requests that begin from now on. An upstream that is unchanged keeps
+    /// its connections, and the state of its policies; one whose certificates have changed is recreated.
     ///
-    /// Returns the settings that have changed, and take effect with the next start only.
+    /// Returns the settings that have changed, but take effect with the next start only.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl App {
         self.parts.store.set_limit(loaded.cache_limit_bytes);
         self.parts.upstream_buffer.set_limit(loaded.upstream_buffer_limit_bytes);
         self.filter.replace(&loaded.door);
-        // Before the routes: no client is admitted for a moment that is not to be.
+        // Before the routes: at no time is a client admitted that the new configuration rejects.
         let has_new_access = self.apply_access(loaded);
         if let (Some(now), Some(tls)) = (&self.tls, &loaded.tls)
             && **now.load() != *tls
@@ -223,7 +223,7 @@ impl App {
         self.expiries.0.store(Arc::new(loaded.certificates.clone()));
         self.gateway.replace(snapshot);
         if has_new_access {
-            // What each client sees may have changed.
+            // The lists of each client may have changed.
             for change in [Change::Tools, Change::Prompts, Change::Resources] {
                 self.gateway.changes().tell(change);
             }
@@ -253,7 +253,7 @@ impl App {
         match self.active.snapshot(&mut self.lists, &self.parts) {
             Ok(snapshot) => self.gateway.replace(snapshot),
             // The routes of the configuration were checked when it became active.
-            Err(conflict) => error!(error = %conflict, "what MCP servers list can't be offered"),
+            Err(conflict) => error!(error = %conflict, "lists of MCP servers can't be applied"),
         }
     }
 
@@ -320,7 +320,7 @@ impl Running {
     }
 }
 
-/// Who may call, where that is restricted.
+/// The access rules, if access is restricted.
 fn access(loaded: &Loaded) -> Option<Arc<Access>> {
     loaded.access.clone().map(|settings| Arc::new(Access::new(settings, loaded.tls.clone())))
 }
@@ -341,7 +341,7 @@ fn handle_replica_events(
                 Ok(Heard::Message(Message::Subscribed { session })) => mcp.hear_subscribed(&session).await,
                 Ok(Heard::Message(Message::Level { session, level })) => mcp.hear_level(&session, &level),
                 Ok(Heard::Message(Message::Ended { session })) => mcp.hear_ended(&session),
-                // Changes are seen here as well, only later; what sessions want is read again.
+                // Changes are seen here as well, only later; the subscriptions of sessions are read again.
                 Ok(Heard::Back) | Err(RecvError::Lagged(_)) => mcp.catch_up().await,
                 Err(RecvError::Closed) => return,
             }
@@ -393,7 +393,7 @@ impl Active {
         }
     }
 
-    /// The MCP servers, and the lists that are wanted of each.
+    /// The MCP servers, and the lists that are needed of each.
     fn mcp_servers(&self) -> Vec<(McpUpstream, WantedLists)> {
         let server = |bound: &BoundUpstream| Some((bound.upstream.mcp()?.clone(), bound.file.wanted_lists()));
         self.upstreams.values().filter_map(server).collect()
@@ -466,7 +466,7 @@ impl BoundUpstream {
         Self { file: file.clone(), upstream, policies, routes: HashMap::new(), discovery: None }
     }
 
-    /// The same upstream with the rules for lists of another configuration, which may be polled at other times.
+    /// The same upstream with another configuration's rules for lists, which may have another poll interval.
     fn with(&self, file: &UpstreamFile) -> Self {
         let is_same = self.file.tools == file.tools && self.file.wanted_lists() == file.wanted_lists();
         let discovery = self.discovery.clone().filter(|_| is_same);
@@ -496,7 +496,7 @@ mod tests {
         shared_state::Memory,
     };
 
-    /// One of several replicas; nobody is there to be asked, which nobody hears of.
+    /// One of several replicas; no client answers its requests or receives its notifications.
     fn replica(memory: &Memory) -> (Gateway, SharedStore, AbortOnDropHandle<()>) {
         let text = "upstreams: { none: http://127.0.0.1:1 }
 routes:

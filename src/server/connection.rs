@@ -50,8 +50,8 @@ use crate::{
     wire::yield_before_write,
 };
 
-/// How long the head of a request may be, and how much is read at a time; a longer head is answered with 431, and so are
-/// more than 100 headers, which is `hyper`'s own limit: set to the same, it would allocate them for every request.
+/// Limit of the head of a request, and of one read, in bytes; a longer head gets a 431, and so do more than
+/// 100 headers, which is `hyper`'s own limit: set to the same, it would allocate them for every request.
 pub(super) const HEAD_LIMIT_BYTES: usize = 64 << 10;
 
 /// How long a handshake of TLS may take, and what was written to be gone when a connection is left.
@@ -82,7 +82,7 @@ pub(super) enum Phase {
 /// How many requests one HTTP/2 connection may have open; the next waits.
 const STREAM_LIMIT: u32 = 128;
 
-/// What connections are served with.
+/// The settings and the handler of connections.
 #[derive(Clone)]
 pub(super) struct ConnectionServer {
     pub(super) settings: ListenerSettings,
@@ -94,8 +94,8 @@ pub(super) struct ConnectionServer {
 }
 
 impl ConnectionServer {
-    /// Serves one connection to its end. When a client leaves, the futures of its requests are dropped, and with them
-    /// whatever they requested of an upstream.
+    /// Serves one connection to its end. When a client disconnects, the futures of its requests are dropped,
+    /// and with them their requests to upstreams.
     pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
         // Responses are written whole; waiting for more to send would only delay their last part.
         if let Err(error) = stream.set_nodelay(true) {
@@ -109,7 +109,7 @@ impl ConnectionServer {
         let connection = inbound::Connection { peer: Some(peer), is_tls: false, certificate: None, ending };
         match self.tls.as_ref().map(|tls| tls.load_full()) {
             None => self.http(with_line_ends(stream), connection, Version::HTTP_11, activity).await,
-            // Boxed: a connection without TLS has no room for it.
+            // Boxed: a connection without TLS needs no memory for it.
             Some(tls) => Box::pin(self.tls(tls, stream, peer, connection, activity)).await,
         }
     }
@@ -203,8 +203,8 @@ impl ConnectionServer {
         connection.as_mut().graceful_shutdown();
         let abandoned = async {
             if is_idle {
-                debug!(peer = peer.map(display), "nothing goes on over the connection");
-                // What was written before goes out; a client that takes none of it is left.
+                debug!(peer = peer.map(display), "closing an idle connection");
+                // Written bytes are still sent; a client that reads none of them is disconnected.
                 return sleep(self.settings.write_timeout.min(HANDSHAKE_TIMEOUT)).await;
             }
             sleep(FIRST_REQUEST_TIMEOUT).await;
@@ -247,7 +247,8 @@ impl ConnectionServer {
                 return Ok(open.respond(response));
             }
             if *phases.borrow() > Phase::Serving {
-                // A client, or a balancer, connects anew for its next request, and finds who serves then.
+                // A client, or a load balancer, then opens a new connection for its next request, to the
+                // process that serves by then.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             if response.body().size_hint().exact().is_some_and(|length| length <= SHORT_BYTES as u64) {

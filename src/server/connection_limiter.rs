@@ -1,8 +1,10 @@
-//! Limits on all connections of a port: on their number, and on the bytes of responses that clients have not taken.
+//! Limits on all connections of a port: on their number, and on the bytes of responses that clients have not
+//! read.
 //!
-//! When all slots are taken, connections that have been idle for longest are closed: clients that only hold connections
-//! open keep nobody out. When more bytes of long responses are held than allowed, connections that have taken nothing for
-//! longest are closed: clients that request much and take none of it leave memory for the others.
+//! When all slots are occupied, the connections that have been idle for longest are closed: clients that only
+//! keep connections open do not block others. When long responses exceed the response buffer, the connections
+//! that have read nothing for longest are closed: clients that request much and read none of it leave memory
+//! for the others.
 
 use std::{
     collections::HashMap,
@@ -19,22 +21,22 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::activity::{Activity, Untaken};
+use super::activity::{Activity, Unread};
 use crate::upstream::UpstreamBuffer;
 
 /// How long to wait for a slot before more connections are closed.
 const SLOT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The share of all connections that is closed at once, as finding them goes through all: one in so many.
+/// The share of all connections that is closed at once (1 / 64), since finding them iterates over all.
 const EVICTED_SHARE: usize = 64;
 
-/// How often the response buffer is checked, while more is held than allowed.
+/// How often the response buffer is checked, while it is over its limit.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often it is logged that the slots are taken, or that the response buffer is full.
+/// How often it is logged that the slots are occupied, or that the response buffer is full.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The bytes of long responses that clients of a port have not taken, and their limit. Clones are the same.
+/// The bytes of long responses that clients of a port have not read, and their limit. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct ResponseBuffer(Arc<BufferState>);
 
@@ -43,13 +45,13 @@ struct BufferState {
     held_bytes: AtomicUsize,
     limit_bytes: usize,
     is_over: Notify,
-    /// The memory for responses of upstreams, which these were made of.
+    /// The memory of the upstream responses that these were made of.
     upstream_buffer: Option<UpstreamBuffer>,
 }
 
 impl ResponseBuffer {
-    /// A buffer of so many bytes. Where they are charged to an upstream buffer, it is no more than half of that, so that
-    /// clients that take nothing leave the other half to those that do.
+    /// A buffer of `limit_bytes`. With an upstream buffer to charge, the limit is at most half of that, so
+    /// that clients that read nothing leave the other half to those that do.
     pub(super) fn new(limit_bytes: usize, upstream_buffer: Option<UpstreamBuffer>) -> Self {
         let (held_bytes, is_over) = (AtomicUsize::new(0), Notify::new());
         Self(Arc::new(BufferState { held_bytes, limit_bytes, is_over, upstream_buffer }))
@@ -85,7 +87,7 @@ impl ResponseBuffer {
         self.held_bytes().saturating_sub(self.limit_bytes())
     }
 
-    /// Waits until more is held than allowed.
+    /// Waits until the buffer is over its limit.
     async fn over(&self) {
         while self.over_bytes() == 0 {
             self.0.is_over.notified().await;
@@ -126,8 +128,8 @@ impl ConnectionLimiter {
         Self { limit, slots, buffer, connections: Arc::default(), last_number: Arc::default() }
     }
 
-    /// A slot for a client that is connected already; idle connections are closed for it. `logged` is when it was last
-    /// logged that there are none.
+    /// A slot for a client that is connected already; idle connections are closed for it. `logged` is when it
+    /// was last logged that there are none.
     pub(super) async fn slot(&self, logged: &mut Option<Instant>) -> Slot {
         let permit = loop {
             if let Ok(permit) = self.slots.clone().try_acquire_owned() {
@@ -135,7 +137,7 @@ impl ConnectionLimiter {
             }
             if is_due(logged) {
                 let connections = self.limit;
-                warn!(connections, "all places are taken: connections without a request make room");
+                warn!(connections, "connection limit reached: closing idle connections");
             }
             self.evict_idle();
             if let Ok(Ok(permit)) = timeout(SLOT_TIMEOUT, self.slots.clone().acquire_owned()).await {
@@ -161,39 +163,41 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Keeps the response buffer within its limit: closes connections that took nothing for at least so long.
-    pub(super) async fn limit_responses(&self, untaken_for: Duration) {
+    /// Enforces the limit of the response buffer: closes connections that have read nothing for at least
+    /// `stalled_for`.
+    pub(super) async fn limit_responses(&self, stalled_for: Duration) {
         let mut logged: Option<Instant> = None;
         loop {
             self.buffer.over().await;
-            let connections = self.evict_untaken(untaken_for);
+            let connections = self.evict_slow_readers(stalled_for);
             if connections > 0 && is_due(&mut logged) {
                 let (held_bytes, limit_bytes) = (self.buffer.held_bytes(), self.buffer.limit_bytes());
                 warn!(
                     connections,
                     held_bytes,
                     limit_bytes,
-                    "long answers are not taken: who took nothing for longest is cut off"
+                    "response buffer full: closing the connections that have read nothing for longest"
                 );
             }
             sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// Closes as many as needed, and returns how many. A single long response is left alone, however long it is.
-    fn evict_untaken(&self, untaken_for: Duration) -> usize {
+    /// Closes as many as needed, and returns how many. A single long response is never cut off, however long
+    /// it is.
+    fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = self.connections();
-        let held: Vec<(Untaken, &Connection)> = connections
+        let held: Vec<(Unread, &Connection)> = connections
             .values()
-            .filter_map(|connection| Some((connection.activity.untaken()?, connection)))
+            .filter_map(|connection| Some((connection.activity.unread()?, connection)))
             .collect();
-        if held.iter().map(|(untaken, _)| untaken.requests).sum::<usize>() < 2 {
+        if held.iter().map(|(unread, _)| unread.requests).sum::<usize>() < 2 {
             return 0;
         }
         let mut stalled: Vec<(Instant, usize, &Connection)> = held
             .into_iter()
-            .filter_map(|(untaken, connection)| Some((untaken.since?, untaken.bytes, connection)))
-            .filter(|(since, ..)| since.elapsed() >= untaken_for)
+            .filter_map(|(unread, connection)| Some((unread.since?, unread.bytes, connection)))
+            .filter(|(since, ..)| since.elapsed() >= stalled_for)
             .collect();
         stalled.sort_unstable_by_key(|(since, ..)| *since);
         let (mut over_bytes, mut evicted) = (self.buffer.over_bytes(), 0);
@@ -229,11 +233,11 @@ impl Slot {
         loop {
             self.close.notified().await;
             if self.activity.is_evicted() {
-                return "takes nothing of a long answer";
+                return "does not read a long response";
             }
-            // A request may have come meanwhile.
+            // A request may have arrived meanwhile.
             if self.activity.idle_since().is_some() {
-                return "asks nothing";
+                return "idle";
             }
         }
     }
@@ -295,7 +299,7 @@ mod tests {
         tokio::join!(limiter.slot(&mut logged), leaving);
     }
 
-    /// The body of a response of which this client takes nothing.
+    /// The body of a response of which this client reads nothing.
     fn untaken(slot: &Slot, bytes: usize) -> Body {
         let response = http::Response::new(Body::from(vec![b'a'; bytes]));
         slot.activity.begin_request().respond(response).into_body()
@@ -326,10 +330,7 @@ mod tests {
         timeout(Duration::from_secs(9), old.evicted()).await.expect_err("there is room for both");
         let late = untaken(young, LONG);
         let begun = Instant::now();
-        assert_eq!(
-            timeout(Duration::from_secs(9), old.evicted()).await,
-            Ok("takes nothing of a long answer")
-        );
+        assert_eq!(timeout(Duration::from_secs(9), old.evicted()).await, Ok("does not read a long response"));
         assert!(begun.elapsed() < Duration::from_millis(200), "it has taken nothing for long enough");
         drop((untouched, late));
         let _more = [untaken(young, LONG), untaken(young, LONG)];

@@ -1,5 +1,5 @@
-//! Exports spans and metrics to a collector, by OTLP over HTTP. No call waits for it: where the collector is not there, calls
-//! go on, and spans for which the queue has no room are dropped.
+//! Exports spans and metrics to a collector, by OTLP over HTTP. No call waits for it: if the collector is
+//! unavailable, calls continue, and spans that do not fit into the queue are dropped.
 
 use std::time::{Duration, SystemTime};
 
@@ -40,7 +40,7 @@ const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
 /// How often it is logged that the collector does not respond, while it does not.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
 
-/// What is to be exported, and where to.
+/// The signals to export, and their collectors.
 #[derive(Debug)]
 pub(super) struct Telemetry {
     file: TelemetryFile,
@@ -65,7 +65,7 @@ pub(super) struct Exporter {
 }
 
 impl Telemetry {
-    /// What a configuration says of it, and the tracer that makes the spans.
+    /// The exporter that a configuration describes, and the tracer that makes the spans.
     pub(super) fn new(file: &TelemetryFile, meters: &Meters) -> (Tracing, Self) {
         let made = file.traces.as_ref().map(|traces| Tracing::new(&file.service, traces.sampling));
         let (tracing, queue) =
@@ -149,7 +149,7 @@ async fn export_metrics(mut collector: Collector, meters: Meters, interval: Dura
     loop {
         let is_last = stop.run_until_cancelled(sleep(interval)).await.is_none();
         let body = meters.read().encode(&service, meters.began(), SystemTime::now());
-        // What is lost now is exported the next time: only sums are sent.
+        // Lost values are exported the next time: only sums are sent.
         collector.send(body.into(), 1).await;
         if is_last {
             return;
@@ -195,8 +195,8 @@ impl ExportError {
 }
 
 impl Collector {
-    /// Sends a request, several times where that may help. Returns how many of its parts were rejected; `None` when nothing
-    /// was taken.
+    /// Sends a request, with retries if they may help. Returns how many of its parts were rejected; `None`
+    /// when nothing was accepted.
     async fn send(&mut self, body: Bytes, attempts: u32) -> Option<u64> {
         let (mut backoff, mut is_last) = (BACKOFF, false);
         for attempt in 1..=attempts {
@@ -246,7 +246,7 @@ impl Collector {
     fn answered(&mut self) {
         self.counts.add("taken");
         if let Some(outage) = self.outage.take() {
-            info!(signal = self.signal, failed = outage.requests, "the collector takes telemetry again");
+            info!(signal = self.signal, failed = outage.requests, "collector accepts telemetry again");
         }
     }
 

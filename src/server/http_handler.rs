@@ -35,7 +35,7 @@ impl HttpHandler {
                 let (rest, mcp, meters, tracing) = &*parts;
                 let observed = ObservedRequest::begin(&mut request, meters, tracing);
                 let path = request.uri().path();
-                // Clients are given the address with a slash at its end, too.
+                // Clients may be configured with a slash at the end of the URL, too.
                 let is_mcp = MCP_PATHS.contains(&path.strip_suffix('/').unwrap_or(path));
                 let response = match is_mcp {
                     true => mcp.handle(request).await,
@@ -62,8 +62,8 @@ impl fmt::Debug for HttpHandler {
 /// How much of `User-Agent` is in a span, in characters.
 const USER_AGENT_LIMIT: usize = 200;
 
-/// A request in its metrics and its span (semantic conventions for HTTP servers). One whose client leaves is not counted;
-/// its span ends.
+/// A request in its metrics and its span (semantic conventions for HTTP servers). One whose client
+/// disconnects is not counted; its span ends.
 struct ObservedRequest<'a> {
     meters: &'a Meters,
     span: Span,
@@ -99,7 +99,7 @@ impl<'a> ObservedRequest<'a> {
     }
 }
 
-/// Sets the attributes of a span. The query is left out: arguments may be in it.
+/// Sets the attributes of a span. It has no query, as that may contain arguments.
 fn describe(span: &Span, request: &Request<Body>, scheme: &'static str, peer: Option<SocketAddr>) {
     span.text("http.request.method", method_word(request.method()));
     span.text("url.scheme", scheme);

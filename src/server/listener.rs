@@ -23,7 +23,7 @@ use crate::{
     upstream::UpstreamBuffer,
 };
 
-/// Takes the port.
+/// Binds the port.
 ///
 /// # Errors
 ///
@@ -32,8 +32,8 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
 }
 
-/// The port that the process which started us has opened and listens at: systemd's socket activation, `LISTEN_FDS`. `None`
-/// where it has none.
+/// The listening port that was inherited from the parent process: systemd's socket activation, `LISTEN_FDS`.
+/// `None` if there is none.
 ///
 /// # Errors
 ///
@@ -85,8 +85,9 @@ impl From<TcpListener> for Listener {
 /// How long accepting pauses after the system refused, at first and at most.
 pub(super) const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Accepts the next connection. An error of one client is not logged; an error of the system (no more file descriptors) is,
-/// and accepting is tried again after a pause: a server that ends over it ends for everybody.
+/// Accepts the next connection. An error of one client is not logged; an error of the system (no more file
+/// descriptors) is, and accepting is retried after a pause: ending the server for it would end it for every
+/// client.
 pub(super) async fn accept(
     listener: &TcpListener,
     reserve: u64,
@@ -126,7 +127,7 @@ pub(super) async fn accept(
     }
 }
 
-/// Checks a copy, which has the lowest number that is free now: the stream keeps its own while it waits.
+/// Checks a copy, which gets the lowest free number: the stream keeps its own while it waits.
 #[cfg(unix)]
 fn leaves_descriptors_free(stream: &TcpStream, reserve: u64) -> io::Result<()> {
     use std::os::fd::AsFd;
@@ -138,7 +139,8 @@ fn leaves_descriptors_free(_: &TcpStream, _: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Failures to accept a connection. They come in great numbers, and one line a second says it all.
+/// Failures to accept a connection. They come in great numbers, so they are logged once a second, with their
+/// count.
 #[derive(Debug, Default)]
 pub(super) struct AcceptFailures {
     logged: Option<Instant>,
@@ -160,7 +162,8 @@ impl AcceptFailures {
 
 /// TLS handshakes that failed, and are not logged yet. Clones count together.
 ///
-/// They come in great numbers, from scanners and from clients that do not trust us: one line a minute says how many.
+/// They come in great numbers, from scanners and from clients that do not trust our certificate: one line a
+/// minute has their count.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HandshakeFailures(Arc<Shared>);
 

@@ -1,5 +1,5 @@
-//! The lists of MCP upstreams: tools become routes, prompts and resources are proxied. They are fetched at the start, on
-//! `list_changed`, and periodically.
+//! The lists of MCP upstreams: tools become routes, prompts and resources are proxied. They are fetched at
+//! the start, on `list_changed`, and periodically.
 
 use std::{
     borrow::Cow,
@@ -240,16 +240,16 @@ async fn poll(
         }
         let Some(error) = error else {
             if failures > 0 {
-                info!(upstream = %name, "the server lists what it has again");
+                info!(upstream = %name, "MCP discovery succeeded again");
             }
             (failures, wait) = (0, interval);
             continue;
         };
         wait = (BACKOFF.0 * (1 << failures.min(16))).min(BACKOFF.1);
         if failures == 0 {
-            warn!(upstream = %name, error = %Chain(&error), "the server does not list what it has: it is asked again");
+            warn!(upstream = %name, error = %Chain(&error), "MCP discovery failed, it is retried");
         } else {
-            debug!(upstream = %name, error = %Chain(&error), failures, "the server does not list what it has yet");
+            debug!(upstream = %name, error = %Chain(&error), failures, "MCP discovery failed again");
         }
         failures = failures.saturating_add(1);
     }

@@ -2,14 +2,16 @@
 //!
 //! In reading order:
 //!
-//! - [`serve`] accepts connections on a [`Listener`] until it is told to stop, then finishes them (graceful shutdown).
-//!   `connection` is one client's TLS, HTTP/1.1 (whose `line_ends` are checked) or HTTP/2; its `activity` is watched, and
-//!   `connection_limiter` closes connections when there are too many or they take too much memory.
+//! - [`serve`] accepts connections on a [`Listener`] until it is signalled to stop, then finishes them
+//!   (graceful shutdown). `connection` is one client's TLS, HTTP/1.1 (whose `line_ends` are checked) or
+//!   HTTP/2; `activity` tracks it, and `connection_limiter` closes connections when there are too many or
+//!   they use too much memory.
 //! - [`HttpHandler`] routes a request to its API and counts it.
-//! - [`App`] is all that serves a configuration, and replaces it: `reload` says when, `mcp_discovery` keeps the lists of
-//!   MCP servers current.
-//! - [`AdminListener`] serves the admin API, [`serve_stdio`] an MCP client over pipes, [`answer_cgi`] one request of a web
-//!   server. `exporter` sends traces and metrics to a collector, `signals` are those of the operating system.
+//! - [`App`] is everything that serves a configuration, and replaces it: `reload` decides when,
+//!   `mcp_discovery` keeps the lists of MCP servers current.
+//! - [`AdminListener`] serves the admin API, [`serve_stdio`] an MCP client over pipes, [`answer_cgi`] one
+//!   request of a web server. `exporter` sends traces and metrics to a collector, `signals` are those of the
+//!   operating system.
 
 mod activity;
 mod admin_listener;
@@ -129,7 +131,7 @@ pub async fn serve(
     let (before, during) = (TaskTracker::new(), TaskTracker::new());
     let open = || before.len() + during.len();
     acceptor.accept_until(&port, &before, stop).await;
-    info!(connections = open(), delay = ?settings.shutdown_delay, "stopping: requests in flight are finished");
+    info!(connections = open(), delay = ?settings.shutdown_delay, "graceful shutdown started");
     if !settings.shutdown_delay.is_zero() {
         phase.send_replace(Phase::Closing);
         acceptor.accept_until(&port, &before, sleep(settings.shutdown_delay)).await;
@@ -155,8 +157,8 @@ pub async fn serve(
             // The errors are written.
             if timeout(CUT_TIMEOUT, all_closed()).await.is_err() {
                 phase.send_replace(Phase::Closed);
-                // A connection that is closed ends at its next pause. One that never pauses, since what it runs does
-                // not, is left to the end of the runtime.
+                // A connection that is closed ends when its task is next polled. A task that blocks never is,
+                // and ends with the runtime.
                 let _ = timeout(CUT_TIMEOUT, all_closed()).await;
             }
             Drained::CutOff { connections }
@@ -172,7 +174,7 @@ struct Acceptor {
     server: ConnectionServer,
     /// How many file descriptors connections leave free.
     reserve: u64,
-    /// When it was last logged that all slots are taken.
+    /// When it was last logged that all slots are occupied.
     slots_logged: Option<Instant>,
     failures: AcceptFailures,
 }
@@ -208,13 +210,13 @@ impl Acceptor {
     }
 
     fn spawn(&self, slot: Slot, stream: TcpStream, peer: SocketAddr, tasks: &TaskTracker) {
-        // Boxed, as a task would have room for it twice.
+        // Boxed, as a task would allocate its size twice.
         let served = Box::pin(self.server.clone().serve(stream, peer, slot.activity.clone()));
         tasks.spawn(async move {
             tokio::select! {
                 biased;
                 () = served => {}
-                why = slot.evicted() => debug!(%peer, why, "connection makes room"),
+                reason = slot.evicted() => debug!(%peer, reason, "connection evicted"),
             }
         });
     }

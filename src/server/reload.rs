@@ -59,8 +59,8 @@ impl Reloader {
         }
     }
 
-    /// Reloads the configuration, and responds to requests for it. A good one becomes active as a whole; one with problems
-    /// leaves the old one active, and they are logged as `check` reports them.
+    /// Reloads the configuration, and responds to requests for it. A valid one becomes active as a whole; one
+    /// with problems leaves the old one active, and they are logged as `check` reports them.
     pub(super) async fn reload(&mut self, app: &mut App, requests: Vec<ReloadRequest>) {
         match self.try_reload(app).await {
             Ok((loaded, later)) => self.succeeded(&loaded, later),
@@ -73,7 +73,8 @@ impl Reloader {
         }
     }
 
-    /// Returns the new configuration, with the settings that take effect with the next start, or why there is none.
+    /// Returns the new configuration, with the settings that take effect with the next start, or the reason
+    /// for the failure.
     async fn try_reload(&mut self, app: &mut App) -> Result<(Loaded, Vec<&'static str>), String> {
         let (sources, named_files) = (Arc::clone(&self.sources), Arc::clone(&self.named_files));
         // Files are read and patterns compiled, which is no work for a thread that serves.
@@ -83,14 +84,15 @@ impl Reloader {
             (look, config::load(&sources))
         });
         let Ok((look, loaded)) = read.await else {
-            error!("reading the configuration panicked: the old one stays in force");
-            return Err("reading the configuration panicked".to_owned());
+            let error = "reading the configuration panicked";
+            error!(error, "config reload failed");
+            return Err(error.to_owned());
         };
         self.known = look;
         let loaded = loaded.map_err(|problems| {
             let count = problems.as_slice().iter().filter(|problem| problem.is_error()).count();
             let report = format!("\n{problems}");
-            error!(problems = count, %report, "the configuration is not good: the old one stays in force");
+            error!(problems = count, %report, "config reload failed");
             problems.to_string()
         })?;
         for warning in &loaded.warnings {
@@ -98,7 +100,7 @@ impl Reloader {
             warn!(%report, "a warning about the configuration");
         }
         let later = app.apply(&loaded).map_err(|conflict| {
-            error!(error = %conflict, "the configuration is not good: the old one stays in force");
+            error!(error = %conflict, "config reload failed");
             conflict.to_string()
         })?;
         Ok((loaded, later))
@@ -106,7 +108,7 @@ impl Reloader {
 
     fn succeeded(&mut self, loaded: &Loaded, later: Vec<&'static str>) {
         let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
-        info!(routes, upstreams, "the configuration was read again and is in force");
+        info!(routes, upstreams, "config reloaded");
         if !later.is_empty() {
             warn!(
                 settings = later.join(", "),
@@ -146,8 +148,8 @@ async fn next_requests(reloads: &mut mpsc::Receiver<ReloadRequest>) -> Vec<Reloa
     requests
 }
 
-/// Waits until the files look different from when they were read, and have looked like that for a while: one that is still
-/// being written is left to be finished.
+/// Waits until the files differ from those that were read, and have not changed for a while: a file that is
+/// being written is read once it is complete.
 async fn files_changed(
     sources: &Arc<Sources>,
     named_files: &Arc<[PathBuf]>,
@@ -169,7 +171,7 @@ async fn files_changed(
     }
 }
 
-/// Settings that apply until the process ends, whatever the files say meanwhile.
+/// Settings that apply until the process ends, even if the files change meanwhile.
 #[derive(Debug)]
 pub(super) struct FixedSettings {
     admin: AdminSettings,

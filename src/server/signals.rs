@@ -13,26 +13,26 @@ use crate::telemetry::log;
 
 /// A future that is ready on the first SIGTERM or Ctrl-C after this call.
 ///
-/// Who stopped the program once has said so: a second signal ends the process at once, and so does the first
-/// when the process is still there `patience` later. What comes together with the first is no second one.
+/// A second signal ends the process at once, and so does the first if the process has not ended after
+/// `exit_timeout`. Signals that arrive together with the first do not count as a second one.
 ///
 /// # Errors
 ///
-/// [`ServeError::Signals`], when the system does not hand them out.
-pub fn stop_signal(patience: Duration) -> Result<impl Future<Output = ()>, ServeError> {
-    // A thread of their own: should every worker be lost in a reply that takes for ever, no task and no timer
-    // of theirs runs any more, and the program could not be stopped.
+/// [`ServeError::Signals`], when the system does not deliver them.
+pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, ServeError> {
+    // A thread of their own: if all workers were blocked by an endless translation, no task or timer of
+    // theirs would run any more, and the program could not be stopped.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ServeError::Signals)?;
     let mut signals = {
         let _inside = runtime.enter();
         Signals::listen().map_err(ServeError::Signals)?
     };
-    let (tell, told) = oneshot::channel();
+    let (sender, received) = oneshot::channel();
     let watch = async move {
         let mut last = signals.next().await;
-        // Nobody who serves is left to be told: the process is about to end anyway.
-        let _ = tell.send(());
+        // Without a receiver the process is about to end anyway.
+        let _ = sender.send(());
         let first = Instant::now();
         let second = async {
             loop {
@@ -42,17 +42,18 @@ pub fn stop_signal(patience: Duration) -> Result<impl Future<Output = ()>, Serve
                 }
             }
         };
-        match timeout(patience, second).await {
-            Ok(()) => warn!("told to stop twice: requests in flight are cut off"),
-            Err(_) => warn!(after = ?patience, "something does not let the process end: it is ended"),
+        match timeout(exit_timeout, second).await {
+            Ok(()) => warn!("second stop signal: requests in flight are cut off"),
+            Err(_) => warn!(after = ?exit_timeout, "process did not end in time, forcing the exit"),
         }
         end(last);
     };
     let watching = thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch));
     watching.map_err(ServeError::Signals)?;
     Ok(async move {
-        if told.await.is_err() {
-            // The thread is gone without a signal, so there is no way to be told any more; serving goes on.
+        if received.await.is_err() {
+            // The thread is gone without a signal, so no signal can be received any more; the server
+            // continues.
             std::future::pending::<()>().await;
         }
     })
@@ -115,7 +116,7 @@ impl Signals {
     }
 
     async fn next(&mut self) -> i32 {
-        // Without the signal there is no way to be told, so serving goes on.
+        // Without the handler no signal can be received; the server continues.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -123,7 +124,7 @@ impl Signals {
     }
 }
 
-/// The hangups that this process is sent, from the time on when this was made.
+/// The hangup signals that this process receives, since this was created.
 #[derive(Debug)]
 pub struct Hangups {
     #[cfg(unix)]
@@ -131,10 +132,11 @@ pub struct Hangups {
 }
 
 impl Hangups {
-    /// Receives them from now on, in place of being ended by them. SIGUSR1 and SIGUSR2 end the process no longer either.
+    /// Receives them from now on, instead of being ended by them. SIGUSR1 and SIGUSR2 no longer end the
+    /// process either.
     ///
-    /// Needs no runtime, so that it can come before everything else: a hangup while the program starts is answered with a
-    /// reload once it serves.
+    /// Needs no runtime, so that it can be called before everything else: a hangup while the program starts
+    /// causes a reload once it serves.
     ///
     /// # Errors
     ///
@@ -158,7 +160,7 @@ impl Hangups {
         Ok(Self {})
     }
 
-    /// Waits for the next. Several that come while nobody waits are one.
+    /// Waits for the next. Several that arrive while nothing awaits them count as one.
     #[cfg(unix)]
     pub(super) async fn next(&mut self) {
         if self.signal.recv().await.is_none() {

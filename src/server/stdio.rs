@@ -134,14 +134,14 @@ fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
 #[derive(Debug, thiserror::Error)]
 pub enum CgiError {
     /// The web server reads no more: its client has left.
-    #[error("the web server does not take the response")]
+    #[error("the web server does not accept the response")]
     Write(#[source] io::Error),
-    /// The response broke off, as an upstream that is handed through may.
+    /// The response was cut off, as that of a proxied upstream may be.
     #[error("the response broke off")]
     CutOff(#[source] axum::Error),
 }
 
-/// Answers one request and writes the response, each part as it comes.
+/// Handles one request and writes the response, each part as it comes.
 ///
 /// # Errors
 ///

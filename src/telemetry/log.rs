@@ -1,4 +1,5 @@
-//! The log: structured lines on standard error, with errors and all their causes, and other people's words in one line.
+//! The log: structured lines on standard error, with errors and all their causes, and untrusted texts in one
+//! line.
 
 use std::{
     error::Error,
@@ -165,7 +166,7 @@ struct TextVisitor<'writer> {
 }
 
 impl TextVisitor<'_> {
-    /// Writes what stands before a value: a space, and the name unless it is the message's.
+    /// Writes the prefix of a value: a space, and the name unless it is the message's.
     fn begin(&mut self, field: &Field) -> fmt::Result {
         if !std::mem::take(&mut self.is_first) {
             self.writer.write_char(' ')?;
@@ -194,8 +195,8 @@ impl Visit for TextVisitor<'_> {
         self.write(field, format_args!("{value:?}"));
     }
 
-    /// A value with spaces in it is put in quotes, so that programs find its end; characters that a terminal might
-    /// obey are escaped.
+    /// A value with spaces in it is quoted, so that programs find its end; control characters of a terminal
+    /// are escaped.
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let mut text = String::with_capacity(64);
         self.result = self.result.and_then(|()| write!(text, "{value:?}"));
@@ -232,8 +233,8 @@ fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
 
 /// Writes an error and each of its sources, separated by `: `.
 ///
-/// Our own errors never repeat their source; other people's do. A source whose words stand in what was
-/// written just before is left out.
+/// Our own errors never repeat their source; those of libraries do. A source whose text is part of the text
+/// just before is skipped.
 pub struct Chain<'a>(pub &'a dyn Error);
 
 impl Display for Chain<'_> {
@@ -259,14 +260,13 @@ impl Debug for Chain<'_> {
     }
 }
 
-/// Writes a text in which a client's words may stand: in one line, whatever is in it, and at most
-/// [`LOGGED_BYTES`] of it.
+/// Writes a text that may contain a client's input: in one line, and at most [`LOGGED_BYTES`] of it.
 pub struct Foreign<'a>(pub &'a str);
 
-/// The same for what a program or an upstream has to say. Such words are logged at `debug` only.
+/// The same for output of a program or an upstream. Such texts are logged at `debug` only.
 pub struct Quoted<'a>(pub &'a str);
 
-/// How much of a value is logged: of a request, of a response, or of what somebody else wrote.
+/// Limit of a logged value, in bytes: of a request, of a response, or of another untrusted text.
 pub const LOGGED_BYTES: usize = 256;
 
 impl Display for Foreign<'_> {
@@ -286,7 +286,7 @@ fn write_in_a_line(text: &str, formatter: &mut fmt::Formatter<'_>) -> fmt::Resul
         if at + character.len_utf8() > LOGGED_BYTES {
             return formatter.write_char('…');
         }
-        // Line breaks would begin a line that says what somebody else likes.
+        // A line break would begin a forged log line.
         match character {
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
                 write!(formatter, "{}", c.escape_default())?;

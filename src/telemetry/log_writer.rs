@@ -1,8 +1,8 @@
 //! Buffer of log lines, and the thread that writes them to standard error.
 //!
-//! A system call for each line costs more than everything else a call's line takes. So the thread writes many
-//! lines at a time; a warning or an error is written at once, with all lines before it. A slow or absent
-//! reader of the log never blocks a call: lines beyond a limit are dropped and counted.
+//! A system call for each line costs more than the rest of a call's log line. So the thread writes many lines
+//! at a time; a warning or an error is written at once, with all lines before it. A slow or absent reader of
+//! the log never blocks a call: lines beyond a limit are dropped and counted.
 
 use std::{
     io::{self, Write},
@@ -37,7 +37,7 @@ struct Shared {
     buffer: Mutex<Buffer>,
     /// For the thread: there is a first line, or an urgent one.
     has_lines: Condvar,
-    /// For those who flush: all lines of a batch are written.
+    /// For threads that flush: all lines of a batch are written.
     is_written: Condvar,
     /// Lines dropped since the start.
     dropped: AtomicU64,
@@ -102,7 +102,7 @@ impl Shared {
     }
 }
 
-/// Writes what is in the buffer, for ever.
+/// Writes the buffer in an endless loop.
 fn write_batches(shared: &Shared, mut out: impl Write, format: LogFormat) {
     let (mut batch, mut reported) = (Vec::new(), 0);
     loop {

@@ -1,9 +1,9 @@
-//! What an operator sees: a log with one line per call, a request id to find it by, whole error chains.
+//! Telemetry for operators: a log with one line per call, a request id to find it by, whole error chains.
 //!
-//! In reading order: [`log`] sets the subscriber up, [`RequestId`] is the same word in the log, in a tool
-//! error and in `X-Request-Id`, a [`Ticket`] takes it through all modules, [`Chain`] writes an error with everything behind it,
-//! [`Foreign`] what other people wrote; [`Meters`] count, [`History`] keeps of that how the last hour went, and
-//! [`Failures`] the last calls that failed.
+//! In reading order: [`log`] sets up the subscriber. [`RequestId`] is the same text in the log, in a tool
+//! error and in `X-Request-Id`; a [`Ticket`] passes it through all modules. [`Chain`] writes an error with
+//! all its sources, [`Foreign`] an untrusted text. [`Meters`] count, [`History`] has their values of the last
+//! hour, and [`Failures`] the last calls that failed.
 //!
 //! Values of requests and responses are logged at `debug` only: at most [`LOGGED_BYTES`] of each, after the route's
 //! redaction and without our secrets. At every other level a line says what kind of value it was, and how long.

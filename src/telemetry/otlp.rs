@@ -1,5 +1,6 @@
-//! Traces and metrics in OTLP (opentelemetry-proto 1.x, over HTTP, in protobuf), with the names of OpenTelemetry's semantic
-//! conventions 1.41; those for MCP are still in development. The exporter is in `server`, as it needs an HTTP client.
+//! Traces and metrics in OTLP (opentelemetry-proto 1.x, over HTTP, in protobuf), with the names of
+//! OpenTelemetry's semantic conventions 1.41; those for MCP are still in development. The exporter is in
+//! `server`, as it needs an HTTP client.
 
 use std::{
     borrow::Cow,
@@ -166,17 +167,17 @@ fn nanos(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What we are called where telemetry goes: attributes of the resource that all of it is about.
+/// Our attributes of the OTLP resource that all telemetry belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
     attributes: Vec<(String, String)>,
 }
 
 impl Service {
-    /// What we are called unless somebody says otherwise.
+    /// The default of `service.name`.
     pub const NAME: &'static str = "glossator";
 
-    /// A service of this name with more attributes; those that are given go before our own.
+    /// A service of this name with more attributes; those of the configuration override our own.
     pub fn new(name: Option<String>, more: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut attributes: Vec<(String, String)> = Vec::new();
         let mut add = |key: String, value: String| {
@@ -195,7 +196,7 @@ impl Service {
         Self { attributes }
     }
 
-    /// What it is told of, by name.
+    /// Its attributes, by name.
     pub fn attributes(&self) -> &[(String, String)] {
         &self.attributes
     }
@@ -207,30 +208,29 @@ impl Service {
     }
 }
 
-/// What a meter is called there.
+/// The OTLP name of a meter.
 struct Named {
     name: Cow<'static, str>,
     /// As UCUM has it.
     unit: &'static str,
-    /// What a label becomes.
+    /// The attribute of a label.
     label: fn(&'static str, &str) -> Attribute,
     /// Attributes that all its points have.
     more: &'static [(&'static str, &'static str)],
 }
 
-/// What becomes of a label.
+/// The OTLP attribute of a label.
 #[derive(Debug, PartialEq, Eq)]
 enum Attribute {
     Text(Cow<'static, str>, String),
     Number(&'static str, i64),
-    /// It says nothing there.
+    /// It is omitted there.
     LeftOut,
     /// Points with it are not of this metric.
     NotOfThis,
 }
 
-/// All that a family is told as. Where there is a name that everybody knows, and it tells all that ours does, that is the
-/// only one.
+/// The OTLP metrics of a family. If a conventional name exists for the same data, that is the only one.
 fn named(family: &Family) -> Vec<Named> {
     let conventional =
         |name: &'static str, unit, label| vec![Named { name: name.into(), unit, label, more: &[] }];
@@ -240,7 +240,7 @@ fn named(family: &Family) -> Vec<Named> {
         }
         "glossator_call_duration_seconds" => vec![
             own(family),
-            // By which way a call came through CGI is not told apart, so those are left out here.
+            // The transport of a call through CGI is unknown, so those are omitted here.
             Named {
                 name: "mcp.server.operation.duration".into(),
                 unit: "s",
@@ -255,13 +255,13 @@ fn named(family: &Family) -> Vec<Named> {
         "process_open_fds" => {
             conventional("process.unix.file_descriptor.count", "{file_descriptor}", as_it_is)
         }
-        // When each counter began is told with it.
+        // The start time of each counter is part of its points.
         "process_start_time_seconds" => Vec::new(),
         _ => vec![own(family)],
     }
 }
 
-/// Such that whoever puts it into the words of Prometheus comes back to ours.
+/// The name that an OTLP-to-Prometheus conversion turns into ours again.
 fn own(family: &Family) -> Named {
     let units = [("_seconds", "s"), ("_bytes", "By")];
     let found = units.into_iter().find_map(|(ending, unit)| Some((family.name.strip_suffix(ending)?, unit)));

@@ -1,4 +1,4 @@
-//! Traces: spans of requests, calls and attempts, which of them are sampled, and the queue of those that are over.
+//! Traces: spans of requests, calls and attempts, which of them are sampled, and the queue of finished ones.
 
 use std::{
     borrow::Cow,
@@ -353,7 +353,7 @@ impl SpanQueue {
                 }
             }
         };
-        // What was received stays in `spans` when this is cancelled.
+        // Received spans stay in `spans` when this is cancelled.
         stop.run_until_cancelled(gathering).await;
         while spans.len() < limit
             && let Ok(span) = self.spans.try_recv()
@@ -363,7 +363,7 @@ impl SpanQueue {
         (!spans.is_empty()).then_some(Batch(spans))
     }
 
-    /// How many found no place, since this was last asked.
+    /// How many were dropped by a full queue, since the last call of this.
     pub fn dropped(&self) -> u64 {
         self.dropped.swap(0, Ordering::Relaxed)
     }

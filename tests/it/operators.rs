@@ -444,7 +444,7 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
     soon("its number", async { while standing(&mut operator).await["generation"] != 2 {} }).await;
 
     std::fs::write(&file, config_of(&upstream, &["a"], "rotues: {}\n")).unwrap();
-    program.tells("the old one stays in force", 1).await;
+    program.tells("config reload failed", 1).await;
     assert_eq!(tools(&mut client).await, 2);
     soon("the failure", async { while standing(&mut operator).await["failed_since"].is_null() {} }).await;
     assert_eq!(standing(&mut operator).await["generation"], 2);

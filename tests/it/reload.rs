@@ -94,7 +94,7 @@ async fn sighup_puts_a_good_file_in_force_and_tells_of_a_bad_one() {
 
     std::fs::write(&file, config(&upstream, &["a", "b"], "server: { listn: x }")).unwrap();
     program.signal("HUP");
-    let told = program.tells("the old one stays in force", 1).await;
+    let told = program.tells("config reload failed", 1).await;
     let line: Value = serde_json::from_str(&told).unwrap();
     let report = line["report"].as_str().unwrap();
     assert_eq!((&line["level"], &line["problems"]), (&"ERROR".into(), &1.into()));
@@ -112,7 +112,7 @@ async fn sighup_puts_a_good_file_in_force_and_tells_of_a_bad_one() {
     soon("the new table", async { while tools(&mut client).await != ["b"] {} }).await;
     std::fs::remove_file(&file).unwrap();
     program.signal("HUP");
-    let told = program.tells("the old one stays in force", 2).await;
+    let told = program.tells("config reload failed", 2).await;
     assert!(told.contains("the configuration is not there"), "{told}");
     assert_eq!(tools(&mut client).await, ["b"]);
     assert!(program.is_running());

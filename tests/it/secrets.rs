@@ -334,7 +334,7 @@ async fn no_client_and_no_log_is_told_a_secret() {
         hunt.text.replace("redirects: 3", "redirects: 300").replace("certificate: '", "certificat: '");
     std::fs::write(hunt.file(), broken).unwrap();
     program.signal("HUP");
-    program.tells("the old one stays in force", 1).await;
+    program.tells("config reload failed", 1).await;
     let reloaded = ask("POST /reload").await;
     assert_eq!(reloaded.status, 422);
     look_through("a reload", &(reloaded.head.clone() + reloaded.text()));

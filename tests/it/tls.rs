@@ -231,11 +231,11 @@ async fn a_certificate_that_is_renewed_in_its_file_is_taken_up() {
     let mut program = Program::start_from(&folder.join("glossator.yaml"), &[]).await;
     assert!(shake(program.address, &before, &[], None).await.is_ok());
     write("crt", after.cert.pem());
-    let told = program.tells("the old one stays in force", 1).await;
+    let told = program.tells("config reload failed", 1).await;
     assert!(told.contains("does not go with the certificate") && !told.contains("BEGIN"), "{told}");
     assert!(shake(program.address, &before, &[], None).await.is_ok());
     write("key", after.signing_key.serialize_pem());
-    program.tells("is in force", 1).await;
+    program.tells("config reloaded", 1).await;
     soon("the new certificate", async { while shake(program.address, &after, &[], None).await.is_err() {} })
         .await;
     std::fs::remove_dir_all(folder).unwrap();

@@ -354,6 +354,6 @@ async fn keys_in_a_file_are_those_that_stand_there_now() {
     soon("the new keys", async { while status(&new).await != 200 {} }).await;
     assert_eq!(status(&old).await, 401, "it was found good a moment ago, and its key is gone");
     std::fs::write(&keys, "no keys").unwrap();
-    program.tells("the old one stays in force", 1).await;
+    program.tells("config reload failed", 1).await;
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -17,7 +17,7 @@ const REQUEST: &[u8] = b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n";
 /// More than twice that is answered, as it comes as text and as structure: more than any system keeps for a connection.
 const REPLY_BYTES: usize = 7 << 20;
 
-const LEFT: &str = "takes nothing of a long answer";
+const LEFT: &str = "does not read a long response";
 
 /// Room for less than one of its answers; `write_timeout` alone would take longer than anybody waits here.
 async fn start(more: &str) -> (Program, Scripted) {
@@ -65,7 +65,7 @@ async fn who_takes_nothing_of_long_answers_makes_room() {
     soon("long answers", reading).await;
     // One that is alone is let be, so the last may stay.
     program.tells(LEFT, 2).await;
-    program.tells("long answers are not taken", 1).await;
+    program.tells("response buffer full", 1).await;
     let mut cut_off = 0;
     for left in crowd {
         let mut taken = Vec::new();

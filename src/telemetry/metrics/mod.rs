@@ -1,8 +1,9 @@
 //! Metrics.
 //!
-//! In reading order: [`Meters`] is the registry; [`RouteMeters`] are the metrics of one route, found once when a configuration
-//! becomes active; `process` has those of the process and of HTTP requests. A [`MeterSource`] adds metrics of another
-//! module. All of them are read as a [`Reading`], which [`TextFormat`] writes for Prometheus.
+//! In reading order: [`Meters`] is the registry; [`RouteMeters`] are the metrics of one route, found once
+//! when a configuration becomes active; `process` has those of the process and of HTTP requests. A
+//! [`MeterSource`] adds metrics of another module. All of them are read as a [`Reading`], which
+//! [`TextFormat`] writes for Prometheus.
 
 mod process;
 mod route;
@@ -120,7 +121,7 @@ impl Meters {
     }
 }
 
-/// Metrics of one kind, by the values of their labels, which are written in the program. Each is made when first used.
+/// Metrics of one kind, by the values of their labels, which are constants. Each is created when first used.
 #[derive(Debug)]
 struct ByLabel<T, K = &'static str>(RwLock<BTreeMap<K, Arc<T>>>);
 

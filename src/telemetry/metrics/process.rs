@@ -1,4 +1,4 @@
-//! Metrics of the process, by the names that every dashboard knows, and of HTTP requests, whatever they are for.
+//! Metrics of the process, by the usual names for dashboards, and of HTTP requests of every kind.
 
 use std::{
     fs,
@@ -59,11 +59,11 @@ fn number_in(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// How long answers to HTTP requests took, until their heads were there: by scheme, method and status.
+/// Durations of HTTP requests until the head of the response: by scheme, method and status.
 #[derive(Debug, Default)]
 pub(super) struct HttpMeters(ByLabel<Histogram, (&'static str, &'static str, u16)>);
 
-/// The last status that is counted for itself: an upstream that is handed through may make up others.
+/// The last status with a counter of its own: a proxied upstream may make up others.
 const LAST_STATUS: u16 = 599;
 
 impl HttpMeters {
@@ -73,7 +73,7 @@ impl HttpMeters {
     }
 
     pub(super) fn tell(&self, reading: &mut Reading) {
-        let help = "How long it took until the head of an answer was there, by what was asked and answered";
+        let help = "Duration of HTTP requests until the head of the response, by scheme, method and status";
         let requests = reading.histogram("glossator_http_request_duration_seconds", help);
         for ((scheme, method, status), histogram) in self.0.all() {
             let status = status.to_string().into();
@@ -83,7 +83,7 @@ impl HttpMeters {
     }
 }
 
-/// The method, or one word for all that nobody knows: clients can send any.
+/// The method, or one constant for all unknown ones: clients can send any.
 pub fn method_word(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

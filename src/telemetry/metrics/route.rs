@@ -227,7 +227,7 @@ impl Strange {
     }
 }
 
-/// Numbers that only grow, each under a word that is written in the program. Clones are the same numbers.
+/// Counters, each under a constant label value. Clones are the same counters.
 #[derive(Debug, Clone, Default)]
 pub struct Words(Arc<ByLabel<AtomicU64>>);
 
@@ -237,12 +237,12 @@ impl Words {
         self.0.of(word).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts so many.
+    /// Adds a number.
     pub fn add_many(&self, word: &'static str, count: u64) {
         self.0.of(word).fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Begins to tell of words before there is one: from 0 on they can be seen to grow.
+    /// Creates counters before there is an event: their growth from 0 is visible then.
     pub fn expect<const N: usize>(&self, words: [&'static str; N]) {
         for word in words {
             let _ = self.0.of(word);

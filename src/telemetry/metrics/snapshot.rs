@@ -1,4 +1,4 @@
-//! A reading of all metrics at one moment, and histograms of durations.
+//! A reading of all metrics at one time, and histograms of durations.
 
 use std::{
     borrow::Cow,
@@ -144,8 +144,8 @@ impl From<Durations> for Value {
     }
 }
 
-/// The upper bounds of the ranges, in seconds: from what a proxy costs to what nobody waits for. What takes longer has a
-/// range of its own.
+/// The upper bounds of the buckets, in seconds: from the overhead of a proxy to the longest call that a
+/// client waits for. Longer durations have a bucket of their own.
 pub const BOUNDS: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
 
 /// The same in microseconds.
@@ -161,7 +161,7 @@ pub(super) struct Histogram {
     micros: AtomicU64,
 }
 
-/// What a histogram has counted.
+/// The values of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Durations {
     /// How many fell in each range; the last is beyond all bounds.
@@ -204,7 +204,7 @@ impl Durations {
         self.micros += other.micros;
     }
 
-    /// What came since an earlier reading; nothing where counting began anew.
+    /// The increase since an earlier reading; none where counting was restarted.
     pub(in crate::telemetry) fn since(&self, before: &Self) -> Self {
         let since = |range: usize| self.ranges[range].saturating_sub(before.ranges[range]);
         Self { ranges: std::array::from_fn(since), micros: self.micros.saturating_sub(before.micros) }
