@@ -209,13 +209,14 @@ fn xml_declaration(start: &[u8]) -> Option<&[u8]> {
 fn meta(start: &[u8]) -> Option<String> {
     let tokenizer = Tokenizer::new(MetaSink::default(), TokenizerOpts::default());
     let input = BufferQueue::default();
-    // Each byte as a character of its own: tags and labels are ASCII in every charset that can be declared so.
+    // Each byte as a character of its own: tags and labels are ASCII in every charset that can be declared
+    // here.
     input.push_back(start.iter().copied().map(char::from).collect::<String>().into());
     let _ = tokenizer.feed(&input);
     tokenizer.sink.charset.into_inner()
 }
 
-/// Keeps the first charset that a `<meta>` has, in `charset` or in `content` (HTML, section 13.2.3.2).
+/// Stores the first charset that a `<meta>` has, in `charset` or in `content` (HTML, section 13.2.3.2).
 #[derive(Default)]
 struct MetaSink {
     charset: OnceCell<String>,

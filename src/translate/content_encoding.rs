@@ -416,7 +416,7 @@ mod tests {
         check("zstd", &tampered, Err("the checksum is not that of the data"));
     }
 
-    /// A frame of many blocks, each of one byte that stands for 128 KiB (RFC 8878, section 3.1.1.2).
+    /// A frame of many blocks, each of one byte that represents 128 KiB (RFC 8878, section 3.1.1.2).
     fn bomb_in_zstandard(blocks: usize) -> Vec<u8> {
         let block = |is_last: usize| ((128 << 10) << 3 | 0b010 | is_last).to_le_bytes()[..3].to_vec();
         // No size, no checksum; a window of 128 KiB.

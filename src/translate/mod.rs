@@ -1,14 +1,17 @@
-//! How a reply becomes a tool result: the declared rules of a route, compiled once, applied to every reply.
+//! From a response to a tool result: the rules of a route, compiled once, applied to every response.
 //!
-//! In reading order: a [`Translator`] holds a route's rules ([`Rule`]); [`translate`] applies them to a
-//! [`Reply`](crate::model::Reply). A `response_view` undoes its `content_encoding`, decodes its `charset` and
-//! runs extractors ([`extract`]: bytes to a value, typed by [`Fields`]). Each rule has a [`Matcher`] (when it
-//! holds; of a program's end an [`ExitPattern`]). `success` makes the structure ([`Jq`]), holds it to the
-//! [`OutputSchema`], shortens it ([`Limit`]) and shows it ([`ContentTemplate`]); `error_rule` makes a tool
-//! error, and `default_error` that of what no rule looked for, without what the `leak_filter` finds of the
-//! upstream's insides. [`Redaction`] is the one way out for the words of errors. `variables` are what
-//! [`Template`]s see. [`look()`] asks questions of a reply that is no result yet. A [`Stop`] ends what nobody
-//! waits for.
+//! In reading order:
+//! - A [`Translator`] has a route's rules ([`Rule`]); [`translate`] applies them to a
+//!   [`Reply`](crate::model::Reply).
+//! - A `response_view` decompresses it (`content_encoding`), decodes its `charset` and runs extractors
+//!   ([`extract`]: bytes to a value, typed by [`Fields`]).
+//! - Each rule has a [`Matcher`], with an [`ExitPattern`] for the exit of a program.
+//! - `success` builds the structure ([`Jq`]), checks it against the [`OutputSchema`], shortens it ([`Limit`])
+//!   and renders it ([`ContentTemplate`]).
+//! - `error_rule` builds a tool error, and `default_error` that of a response that no rule matches, after the
+//!   `leak_filter` has removed internals of the upstream. Every text of an error passes [`Redaction`].
+//! - `variables` are the variables of a [`Template`]. [`look()`] evaluates conditions on a response that is
+//!   no result yet. A [`Stop`] ends work that nothing awaits.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 

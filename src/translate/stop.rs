@@ -57,7 +57,7 @@ impl Stop {
         !self.0.asked.load(Ordering::Relaxed)
     }
 
-    /// Refuses a search through so many bytes where it takes more steps than may be taken.
+    /// Rejects a search through so many bytes if it needs more steps than are left.
     pub(crate) fn check_search(stop: Option<&Self>, bytes: usize) -> Result<(), Why> {
         let may_search = stop.is_none_or(|stop| stop.allows(Self::of_search(bytes)));
         if may_search { Ok(()) } else { Err(STOPPED.into()) }

@@ -12,7 +12,7 @@ use super::{
     matcher::Captures,
     response_view::{Finding, ResponseView},
     template::Template,
-    translator::{Failure, Job, LONGEST_TRACED, Note, content_words},
+    translator::{Failure, Job, LONGEST_TRACED, Note, content_summary},
     variables::{Known, SAMPLE, SampleTemplate, jq_names},
     why::Why,
 };
@@ -85,7 +85,7 @@ impl Job<'_> {
             }
             (_, structured) => (structured, None),
         };
-        // Where the value is the text of the reply, a value that was cut is what is left of that.
+        // If the value is the text of the response, a cut value is the rest of that text.
         let shortened =
             structured.as_ref().filter(|_| cut.is_some()).map(|structured| structured.json().parse());
         let whole_text = match (whole_text, shortened) {
@@ -141,7 +141,7 @@ impl Job<'_> {
                 (content, cut)
             }
         };
-        self.trace.step(|| ("content".into(), content_words(&content)));
+        self.trace.step(|| ("content".into(), content_summary(&content)));
         let mut meta = None;
         if let Some((limit, cut)) = rule.limit.as_ref().zip(cut) {
             let note = cut.note(limit, view).unwrap_or_else(|(why, note)| {
@@ -245,7 +245,8 @@ pub fn words_of_nothing(reply: &Reply) -> String {
     }
 }
 
-/// The block of a rule without content: the text of the reply where that is the whole value, else the structure's JSON.
+/// The block of a rule without content: the text of the response if that is the whole value, else the
+/// structure's JSON.
 fn default_block(reply: &Reply, whole_text: Option<ByteString>, structured: Option<&Structured>) -> Content {
     let is_string = structured.is_none_or(|structured| structured.json().as_str().starts_with('"'));
     match whole_text.filter(|text| !text.is_empty()) {

@@ -252,7 +252,7 @@ impl Job<'_> {
             // What can't be looked into fits no condition, and none that says `not`.
             let held = self.held(rule, view, &finding);
             let held = held.and_then(|captures| view.too_much().map_or(Ok(captures), |why| Err(why.into())));
-            let words = held.as_ref().map_or_else(|why| format!("does not hold: {why}"), held_words);
+            let words = held.as_ref().map_or_else(|why| format!("does not hold: {why}"), match_text);
             self.trace.step(|| (format!("rule {}", index + 1), words));
             match held {
                 Ok(captures) => {
@@ -372,7 +372,7 @@ impl Job<'_> {
         self.notes.push(Note::Why(text.into()));
     }
 
-    /// Why something could not be done, with and without words of the reply; gives the first.
+    /// Notes why something failed, with and without quotes of the response; returns the former.
     pub(super) fn note_why(&mut self, what: &str, why: &Why) -> String {
         self.note(format!("{what}: {}", why.plain()));
         let why = self.translator.redaction.without_cut_quotes(&why.to_string()).into_owned();
@@ -421,35 +421,35 @@ pub(super) const LONGEST_TRACED: usize = 4000;
 /// One step of a translation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What was done: `rule 2`, `default`, `otherwise`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`, `content`,
-    /// `error`, `unreadable`, `redact`.
+    /// The action: `rule 2`, `default`, `otherwise`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`,
+    /// `content`, `error`, `unreadable`, `redact`.
     pub what: String,
-    /// What came of it, for a person; may have several lines.
+    /// The result of the step, for a person; may have several lines.
     pub found: String,
 }
 
-/// What happened to one reply, step by step, for `glossator explain`: collects steps when somebody wants them, and costs
-/// nothing otherwise.
+/// The translation of one response, step by step, for `glossator explain`: records steps if that is enabled,
+/// and costs nothing otherwise.
 #[derive(Debug, Default)]
 pub struct Trace {
     steps: Option<Vec<Step>>,
 }
 
 impl Trace {
-    /// How many steps are kept; a translation has far fewer.
+    /// Limit of the recorded steps; a translation has far fewer.
     const MOST_STEPS: usize = 1000;
 
-    /// A trace that keeps nothing.
+    /// A trace that records nothing.
     pub fn off() -> Self {
         Self { steps: None }
     }
 
-    /// A trace that keeps every step.
+    /// A trace that records every step.
     pub fn on() -> Self {
         Self { steps: Some(Vec::new()) }
     }
 
-    /// Whether somebody wants the steps.
+    /// Whether steps are recorded.
     pub(crate) fn is_on(&self) -> bool {
         self.steps.is_some()
     }
@@ -470,8 +470,8 @@ impl Trace {
     }
 }
 
-/// That a rule holds, and with which captures.
-fn held_words(captures: &Captures) -> String {
+/// The text for a rule that matches, with its captures.
+fn match_text(captures: &Captures) -> String {
     let captures: Vec<_> = captures.iter().map(|(name, text)| format!("{name} = {text:?}")).collect();
     match captures.is_empty() {
         true => "holds".to_owned(),
@@ -479,8 +479,8 @@ fn held_words(captures: &Captures) -> String {
     }
 }
 
-/// The blocks of a result, in a few words each.
-pub(super) fn content_words(content: &[Content]) -> String {
+/// A summary of the blocks of a result.
+pub(super) fn content_summary(content: &[Content]) -> String {
     let words = content.iter().map(|content| match &content.block {
         Block::Text(Text::Plain(text) | Text::Error(text)) => {
             format!("text {:?}", cut_bytes(text, LONGEST_TRACED))

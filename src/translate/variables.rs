@@ -82,7 +82,7 @@ pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -
 /// A question to the client's model, with templates in it.
 pub type SampleTemplate = Sample<Template>;
 
-/// A question to the client's model: of texts it is ready to be asked.
+/// A request to the client's model (sampling): with texts it is ready to be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample<T = String> {
     /// What is said, in order, and by whom; never empty.

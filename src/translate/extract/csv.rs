@@ -11,35 +11,36 @@ use super::{
 };
 use crate::translate::{response_view::ResponseView, why::Why};
 
-/// Reads rows of cells into a list of objects of strings (RFC 4180, and what is sent in its name).
+/// Parses rows of cells to a list of objects of strings (RFC 4180 and its common variants).
 ///
-/// Lines end in LF, CR LF or CR, unless a rule says what stands between rows; blank lines are passed over. A table without rows gives an empty list; a reply without
-/// a table is an error, unless the rule allows it: nothing, a page of HTML, or one line that names no columns, such as a
-/// sentence.
+/// Lines end in LF, CR LF or CR, unless a rule has another delimiter; blank lines are skipped. A table
+/// without rows is an empty list. A response without a table is an error, unless the rule allows it: an empty
+/// one, an HTML page, or one line that names no columns, such as a sentence.
 #[derive(Debug, Clone, Default)]
 pub struct Csv {
-    /// What stands between cells, ASCII; by the media type where there is none: a tab in tab-separated values, else a
-    /// comma.
+    /// The delimiter of cells, ASCII; by default a tab if the media type is that of tab-separated values,
+    /// else a comma.
     pub delimiter: Option<u8>,
-    /// What stands between rows, ASCII; the ends of lines where there is none.
+    /// The delimiter of rows, ASCII; by default line ends.
     pub row_delimiter: Option<u8>,
-    /// What cells are put in quotes with.
+    /// The quote of cells.
     pub quote: Quote,
-    /// What a line begins with that is no row, ASCII.
+    /// The beginning of a comment line, ASCII.
     pub comment: Option<u8>,
-    /// Where the names of the columns come from.
+    /// The source of the names of the columns.
     pub names: CsvNames,
     /// How many lines come before the table.
     pub skip: usize,
-    /// Whether white space at both ends of a cell is left out.
+    /// Whether white space at both ends of a cell is removed.
     pub trim: bool,
-    /// What becomes of rows with more or fewer cells than there are columns.
+    /// How rows with more or fewer cells than columns are treated.
     pub uneven: Uneven,
-    /// Whether a reply without a table gives an empty list: an empty one, or one without the line that names the columns.
+    /// Whether a response without a table is an empty list: an empty one, or one without the line that names
+    /// the columns.
     pub allow_empty: bool,
 }
 
-/// What cells are put in quotes with.
+/// The quote of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quote {
     /// This character, ASCII; doubled it stands for itself.
@@ -184,7 +185,8 @@ impl Csv {
         if self.row_delimiter.is_some() { row.trim_start_matches(['\r', '\n']) } else { row }
     }
 
-    /// The number of the line of a record that begins at a byte of the text, or after blank lines and comments there.
+    /// The line number of a record that begins at a byte of the text, or after blank lines and comments
+    /// there.
     fn line(&self, text: &str, start: usize) -> usize {
         let is_break =
             |byte: u8| self.row_delimiter.map_or(byte == b'\n' || byte == b'\r', |end| byte == end);
@@ -399,7 +401,7 @@ mod tests {
         check(&plain(), &format!("a\n{}", "1\n".repeat(100_001)), Err("at most 100000 rows"));
         let commas = ",".repeat(200_000);
         check(&plain(), &commas, Err("line 1: expected at most 100000 cells, found 200001"));
-        // A reply of 60 KB may not take half a gigabyte.
+        // A response of 60 KB must not use half a gigabyte.
         let header: Vec<_> = (0..900).map(|number| number.to_string()).collect();
         let short = format!("{}\n{}", header.join(","), "1\n".repeat(28_000));
         check(&Csv { uneven: Uneven::Pad, ..plain() }, &short, Err("expected a table of at most 24"));

@@ -1,4 +1,4 @@
-//! `json`, `ndjson`, `text`, `binary` and `header`: what is handed on as the upstream wrote it.
+//! `json`, `ndjson`, `text`, `binary` and `header`: parts of the response as the upstream wrote them.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytestring::ByteString;
@@ -95,16 +95,16 @@ impl Extraction for Text {
     }
 }
 
-/// Takes the body as it is.
+/// Returns the body as a content block.
 #[derive(Debug, Clone)]
 pub struct Binary {
-    /// The kind of block; by the media type where the rule says nothing.
+    /// The kind of block; derived from the media type if the rule has none.
     pub kind: Option<BinaryKind>,
-    /// The media type; the reply's own where the rule says nothing.
+    /// The media type; that of the response if the rule has none.
     pub media_type: Option<String>,
 }
 
-/// The kinds of block that hold bytes.
+/// The kinds of binary content block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BinaryKind {
     /// A picture.
@@ -138,7 +138,7 @@ impl Binary {
     ///
     /// # Errors
     ///
-    /// A sentence, when the reply says that it is something else.
+    /// A sentence, when the response declares another media type.
     pub(crate) fn block(&self, view: &ResponseView<'_>) -> Result<Block, Why> {
         let reply = view.reply;
         let mime_type = self
@@ -158,7 +158,7 @@ impl Binary {
             return Err(Why::quoting(usize::MAX, |quoted| {
                 let found = quoted(&mime_type);
                 format!(
-                    "expected {expected} data, found {found}; `media_type` says otherwise where the reply is wrong"
+                    "expected {expected} data, found {found}; `media_type` overrides the type of the response"
                 )
             }));
         }
@@ -185,17 +185,17 @@ impl BinaryKind {
     }
 }
 
-/// Reads the named headers into an object, or one of them as a value. A header that is there several times gives an array; one that is
-/// not there gives nothing. The name `status` gives the HTTP status as a number.
+/// Extracts the named headers into an object, or one of them as a value. A header that occurs several times
+/// becomes an array; a missing one has no key. The name `status` is the HTTP status as a number.
 #[derive(Debug, Clone)]
 pub struct Header {
     /// The names, as the result's keys are to be written.
     pub names: Vec<String>,
-    /// What is given.
+    /// The shape of the value.
     pub shape: HeaderShape,
 }
 
-/// What the headers become.
+/// The shape of the extracted headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeaderShape {
     /// An object of all of them.

@@ -228,8 +228,8 @@ impl Typing {
     pub(super) fn admits_one(&self, found: &Value) -> Result<(), Why> {
         match (self, found) {
             (Self::Fields(_) | Self::Value { from: Some(_), .. }, Value::Array(items)) => Err(why!(
-                "expected one object, found a list of {}; a list of objects is `type: object[]` with `fields` \
-                     beside it",
+                "expected one object, found a list of {}; a list of objects is `type: object[]` with \
+                 `fields` beside it",
                 items.len()
             )),
             _ => Ok(()),

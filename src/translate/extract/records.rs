@@ -124,26 +124,26 @@ pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, val
     }
 }
 
-// HEAD Rows of cells under the names of columns: what `csv` and `columns` have in common.
+// Rows of cells under the names of columns: the common part of `csv` and `columns`.
 
-/// How much memory a table may take, in bytes, however long its reply is.
+/// Limit of the memory of a table, in bytes, however long its response is.
 // An eighth in unit tests, as a debug build is slow.
 const TABLE_LIMIT_BYTES: usize = if cfg!(test) { 32 << 20 } else { 256 << 20 };
 
-/// How much memory any table may take, in bytes.
+/// Limit of the memory of a table with a short response, in bytes.
 const SHORT_TABLE_LIMIT_BYTES: usize = 16 << 20;
 
-/// How much more memory a table may take for each byte of its reply: a cell of two bytes takes that much. Short rows
-/// that are padded, or under long names, would take a thousand times the reply.
+/// The additional memory limit of a table for each byte of its response: a cell of 2 bytes needs that much.
+/// Without the limit, short padded rows or long names would use a thousand times the length of the response.
 const TABLE_BYTES_PER_BYTE: usize = 128;
 
-/// What a cell takes beside its text and its name, in bytes: as was measured with cells of a few bytes.
+/// The memory of a cell beside its text and its name, in bytes: measured with cells of a few bytes.
 const CELL_BYTES: usize = 144;
 
-/// What becomes of rows with more or fewer cells than there are columns.
+/// How rows with more or fewer cells than columns are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Uneven {
-    /// The reply is an error.
+    /// The response is an error.
     #[default]
     Error,
     /// Missing cells are empty; more cells are an error, unless they are empty.
@@ -157,17 +157,18 @@ const SHOWN: usize = 80;
 
 /// The line that names the columns of a table.
 pub(super) struct Heading {
-    /// Its number in the reply.
+    /// Its line number in the response.
     pub line: usize,
-    /// Whether it is written as prose is: a space behind each separator, and several words between two.
+    /// Whether it resembles prose: a space behind each separator, and several words between two.
     pub is_prose: bool,
-    /// Whether it must be one: the rule says how it begins, or that there need be no table, or a line is drawn under it.
+    /// Whether it must be one: the rule declares how it begins, or that the table is optional, or a line is
+    /// drawn under it.
     pub is_certain: bool,
 }
 
 /// Rows that are gathered to a list of objects of strings.
 pub(super) struct Rows {
-    /// Where the names come from; nothing where the rule gives them.
+    /// The line of the names; `None` if the rule declares them.
     heading: Option<Heading>,
     names: Vec<String>,
     /// Whether rows may have one more cell, an empty one: every line ends in a separator.
@@ -179,7 +180,8 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Begins a table with the names that a header has; an empty one at its end is none. `text` is the whole reply.
+    /// Begins a table with the names of a header; an empty one at its end is ignored. `text` is the whole
+    /// response.
     ///
     /// # Errors
     ///
@@ -191,7 +193,8 @@ impl Rows {
         text: &str,
     ) -> Result<Self, Why> {
         let header_line = heading.line;
-        // A page of HTML that comes in place of a table: its first line would be a header, and the others rows.
+        // An HTML page instead of a table: its first line would be parsed as a header, and the others as
+        // rows.
         if let Some(first) = names.first().filter(|_| is_markup(&names)) {
             return Err(markup(header_line, first));
         }
@@ -201,7 +204,8 @@ impl Rows {
         }
         if let Some(index) = names.iter().position(String::is_empty) {
             return Err(why!(
-                "line {header_line}: expected a name for every column, found none for column {}; `columns` gives names",
+                "line {header_line}: expected a name for every column, found none for column {}; \
+                 `columns` declares names",
                 index + 1
             ));
         }
@@ -210,21 +214,23 @@ impl Rows {
             return Err(Why::quoting(usize::MAX, |quoted| {
                 let found = quoted(twice);
                 format!(
-                    "line {header_line}: expected names of columns that differ, found {found} twice; `columns` gives names"
+                    "line {header_line}: expected names of columns that differ, found {found} twice; \
+                     `columns` declares names"
                 )
             }));
         }
         Ok(Self { heading: Some(heading), spare, ..Self::named(names, uneven, text) })
     }
 
-    /// Begins a table with the names that a rule gives, which were checked with it. `text` is the whole reply.
+    /// Begins a table with the names that a rule declares, which were checked with it. `text` is the whole
+    /// response.
     pub(super) fn named(names: Vec<String>, uneven: Uneven, text: &str) -> Self {
         let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
         let limit_bytes = allowed.min(TABLE_LIMIT_BYTES);
         Self { heading: None, names, spare: false, uneven, rows: Vec::new(), bytes: 0, limit_bytes }
     }
 
-    /// Adds a row; `line` is asked for where an error needs it.
+    /// Adds a row; `line` is called if an error needs it.
     ///
     /// # Errors
     ///
@@ -271,8 +277,9 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// A sentence with the line, when there are no rows and the header can't be that of the table: it has no column for
-    /// a field that must be there, or is one name or a sentence, as a message in place of the table would be.
+    /// A sentence with the line, when there are no rows and the header can't be that of the table: it has no
+    /// column for a required field, or is one name or a sentence, as a message in place of the table would
+    /// be.
     pub(super) fn into_value(self, typing: &Typing) -> Result<Value, Why> {
         if let (Some(heading), []) = (&self.heading, &*self.rows) {
             let line = heading.line;
@@ -302,8 +309,9 @@ fn is_markup(names: &[String]) -> bool {
     begins_page(first) || is_tag(first) && !in_brackets
 }
 
-/// Whether a name of a column is more likely a part of a sentence. Names of three words are not rare in headers with
-/// rows; without rows, and without fields that are among them, nothing else says that they are names.
+/// Whether a name of a column is more likely a part of a sentence. Names of three words are not rare in
+/// headers with rows; without rows, and without fields among them, there is no other evidence that they are
+/// names.
 fn is_sentence(name: &str) -> bool {
     name.split_whitespace().count() > 3
         || name.contains(char::is_whitespace) && name.ends_with(['.', '!', '?'])
@@ -325,7 +333,7 @@ fn markup(line: usize, begin: &str) -> Why {
     Why::quoting(SHOWN, |quoted| format!("line {line}: expected a table, found markup: {}", quoted(begin)))
 }
 
-/// What follows the first `count` lines of a text, which end in `end`.
+/// The text after its first `count` lines, which end in `end`.
 ///
 /// # Errors
 ///

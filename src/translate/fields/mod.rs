@@ -167,7 +167,7 @@ impl Fields {
                 (None, Missing::IsAnError) => return Err(missing(field, found)),
             }
         }
-        // What no field was taken from, under the names that it has. What stands for nothing is left out.
+        // The values that no field has used, under their own names. Null values are omitted.
         if let Some(others) = &self.others {
             let is_taken =
                 |name: &str| self.list.iter().any(|field| field.name == name || field.from.first() == name);
@@ -251,14 +251,15 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// Where the text of an XML element stands that has more than that.
+/// The key for the text of an XML element that has attributes or children.
 pub(crate) const TEXT_KEY: &str = "#text";
 
 /// A way into nested values: `disk.0.size`.
 ///
-/// A key that is written exactly so, dots and all, comes first; else each part is a key of an object, or the place of
-/// an item in an array, from 0. What is no array is its own item 0, because an element that may come several times
-/// often comes once; and a text is its own `#text`, because an element has attributes at one time and none at another. A key with dots in it, inside, is put in double quotes: `disk."a.b".size`.
+/// A key that equals the whole path, with its dots, comes first; else each part is a key of an object, or the
+/// index of an item in an array, from 0. A value that is no array is its own item 0, because an element that
+/// may occur several times often occurs once; and a text is its own `#text`, because an element may or may
+/// not have attributes. A key with dots inside a longer path is put in double quotes: `disk."a.b".size`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     text: String,
@@ -292,7 +293,7 @@ impl Path {
         &self.text
     }
 
-    /// What stands there.
+    /// The value at the path.
     pub(crate) fn find<'v>(&self, found: &'v Map<String, Value>) -> Option<&'v Value> {
         if let Some(value) = found.get(&self.text) {
             return Some(value);

@@ -1,8 +1,8 @@
 //! jq filters, compiled once.
 //!
-//! In reading order: a [`Jq`] compiles a filter and runs it; `bounds` says how much one run may do, `rewrite`
-//! puts that into the filter; `functions` and `patterns` do the counting, and what of the standard library a filter
-//! needs is found.
+//! In reading order: a [`Jq`] compiles a filter and runs it; `bounds` limits one run, `rewrite` inserts those
+//! limits into the filter; `functions` and `patterns` count steps, and find the definitions of the standard
+//! library that a filter needs.
 
 mod bounds;
 mod functions;
@@ -367,7 +367,7 @@ fn to_jq(value: &Value) -> Result<Val, NumberOutOfBounds> {
     })
 }
 
-/// The same of a value that goes away with it.
+/// The same for an owned value.
 fn into_jq(value: Value) -> Result<Val, NumberOutOfBounds> {
     Ok(match value {
         Value::String(text) => Val::utf8_str(text),
@@ -389,7 +389,7 @@ fn into_jq(value: Value) -> Result<Val, NumberOutOfBounds> {
     })
 }
 
-/// Keeps the text of decimals, so that `1.0` comes out as `1.0`.
+/// Preserves the text of decimals, so that `1.0` is written as `1.0`.
 fn to_jq_number(number: &serde_json::Number) -> Result<Val, NumberOutOfBounds> {
     let text = number.as_str();
     check_number(text)?;
@@ -397,8 +397,8 @@ fn to_jq_number(number: &serde_json::Number) -> Result<Val, NumberOutOfBounds> {
     Ok(Val::Num(integer.unwrap_or_else(|| Num::Dec(text.to_owned().into()))))
 }
 
-/// A value that a filter gave. Its values are counted: shared parts are told apart here, so a small value inside can be
-/// a large one outside.
+/// The result of a filter. Its values are counted: shared parts are counted each time here, so a small value
+/// inside can be a large one outside.
 fn result(value: &Val, most_values: usize) -> Result<Value, JqError> {
     let mut left = most_values;
     from_jq(value, 0, &mut left).map_err(|error| match left {

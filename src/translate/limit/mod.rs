@@ -90,7 +90,8 @@ impl Limit {
             }
             remade(&value)
         };
-        // How many fit is counted by the length of each, not tried: all of it is written down two or three times.
+        // The number of rows that fit is computed from the length of each, not by trial: all of it is written
+        // two or three times.
         let without_rows = with_rows(0);
         let mut shown = match self.characters {
             None => most,
@@ -98,7 +99,8 @@ impl Limit {
         };
         let mut cut = with_rows(shown);
         while shown > 0 && !fits(&cut) {
-            // What nests deep is on one line while there is little else, and so was counted shorter than it is.
+            // A deeply nested value is on one line while it has few members, so its computed length is too
+            // short.
             shown /= 2;
             cut = with_rows(shown);
         }
@@ -344,7 +346,7 @@ impl More {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPath(Vec<String>);
 
-/// Why a text is not such a way.
+/// The reason why a text is not such a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected the way to a list, such as `.hosts` or `.data.rows`, found `{0}`")]
 pub struct ListPathError(String);
@@ -390,7 +392,7 @@ enum Rows {
 }
 
 impl Rows {
-    /// Takes the rows out of a value.
+    /// Removes the rows from a value.
     fn take(value: &mut Value, path: &[String]) -> Option<Self> {
         match at_mut(value, path)?.take() {
             Value::Array(rows) => Some(Self::List(rows)),
@@ -426,8 +428,8 @@ impl Rows {
         }
     }
 
-    /// How many of the first rows make the value longer by so many characters at most, against one without rows. `depth`
-    /// is how deep the list is in it, where there is a line for each row and for each member of one.
+    /// The most rows that add at most so many characters to the value without rows. `depth` is the nesting
+    /// depth of the list, if there is a line for each row and for each member of one.
     fn fitting(&self, characters: usize, depth: Option<usize>) -> usize {
         /// For each step down.
         const INDENTATION: usize = 2;
@@ -468,9 +470,9 @@ impl Rows {
     }
 }
 
-/// A row as JSON, unless it has more than so many characters for certain.
+/// A row as JSON, unless it certainly has more characters than that.
 fn written(row: &impl Serialize, with_lines: bool, characters: usize) -> Option<String> {
-    /// A character has so many in UTF-8.
+    /// The most bytes of a character in UTF-8.
     const MOST_BYTES: usize = 4;
     let mut writer = LimitedWriter::new(characters.saturating_mul(MOST_BYTES));
     let written = match with_lines {

@@ -85,7 +85,7 @@ pub(super) struct LookedUp {
     stop: Option<Stop>,
 }
 
-/// The name by which the filters of a template find what they may make; no template can write it.
+/// The name by which the filters of a template find what they may still charge; no template can write it.
 const OWN_NAME: &str = " looked up";
 
 impl LookedUp {
@@ -113,8 +113,8 @@ impl LookedUp {
         }
     }
 
-    /// Whether filters and operators may make so many bytes more.
-    pub(super) fn allows_to_make(&self, bytes: usize) -> bool {
+    /// Whether filters and operators may output so many bytes more.
+    pub(super) fn allows_output(&self, bytes: usize) -> bool {
         let left = self.made_left.load(Ordering::Relaxed).checked_sub(bytes);
         self.made_left.store(left.unwrap_or(0), Ordering::Relaxed);
         left.is_some() && !self.is_stopped_for(bytes as u64)
@@ -176,13 +176,13 @@ pub(super) fn refuse_too_deep(source: &str) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// How much filters and operators of one rendering may make together, in bytes, beside what they are given.
+/// Limit of the output of all filters and operators of one rendering, in bytes, beside their input.
 pub(super) const MADE_LIMIT_BYTES: usize = 64 << 20;
 
-/// Puts bounded filters in the place of those of the engine's own that make much of little.
+/// Replaces those of the engine's filters that make long output of short input by bounded ones.
 ///
-/// `text | replace('a', text)` squares the length of a reply, and `rows | join(text)` multiplies it; the engine counts
-/// its own steps, not what one of them makes.
+/// `text | replace('a', text)` squares the length of a response, and `rows | join(text)` multiplies it; the
+/// engine counts its own steps, not the output of one of them.
 pub(super) fn add_filters(environment: &mut Environment<'static>) {
     environment.add_filter("batch", batch);
     environment.add_filter("format", format);
@@ -193,15 +193,15 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
     environment.add_filter("sum", sum);
 }
 
-/// Counts what is about to be made.
-pub(super) fn make(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
+/// Counts output before it is made.
+pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
     // Templates are rendered with names that count; nothing else is.
-    let names = LookedUp::of_state(state).ok_or_else(made_too_much)?;
-    if names.allows_to_make(bytes) { Ok(()) } else { Err(made_too_much()) }
+    let names = LookedUp::of_state(state).ok_or_else(output_too_large)?;
+    if names.allows_output(bytes) { Ok(()) } else { Err(output_too_large()) }
 }
 
-/// What is said of a rendering that makes more than it may.
-pub(super) fn made_too_much() -> Error {
+/// The error of a rendering that exceeds the limit.
+pub(super) fn output_too_large() -> Error {
     let message = format!("makes more than {MADE_LIMIT_BYTES} bytes of texts and lists");
     Error::new(ErrorKind::InvalidOperation, message)
 }
@@ -213,7 +213,7 @@ fn replace(
     to: StringInput<'_>,
 ) -> Result<Value, Error> {
     let found = value.as_str().matches(from.as_str()).count();
-    make(state, found.saturating_mul(to.as_str().len()))?;
+    charge_output(state, found.saturating_mul(to.as_str().len()))?;
     filters::replace(state, value, from, to)
 }
 
@@ -229,7 +229,7 @@ fn join(
         None => options.get::<Option<StringInput<'_>>>("d")?,
     };
     let length = joiner.as_ref().or(named.as_ref()).map_or(0, |joiner| joiner.as_str().len());
-    make(state, length.saturating_mul(value.len().unwrap_or(0)))?;
+    charge_output(state, length.saturating_mul(value.len().unwrap_or(0)))?;
     filters::join(state, value, joiner, attribute, options)
 }
 
@@ -262,13 +262,13 @@ fn indent(
     let named = named.and_then(|named| named.get::<Option<usize>>("width").ok().flatten());
     let width = options.first().and_then(Value::as_usize).or(named).unwrap_or(0);
     let lines = value.as_str().matches('\n').count() + 1;
-    make(state, lines.saturating_mul(width))?;
+    charge_output(state, lines.saturating_mul(width))?;
     let text = value.preserve_safety(value.as_str().to_owned());
     let arguments: Vec<Value> = std::iter::once(text).chain(options).collect();
     Value::from_function(filters::indent).call(state, &arguments)
 }
 
-/// What one more item of a list takes.
+/// The memory of one more item of a list.
 const ADDED_ITEM_BYTES: usize = size_of::<Value>();
 
 fn batch(
@@ -278,7 +278,7 @@ fn batch(
     fill_with: Option<Value>,
 ) -> Result<Value, Error> {
     if fill_with.is_some() {
-        make(state, count.saturating_mul(ADDED_ITEM_BYTES))?;
+        charge_output(state, count.saturating_mul(ADDED_ITEM_BYTES))?;
     }
     filters::batch(state, value, count, fill_with)
 }
@@ -289,7 +289,7 @@ fn slice(
     count: usize,
     fill_with: Option<Value>,
 ) -> Result<Value, Error> {
-    make(state, count.saturating_mul(2 * ADDED_ITEM_BYTES))?;
+    charge_output(state, count.saturating_mul(2 * ADDED_ITEM_BYTES))?;
     filters::slice(state, value, count, fill_with)
 }
 
@@ -303,7 +303,7 @@ fn format(state: &mut State<'_, '_>, pattern: &Value, values: Rest<ValueOrKwargs
     // One value may be shown many times.
     let longest = values.iter().filter_map(|value| value.as_str()).map(str::len).max().unwrap_or(0);
     let shown = longest.saturating_mul(text.matches('%').count());
-    make(state, written.chain(given).chain([shown]).fold(0, usize::saturating_add))?;
+    charge_output(state, written.chain(given).chain([shown]).fold(0, usize::saturating_add))?;
     filters::format(state, pattern, values)
 }
 

@@ -16,7 +16,7 @@ use minijinja::{
     value::ValueKind,
 };
 
-use super::bounds::{ITEM_BYTES, LookedUp, STEP_BYTES, make};
+use super::bounds::{ITEM_BYTES, LookedUp, STEP_BYTES, charge_output};
 
 /// The names of the filters.
 const LOOKED_UP: &str = "__looked_up";
@@ -301,7 +301,7 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter(COPIED, |state: &State<'_, '_>, value: Value, times: usize| {
         let bytes = usize::try_from(bytes_of(&value)).unwrap_or(usize::MAX);
         if bytes > 0 {
-            make(state, bytes.saturating_mul(times))?;
+            charge_output(state, bytes.saturating_mul(times))?;
         }
         Ok::<_, Error>(value)
     });
@@ -327,7 +327,7 @@ fn times(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Erro
     for (repeated, count) in [(&left, &right), (&right, &left)] {
         let bytes = usize::try_from(bytes_of(repeated)).unwrap_or(usize::MAX);
         if let Some(count) = count.as_usize().filter(|_| bytes > 0) {
-            make(state, bytes.saturating_mul(count))?;
+            charge_output(state, bytes.saturating_mul(count))?;
         }
     }
     let product = PRODUCT.eval(Value::from_pairs([("a", left), ("b", right)]));

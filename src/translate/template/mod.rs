@@ -64,10 +64,10 @@ pub struct TemplateError {
 pub enum TemplatePlace {
     /// Text: as it is.
     Text,
-    /// An address: what is put in is percent-encoded as a whole, so that it stays in its place.
+    /// A URL: a value is percent-encoded as a whole, so that it stays in its place.
     Address,
-    /// XML: what is put in is escaped, so that it stays the text that it is. What a filter has escaped or marked as safe
-    /// is not escaped again.
+    /// XML: a value is escaped, so that it can't become markup. Output that a filter has escaped or marked as
+    /// safe is not escaped again.
     Xml,
 }
 
@@ -221,7 +221,7 @@ fn compiled(source: &str, place: TemplatePlace) -> Result<Environment<'static>, 
         TemplatePlace::Address => environment.set_formatter(write_encoded),
         TemplatePlace::Xml => {
             environment.set_formatter(write_escaped);
-            // So that what a block or a filter has written is known to be escaped.
+            // So that the output of a block or a filter is known to be escaped.
             environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
         }
     }

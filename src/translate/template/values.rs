@@ -1,10 +1,11 @@
-//! Values between JSON and templates: what a template sees, and how what it says is written, as a table of Markdown too.
+//! Values between JSON and templates: the variables of a template, and how its output is written, also as a
+//! Markdown table.
 
 use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value as Json};
 
-use super::bounds::{ITEM_BYTES, MADE_LIMIT_BYTES, made_too_much};
+use super::bounds::{ITEM_BYTES, MADE_LIMIT_BYTES, output_too_large};
 use crate::{
     model::{Arguments, kind_of},
     translate::convert::without_exponent,
@@ -73,7 +74,7 @@ pub(super) fn to_json(value: &Value) -> Result<Json, Error> {
 
 fn json_within(value: &Value, left: &mut usize) -> Result<Json, Error> {
     let length = value.as_str().map_or(0, str::len) + ITEM_BYTES as usize;
-    *left = left.checked_sub(length).ok_or_else(made_too_much)?;
+    *left = left.checked_sub(length).ok_or_else(output_too_large)?;
     Ok(match value.kind() {
         ValueKind::Undefined | ValueKind::None => Json::Null,
         ValueKind::Bool => Json::Bool(value.is_true()),
@@ -159,15 +160,15 @@ pub(super) fn write_escaped(
     minijinja::escape_formatter(out, state, &Value::from_safe_string(escaped))
 }
 
-/// How many columns a table may have; more are an error, or rows of unlike names would make a table by the square
-/// of their number.
+/// Limit of the columns of a table. More are an error; otherwise rows with different names would make a table
+/// that grows with the square of their number.
 const COLUMN_LIMIT: usize = 100;
 /// How long a table may be, in bytes.
 const TABLE_LIMIT_BYTES: usize = 16 << 20;
 
-/// A list as a Markdown table: of objects, with these columns or all in the order in which they first come; of
-/// anything else, with the one column `value`. An object is a table of `key` and `value`. Nothing to show is an
-/// empty text.
+/// A list as a Markdown table: of objects, with these columns or all in the order of their first occurrence;
+/// of other values, with the one column `value`. An object is a table of `key` and `value`. An empty value is
+/// an empty text.
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::*;
 use crate::translate::extract::{Csv, Each, Json, Pairs, Part};
 
-/// What becomes of a reply under a limit of ten values.
+/// Checks the result for a response under a limit of ten values.
 #[track_caller]
 fn check_values(rules: Vec<Rule>, media_type: &str, body: &str, expected: Result<(), &str>) {
     let mut translator = translator(rules, None);
@@ -46,7 +46,7 @@ fn json_with_too_many_values_is_an_error_once_a_rule_looks_into_it() {
     });
 }
 
-/// Were the next rule taken, an error in a reply of many values would pass for a success.
+/// If the next rule applied, an error in a response of many values would be taken for a success.
 #[test]
 fn a_condition_that_can_not_look_inside_leaves_the_reply_to_no_other_rule() {
     let looks = |filter: &str| Some(Jq::compile(filter).unwrap());

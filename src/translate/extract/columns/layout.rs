@@ -1,4 +1,4 @@
-//! Where the cells of a line begin and end: under the names of a header, or between the bars of a [`Frame`].
+//! The positions of the cells of a line: under the names of a header, or between the bars of a [`Frame`].
 
 use std::ops::Range;
 
@@ -370,15 +370,16 @@ fn token_start(line: &[char], at: usize) -> usize {
     line[..at].iter().rposition(|character| character.is_whitespace()).map_or(0, |blank| blank + 1)
 }
 
-/// Where the bars of a table stand, as a line that is drawn across it says: `+----+----+`, `----+----`, `|---|---|`.
+/// The positions of the bars of a table, from the rule below or above its header: `+----+----+`, `----+----`,
+/// `|---|---|`.
 pub(super) struct Frame {
-    /// Where the line has a bar or a crossing.
+    /// The positions of its bars and crossings.
     bars: Vec<usize>,
     /// Whether the first of them is the edge of the table.
     has_left: bool,
     /// Whether the last of them is.
     has_right: bool,
-    /// Where the line ends.
+    /// The length of the line.
     end: usize,
     /// Whether it is drawn with bars, as in Markdown: there a bar in a cell has `\` before it.
     is_markdown: bool,
@@ -389,12 +390,12 @@ pub(super) struct Frame {
 pub(super) struct Cells {
     /// Their texts, without the white space around them.
     pub(super) texts: Vec<String>,
-    /// The same of those that go on in the next line, without the mark that says so.
-    goes_on: Vec<Option<String>>,
+    /// The same of those that continue in the next line, without the continuation mark.
+    continued: Vec<Option<String>>,
 }
 
 impl Frame {
-    /// What a line tells that is drawn across a table; `None` of any other line.
+    /// Parses a horizontal rule of a table; `None` of any other line.
     pub(super) fn of(line: &str) -> Option<Self> {
         let begins = line.trim_start().starts_with(|c| is_dash(c) || is_crossing(c));
         let line = if begins { expanded(line) } else { return None };
@@ -415,8 +416,8 @@ impl Frame {
         (is_frame && frame.width() <= COLUMN_LIMIT).then_some(frame)
     }
 
-    /// The frame of the table in these lines, the line of its header, and where its rows begin; `None` where none is
-    /// drawn. What is above the header is no part of it: titles.
+    /// The frame of the table in these lines, the line of its header, and where its rows begin; `None` where
+    /// no rule is drawn. Lines above the header are titles and not part of it.
     pub(super) fn around(lines: &[Line<'_>]) -> Option<(Self, usize, usize)> {
         let (at, frame) = lines.iter().enumerate().find_map(|(at, line)| Some((at, Self::of(line.text)?)))?;
         let fits = |at: usize| {
@@ -444,8 +445,8 @@ impl Frame {
 
     /// The cells of a line; `None` of one without bars.
     ///
-    /// They are cut where the frame has its bars, so that others may stand in a cell; and at its own bars where these
-    /// stand elsewhere: in Markdown that nobody aligned, and beside characters that are two columns wide.
+    /// They are cut at the bars of the frame, so that a cell may contain bars; and at the line's own bars if
+    /// these are elsewhere: in unaligned Markdown, and beside characters that are two columns wide.
     pub(super) fn cells(&self, line: &str) -> Option<Cells> {
         let row = expanded(line);
         if !row.iter().any(|&c| is_bar(c)) {
@@ -472,16 +473,16 @@ impl Frame {
             let cell = &row[start..end.max(start)];
             let is_full = is_aligned && (end < row.len() || row.len() == self.end);
             cells.texts.push(self.text(cell));
-            cells.goes_on.push(cell.split_last().and_then(|(mark, rest)| {
-                let goes_on = is_full && !self.is_markdown && matches!(mark, '+' | '↵');
-                goes_on.then(|| self.text(rest))
+            cells.continued.push(cell.split_last().and_then(|(mark, rest)| {
+                let continued = is_full && !self.is_markdown && matches!(mark, '+' | '↵');
+                continued.then(|| self.text(rest))
             }));
             start = end + 1;
         }
         Some(cells)
     }
 
-    /// Where a row has bars of its own.
+    /// The positions of a row's own bars.
     fn bars_of(&self, row: &[char]) -> Vec<usize> {
         let is_escaped = |at: usize| self.is_markdown && at > 0 && row[at - 1] == '\\';
         (0..row.len()).filter(|&at| is_bar(row[at]) && !is_escaped(at)).collect()
@@ -495,28 +496,28 @@ impl Frame {
 }
 
 impl Cells {
-    /// Adds the next line to these cells, where some of them go on and it has nothing for the others; gives it back
-    /// where it is a row of its own.
-    pub(super) fn take_in(&mut self, next: Self) -> Option<Self> {
-        let belongs = self.goes_on.iter().any(Option::is_some)
+    /// Adds the next line to these cells, if some of them continue and it has no text for the others; returns
+    /// it if it is a row of its own.
+    pub(super) fn merge(&mut self, next: Self) -> Option<Self> {
+        let belongs = self.continued.iter().any(Option::is_some)
             && self.texts.len() == next.texts.len()
-            && next.texts.iter().zip(&self.goes_on).all(|(text, begun)| begun.is_some() || text.is_empty());
+            && next.texts.iter().zip(&self.continued).all(|(text, begun)| begun.is_some() || text.is_empty());
         if !belongs {
             return Some(next);
         }
-        let more = next.texts.into_iter().zip(next.goes_on);
-        for ((text, goes_on), (added, added_goes_on)) in
-            self.texts.iter_mut().zip(&mut self.goes_on).zip(more)
+        let more = next.texts.into_iter().zip(next.continued);
+        for ((text, continued), (added, added_continued)) in
+            self.texts.iter_mut().zip(&mut self.continued).zip(more)
         {
-            let Some(begun) = goes_on.take() else { continue };
+            let Some(begun) = continued.take() else { continue };
             *text = format!("{begun}\n{added}");
-            *goes_on = added_goes_on.map(|added| format!("{begun}\n{added}"));
+            *continued = added_continued.map(|added| format!("{begun}\n{added}"));
         }
         None
     }
 }
 
-/// Whether a line ends a table by saying how many rows it has: `(3 rows)`, `3 rows in set (0.00 sec)`.
+/// Whether a line ends a table with its number of rows: `(3 rows)`, `3 rows in set (0.00 sec)`.
 pub(super) fn is_count(line: &str) -> bool {
     let line = line.trim();
     let inside = line.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
@@ -529,17 +530,17 @@ pub(super) fn is_count(line: &str) -> bool {
         }
 }
 
-/// Whether a character draws a line across a table; a colon says in Markdown to which side cells are set.
+/// Whether a character is part of a horizontal rule; in Markdown a colon is the alignment of the column.
 fn is_dash(c: char) -> bool {
     matches!(c, '-' | '=' | ':' | '─' | '━' | '═' | '╌' | '╍' | '┄' | '┅' | '┈' | '┉')
 }
 
-/// Whether a character stands where such a line meets a bar.
+/// Whether a character is a crossing of such a rule and a bar.
 fn is_crossing(c: char) -> bool {
     matches!(c, '+' | '|') || ('\u{2500}'..='\u{257f}').contains(&c) && !is_dash(c)
 }
 
-/// Whether a character stands between the cells of a row.
+/// Whether a character separates the cells of a row.
 fn is_bar(c: char) -> bool {
     matches!(c, '|' | '│' | '┃' | '║' | '┆' | '┇' | '┊' | '┋' | '╎' | '╏')
 }

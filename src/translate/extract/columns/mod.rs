@@ -308,7 +308,7 @@ fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<()
             ));
         };
         let next = match &mut begun {
-            Some((row, _)) => row.take_in(cells),
+            Some((row, _)) => row.merge(cells),
             None => Some(cells),
         };
         if let Some(next) = next

@@ -1,4 +1,4 @@
-//! A page as a tree, read within limits, how much may be done with it, and CSS selectors whose work is bounded.
+//! A page as a tree, parsed within limits, the work allowed on it, and CSS selectors whose work is bounded.
 //!
 //! The parser walks all open elements at most tags: a page that nests deep would keep it busy for hours. So
 //! it is fed in pieces, and what each has added to the tree is looked at before the next.
@@ -246,7 +246,7 @@ pub struct CssSelector {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CssError {
-    /// What was expected and what was found.
+    /// The expected and the found syntax.
     pub message: String,
     /// The character up to which it could be read, from 0; the place of the mistake, or shortly before it.
     pub at: usize,
@@ -257,9 +257,9 @@ impl CssSelector {
     ///
     /// # Errors
     ///
-    /// [`CssError`], for what is no selector, for `:scope`, and for what may take long on a hostile page: `~`, which
-    /// looks at all elements side by side, and in parentheses (`:is()`, `:not()`, `:has()`) further ones, or more than
-    /// one element.
+    /// [`CssError`], for an invalid selector, for `:scope`, and for selectors that may be slow on a hostile
+    /// page: `~`, which examines all siblings, and in parentheses (`:is()`, `:not()`, `:has()`) nested ones,
+    /// or more than one element.
     pub fn parse(source: &str) -> Result<Self, CssError> {
         let (bare, unclosed) = without_literals(source);
         if let Some(closing) = unclosed {
@@ -292,8 +292,8 @@ impl CssSelector {
     }
 }
 
-/// The selector with an `x` for each character of what only looks like syntax: strings, attributes, escapes, and
-/// formulas such as `:nth-child(2n + 1)`. And what is missing at the end of one that is not closed.
+/// The selector with an `x` for each character that only resembles syntax: strings, attributes, escapes, and
+/// formulas such as `:nth-child(2n + 1)`. Also the missing bracket or quote at the end of an unclosed one.
 fn without_literals(source: &str) -> (String, Option<char>) {
     let mut bare = String::new();
     let mut closing = Vec::new();
@@ -320,7 +320,7 @@ fn is_before_formula(bare: &str) -> bool {
         && name.chars().all(|character| character.is_ascii_lowercase() || character == '-')
 }
 
-/// What else a selector without literals looks at; an error where that would be too much.
+/// The further elements that a selector without literals examines; an error when those would be too many.
 fn looks(bare: &str) -> Result<Looks, CssError> {
     let refuse = |at, message: &str| Err(CssError { message: message.to_owned(), at });
     if let Some(at) = bare.find('~') {
@@ -348,8 +348,8 @@ fn looks(bare: &str) -> Result<Looks, CssError> {
     Ok(Looks { below: bare.contains(":has("), beside: from_the_last.iter().any(|name| bare.contains(name)) })
 }
 
-/// What the library makes of a text that is no selector. It does not tell where it stopped, so that is behind the
-/// longest beginning that is one.
+/// The error for an invalid selector. The library does not report where it stopped, so that is behind the
+/// longest valid beginning.
 fn refusal(source: &str, error: &SelectorErrorKind) -> CssError {
     const LONGEST: usize = 500;
     let ends = source.char_indices().map(|(offset, _)| offset).take(LONGEST).enumerate();

@@ -192,7 +192,7 @@ struct Gathered<'t> {
     families: HashMap<&'t str, Family<'t>>,
     rows: Vec<Value>,
     object: Map<String, Value>,
-    /// How many samples the reply has, how many of them are wanted, and how many labels those have.
+    /// The numbers of samples in the response, of extracted samples, and of labels of those.
     seen: usize,
     taken: usize,
     labels: usize,
@@ -315,7 +315,7 @@ fn family_of<'t>(name: &str, families: &HashMap<&str, Family<'t>>) -> Family<'t>
 /// How much of a line an error shows, in characters.
 const LONGEST_SHOWN: usize = 60;
 
-/// What is left of a line.
+/// The rest of a line.
 struct Scanner<'t>(&'t str);
 
 impl<'t> Scanner<'t> {
@@ -343,7 +343,7 @@ impl<'t> Scanner<'t> {
         self.take_until(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.' | '-')))
     }
 
-    /// A word up to the next blank.
+    /// The text up to the next space or tab.
     fn take_word(&mut self) -> &'t str {
         self.skip_blanks();
         let word = self.take_until(|c| matches!(c, ' ' | '\t'));
@@ -351,7 +351,7 @@ impl<'t> Scanner<'t> {
         word
     }
 
-    /// The labels up to the `}`, and the name of the metric where it stands among them, in quotes.
+    /// The labels up to the `}`, and the name of the metric if it is among them, in quotes.
     fn labels(&mut self, labels: &mut Map<String, Value>) -> Result<Option<String>, Why> {
         let mut metric = None;
         loop {
@@ -434,12 +434,12 @@ impl<'t> Scanner<'t> {
         Ok(Number { value: Value::Null, word: Some(word) })
     }
 
-    /// Says that something else was expected than what is left.
+    /// The error that something else was expected than the rest of the line.
     fn refuse(&self, expected: &str) -> Why {
         Why::quoting(LONGEST_SHOWN, |quoted| format!("expected {expected}, found {}", quoted(self.0)))
     }
 
-    /// When a sample was taken, as the server writes it.
+    /// The timestamp of a sample, as the server writes it.
     fn time(&mut self) -> Result<Option<Value>, Why> {
         if self.0.is_empty() || self.0.starts_with('#') {
             return Ok(None);
@@ -449,7 +449,7 @@ impl<'t> Scanner<'t> {
         time.map(Some).ok_or_else(|| Scanner(word).refuse("a time after the value"))
     }
 
-    /// What OpenMetrics has behind a bucket: `# {trace_id="…"} 0.67 1520879607.789`.
+    /// An OpenMetrics exemplar of a bucket: `# {trace_id="…"} 0.67 1520879607.789`.
     fn exemplar(&mut self) -> Result<Option<Value>, Why> {
         if !self.take('#') {
             return Ok(None);
@@ -470,13 +470,13 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// A value as JSON, and its word where JSON has no number for it.
+/// A value as JSON, and its text if JSON has no number for it.
 struct Number {
     value: Value,
     word: Option<&'static str>,
 }
 
-/// A text without its escapes: `\\`, `\"` and `\n`. Others are left as they stand.
+/// A text without its escapes: `\\`, `\"` and `\n`. Others are unchanged.
 fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();

@@ -1,6 +1,6 @@
 //! `pairs`: `key: value` lines.
 //!
-//! In reading order: [`Pairs`] takes lines apart, and a [`Builder`] puts together what is in them.
+//! In reading order: [`Pairs`] splits lines, and a [`Builder`] builds the value from their parts.
 
 #[cfg(test)]
 mod tests;
@@ -113,8 +113,8 @@ impl Pairs {
     /// How many pairs all blocks of a reply may have together.
     const PAIRS_OF_BLOCKS_LIMIT: usize = 10 * RECORD_LIMIT;
 
-    /// Checks `stop` between two matches of the pattern, which are quadratic in the length of a line. If
-    /// `wanted` is given, only the outermost keys that its fields are taken from are kept.
+    /// Checks `stop` between two matches of the pattern, which are quadratic in the length of a line. With
+    /// `wanted`, only the outermost keys of its fields are extracted.
     pub(super) fn extract(
         &self,
         text: &str,
@@ -177,7 +177,7 @@ impl Pairs {
 
     fn split<'t>(&self, line: &'t str) -> Option<(&'t str, &'t str)> {
         let found = self.separators.iter().filter_map(|separator| {
-            // On lines this short it takes half the instructions of `str::find`.
+            // On lines this short it needs half the instructions of `str::find`.
             let at = memmem::find(line.as_bytes(), separator.as_bytes())?;
             Some((at, separator.len()))
         });
@@ -221,10 +221,10 @@ fn unquoted(value: &str) -> Option<String> {
     Some(plain)
 }
 
-/// What is found, while it is read.
+/// The values so far, while lines are read.
 struct Builder<'p, 't> {
     pairs: &'p Pairs,
-    /// The fields whose outermost keys are kept; all keys are where there are none.
+    /// The fields whose outermost keys are extracted; all keys if there are none.
     wanted: Option<&'p Fields>,
     stop: Option<&'p Stop>,
     /// How many pairs there may be, and how many there are.
@@ -243,11 +243,11 @@ struct Builder<'p, 't> {
 struct Open<'t> {
     indent: usize,
     key: &'t str,
-    /// As it stands; `None` where the line has no separator.
+    /// The unparsed value; `None` if the line has no separator.
     value: Option<Cow<'t, str>>,
     /// The line, and the value at its end.
     place: Option<(&'t str, &'t str)>,
-    /// What other lines add to the value.
+    /// Values that further lines add.
     more: Vec<&'t str>,
     members: Map<String, Value>,
 }
@@ -263,7 +263,7 @@ impl<'t> Builder<'_, 't> {
         let (pairs, bare) = (self.pairs, line.trim_start());
         let is_nested = pairs.indented == Indented::Nested;
         if bare.is_empty() {
-            // What is said to go on does not go on after a blank line.
+            // A continuation ends at a blank line.
             if !is_nested {
                 self.close(0);
             }
@@ -315,7 +315,7 @@ impl<'t> Builder<'_, 't> {
     }
 
     fn add_matches(&mut self, pattern: &Pattern, bare: &'t str) -> Result<(), Why> {
-        // What goes on goes on with a pair of the line before.
+        // A pair of the line before can continue up to here.
         self.close(0);
         for found in pattern.regex().captures_iter(bare) {
             // The search for the next may go through all that is left.
@@ -344,7 +344,7 @@ impl<'t> Builder<'_, 't> {
         checked.map_err(|why| why.under(&format!("line {}", self.line)))
     }
 
-    /// Adds an indented line to the value that it goes on with, if there is one.
+    /// Adds an indented line to the value that it continues, if there is one.
     fn goes_on(&mut self, line: &str) -> bool {
         let mut rest = line.chars();
         rest.next();
@@ -361,10 +361,11 @@ impl<'t> Builder<'_, 't> {
         true
     }
 
-    /// Whether a line begins right below the value of the line before, and is no pair itself: `ipconfig` writes further
-    /// addresses there. The separator may be a part of such a value (`fe80::1`), but not with white space behind it.
+    /// Whether a line begins right below the value of the line before, and is no pair itself: `ipconfig`
+    /// writes further addresses there. The separator may be a part of such a value (`fe80::1`), but not with
+    /// white space behind it.
     fn is_below_value(&self, line: &str) -> bool {
-        // White space stands before the value above, so before what is right below it, too.
+        // The value above has white space before it, so a line right below it does, too.
         if !line.starts_with(char::is_whitespace) {
             return false;
         }
@@ -380,7 +381,7 @@ impl<'t> Builder<'_, 't> {
         })
     }
 
-    /// Puts every line away that is indented as much as `indent`, or more.
+    /// Closes every line that is indented as much as `indent`, or more.
     fn close(&mut self, indent: usize) {
         while let Some(mut line) = self.open.pop_if(|line| line.indent >= indent) {
             if self.open.is_empty() && self.sections.is_empty() && !self.wants(line.key) {
@@ -392,7 +393,7 @@ impl<'t> Builder<'_, 't> {
                     more.into_iter().for_each(|value| add(&mut line.members, "value", value));
                     vec![Value::Object(line.members)]
                 }
-                // Words that are no pair, below a line that they belong to.
+                // Text without a separator, below a line that it belongs to.
                 None if more.is_empty() => {
                     if let Some(parent) =
                         self.open.last_mut().filter(|_| line.key.contains(char::is_alphanumeric))
@@ -422,7 +423,7 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
-    /// Whether an outermost key is kept.
+    /// Whether an outermost key is extracted.
     fn wants(&self, key: &str) -> bool {
         self.wanted.is_none_or(|fields| {
             fields.iter().any(|field| field.from.as_str() == key || field.from.first() == key)
@@ -454,13 +455,14 @@ fn indentation(line: &str) -> usize {
     columns(line.chars().take_while(|character| character.is_whitespace()))
 }
 
-/// The column that the value at the end of a line begins in, where white space stands before it; `None` where it is empty.
+/// The column that the value at the end of a line begins in, if it has white space before it; `None` if it is
+/// empty.
 fn value_column(line: &str, value: &str) -> Option<usize> {
     let begin = value.find(|character: char| !character.is_whitespace()).filter(|begin| *begin > 0)?;
     Some(columns(line[..line.len() - value.len() + begin].chars()))
 }
 
-/// How many columns characters take.
+/// The width of characters in columns.
 fn columns(characters: impl Iterator<Item = char>) -> usize {
     const TAB_COLUMNS: usize = 8;
     characters.fold(0, |column, character| match character {
