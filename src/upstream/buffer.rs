@@ -1,9 +1,9 @@
 //! A limit on the memory that upstream responses take at once, all calls together.
 //!
-//! A call holds more than the bytes that came: the text made of them, the trees that rules build, and the
-//! result until the client has taken it. So a body is charged with a multiple of its length, from before it
-//! is read until the last of its bytes is dropped. A call that finds no memory free waits, in order and not
-//! for long. Results that clients have not taken yet are charged as well ([`UpstreamBuffer::charge`]), so
+//! A call needs more memory than the length of the body: the text made of it, the trees that rules build, and
+//! the result until the client has read it. So a body is charged with a multiple of its length, from before
+//! it is read until the last of its bytes is dropped. A call that finds no memory free waits, in order and
+//! not for long. Results that clients have not read yet are charged as well ([`UpstreamBuffer::charge`]), so
 //! that slow clients delay new responses instead of filling the memory.
 
 use std::{
@@ -32,8 +32,8 @@ const FREE_BYTES: usize = 16 << 10;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The lengths that are reserved one after the other for a body of unknown length; after the last of them,
-/// all that the route allows. Bodies that were read in part and all wait for more would keep each other
-/// waiting.
+/// all that the route allows. With more steps, bodies that were partly read and all wait for more could block
+/// each other.
 const STEPS_BYTES: [usize; 2] = [64 << 10, 256 << 10];
 
 /// The memory for upstream responses. Clones share it.
@@ -119,8 +119,8 @@ impl AsRef<[u8]> for Charged {
 }
 
 impl UpstreamBuffer {
-    /// The default limit: with the limits of request bodies and of the cache, and with what connections take,
-    /// it fits into a container of 512 MiB.
+    /// The default limit: with the limits of request bodies and of the cache, and with the memory of
+    /// connections, it fits into a container of 512 MiB.
     pub const LIMIT_BYTES_DEFAULT: usize = 128 << 20;
 
     /// A buffer of so many bytes.

@@ -17,7 +17,7 @@ use crate::{
 /// A request, and the limits of its response.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// What is sent.
+    /// The request to send.
     pub request: UpstreamRequest,
     /// How many bytes of body are read.
     pub reply_limit_bytes: usize,
@@ -27,7 +27,7 @@ pub struct Ask {
     pub repeatable: bool,
     /// The client that it is sent for. For `policy`, as `due` and `repeatable` are: nothing of it is sent.
     pub caller: Caller,
-    /// Where progress is reported before the response is there.
+    /// The channel for progress before the response.
     pub meanwhile: Option<Meanwhile>,
     /// The call that it is sent for.
     pub ticket: Ticket,
@@ -117,11 +117,11 @@ const EVENT_QUEUE_LIMIT: usize = 32;
 /// An event before the response is whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Happened {
-    /// A part of the body has come.
+    /// A part of the body has arrived.
     Received {
         /// Bytes until now.
         bytes: u64,
-        /// The length of the body, where it is known.
+        /// The length of the body, if the upstream announced it.
         of: Option<u64>,
     },
     /// The request is sent again.
@@ -133,7 +133,7 @@ pub enum Happened {
     Progress {
         /// So far.
         done: f64,
-        /// Of how much, where it is known.
+        /// The total, if there is one.
         total: Option<f64>,
     },
 }

@@ -75,7 +75,7 @@ impl fmt::Debug for Client {
 }
 
 impl Caller {
-    /// Its address for the log, as far as it is known.
+    /// Its address for the log, if there is one.
     pub fn address_in_log(&self, address: Option<IpAddr>) -> Option<IpAddr> {
         address.or(match self {
             Self::Address(address) => Some(*address),
@@ -89,8 +89,8 @@ impl Caller {
         self.client().map(|client| Foreign(&client.name))
     }
 
-    /// An anonymous client. Of an IPv6 address the first half counts: its owner may choose the other half
-    /// anew for every request (RFC 8981).
+    /// An anonymous client. Only the first half of an IPv6 address counts: its owner may change the other
+    /// half for every request (RFC 8981).
     pub fn at(address: IpAddr) -> Self {
         const NETWORK: u128 = u128::MAX << 64;
         Self::Address(match address.to_canonical() {
@@ -153,7 +153,7 @@ impl CallerParts {
         Self { limit, had: Arc::default() }
     }
 
-    /// Takes another one for a client. The only client has no limit.
+    /// Acquires another one for a client. The only client has no limit.
     ///
     /// # Errors
     ///

@@ -64,7 +64,7 @@ enum VariableError {
     NotText,
 }
 
-/// The variables of a request (RFC 3875, section 4.1); those that the program has are left out.
+/// The variables of a request (RFC 3875, section 4.1); those that the configuration sets are omitted.
 fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, String)>, VariableError> {
     let file = program.path.file_name().unwrap_or_default().to_string_lossy();
     let script_name = format!("/{file}");
@@ -107,7 +107,7 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
     Ok(variables)
 }
 
-/// The part of `REQUEST_URI` behind the script's name: the path where it is more than `/`, and the query.
+/// The part of `REQUEST_URI` after the script's name: the path if it is more than `/`, and the query.
 fn uri_behind(request: &HttpRequest) -> &str {
     let target = request.path_and_query.as_str();
     match target.strip_prefix('/') {
@@ -135,8 +135,8 @@ fn decoded(path: &str) -> Result<String, VariableError> {
 
 /// Headers as `HTTP_…`, several of one name joined.
 ///
-/// Credentials are left out (section 4.1.18), and `Proxy`, which programs take for the address of a proxy of
-/// their own (`HTTP_PROXY`); so are names with `_`, which would become those of others.
+/// Omitted are credentials (section 4.1.18), `Proxy`, which programs read as the address of a proxy
+/// (`HTTP_PROXY`), and names with `_`, which would become those of other headers.
 fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     const LEFT_OUT: [&str; 6] =
         ["authorization", "proxy-authorization", "proxy", "content-length", "content-type", "host"];
@@ -168,8 +168,8 @@ enum ResponseError {
     NoField,
     #[error("expected a `Status` such as `404 Not Found`, once, found `{0}`")]
     Status(String),
-    #[error("its `Content-Length` is {said}, and its body has {found} bytes")]
-    Length { said: String, found: usize },
+    #[error("its `Content-Length` is {declared}, and its body has {found} bytes")]
+    Length { declared: String, found: usize },
     #[error("its headers are too long, or too many")]
     HeadTooLong,
 }
@@ -223,11 +223,11 @@ fn response(output: &Bytes, exit: &Exit) -> Result<Reply, ResponseError> {
         }
         let (name, value) = header_of(text, line)?;
         if name == "status" {
-            let told = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            let code = told.split_whitespace().next().and_then(|code| code.parse::<u16>().ok());
+            let found = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            let code = found.split_whitespace().next().and_then(|code| code.parse::<u16>().ok());
             let code = code.filter(|code| (200..=599).contains(code) && status.is_none());
             let code = code.and_then(|code| StatusCode::from_u16(code).ok());
-            status = Some(code.ok_or(ResponseError::Status(told))?);
+            status = Some(code.ok_or(ResponseError::Status(found))?);
             continue;
         }
         headers.append(name, value);
@@ -236,11 +236,11 @@ fn response(output: &Bytes, exit: &Exit) -> Result<Reply, ResponseError> {
     if status.is_none() && !is_redirect && !headers.contains_key(header::CONTENT_TYPE) {
         return Err(ResponseError::NoField);
     }
-    if let Some(said) = headers.remove(header::CONTENT_LENGTH)
-        && said.to_str().ok().and_then(|said| said.parse().ok()) != Some(rest.len())
+    if let Some(declared) = headers.remove(header::CONTENT_LENGTH)
+        && declared.to_str().ok().and_then(|declared| declared.parse().ok()) != Some(rest.len())
     {
-        let said = String::from_utf8_lossy(said.as_bytes()).into_owned();
-        return Err(ResponseError::Length { said, found: rest.len() });
+        let declared = String::from_utf8_lossy(declared.as_bytes()).into_owned();
+        return Err(ResponseError::Length { declared, found: rest.len() });
     }
     remove_hop_by_hop(&mut headers);
     // A redirect is not followed, be it local (section 6.2.2) or to a client.
@@ -321,11 +321,11 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_is_told() {
-        let told = |output: &str| answer(output).unwrap_err().to_string();
-        assert_eq!(told(""), "it wrote nothing and ended with exit status 1");
-        assert!(told("HTTP/1.1 200 OK\nContent-Type: text/plain\n\nx").contains("NPH"));
-        assert!(told("hello\n\n").contains("line 1") && told("hello").contains("found `hello`"));
-        assert!(told("Content-Type: text/plain\nnot a header\n\nx").contains("line 2"));
+        let error = |output: &str| answer(output).unwrap_err().to_string();
+        assert_eq!(error(""), "it wrote nothing and ended with exit status 1");
+        assert!(error("HTTP/1.1 200 OK\nContent-Type: text/plain\n\nx").contains("NPH"));
+        assert!(error("hello\n\n").contains("line 1") && error("hello").contains("found `hello`"));
+        assert!(error("Content-Type: text/plain\nnot a header\n\nx").contains("line 2"));
         assert_eq!(answer("Content-Type: text/plain\n").unwrap_err(), ResponseError::NoEnd);
         assert_eq!(answer("Content-Type: text/plain").unwrap_err(), ResponseError::NoEnd);
         assert_eq!(answer("Temp: 5\n\nSky: x").unwrap_err(), ResponseError::NoField);
@@ -335,7 +335,7 @@ mod tests {
         {
             assert!(matches!(answer(status), Err(ResponseError::Status(_))), "{status}");
         }
-        assert!(told("Content-Type: a/b\nContent-Length: 9\n\nx").contains("`Content-Length` is 9"));
+        assert!(error("Content-Type: a/b\nContent-Length: 9\n\nx").contains("`Content-Length` is 9"));
         assert_eq!(
             answer(&format!("X: {}\n\n", "x".repeat(200 << 10))).unwrap_err(),
             ResponseError::HeadTooLong

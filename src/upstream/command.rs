@@ -1,4 +1,4 @@
-//! Commands: a program that is started for each call, with arguments of the call behind its own.
+//! Commands: a program that is started for each call, with the arguments of the call after its own.
 
 use std::{io, process::ExitStatus, time::Duration};
 
@@ -32,10 +32,10 @@ pub(super) async fn answer(command: &ProgramSettings, ask: &Ask) -> Result<Reply
     Ok(Reply::of_program(output, exit))
 }
 
-/// How much of standard error is kept: the end of it, where programs write why they fail.
+/// Limit of the stored standard error, in bytes: its end, where programs write why they fail.
 const STDERR_LIMIT_BYTES: usize = 16 << 10;
 
-/// How long processes that a program left behind may hold its pipes open without writing, once it has ended.
+/// How long orphaned processes of a program may keep its pipes open without writing, once it has ended.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// How much is read at a time.
@@ -103,12 +103,12 @@ pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Fini
             }
             status = group.wait() => {
                 let status = status.map_err(broken)?;
-                // Processes that it left behind may still be writing, or only hold the pipes.
+                // Orphaned processes of it may still be writing, or only have the pipes open.
                 match timeout(LINGER, &mut streams).await {
                     Ok(streamed) => streamed?,
                     Err(_) => {
                         group.clear();
-                        // A process that has left the group keeps the pipe, and is not read.
+                        // A process that has left the group keeps its pipe, which is not read.
                         if let Ok(streamed) = timeout(LINGER, &mut streams).await {
                             streamed?;
                         }
@@ -123,7 +123,7 @@ pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Fini
     Ok(Finished { output: account.finish(output), exit })
 }
 
-/// The output of a program so far. Where nobody takes it, at least the log has the end of standard error.
+/// The output of a program so far. When it is dropped unread, at least the log has the end of standard error.
 struct Written<'a> {
     program: &'a Program,
     ticket: &'a Ticket,
@@ -146,7 +146,8 @@ impl Drop for Written<'_> {
             let stderr = String::from_utf8_lossy(last(&self.stderr)).into_owned();
             let stderr = Quoted(stderr.trim_end());
             let request_id = self.ticket.request_id();
-            debug!(program = %self.program.called, request_id, %stderr, "a program was ended before it was done");
+            let program = &self.program.called;
+            debug!(%program, request_id, %stderr, "a program was ended before it was done");
         }
     }
 }
@@ -185,7 +186,7 @@ async fn read(
     }
 }
 
-/// Reads all there is and keeps the end of it.
+/// Reads to the end and stores the last part.
 async fn keep_end(mut from: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> io::Result<()> {
     let mut chunk = vec![0; STDERR_LIMIT_BYTES];
     loop {

@@ -28,7 +28,7 @@ impl Deref for Cause {
 #[derive(Debug, thiserror::Error)]
 #[error("{plain}")]
 pub(super) struct Withheld {
-    /// Without quotations: types, lengths and fixed words.
+    /// Without quotations: types, lengths and constant texts.
     plain: String,
     words: String,
 }
@@ -56,13 +56,13 @@ impl Withheld {
 /// The rate limit that was hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// That of a client with one route.
+    /// The rate limit of a client for one route.
     CallerOfRoute,
-    /// That of a client with all routes to an upstream.
+    /// The rate limit of a client for all routes to an upstream.
     CallerOfUpstream,
-    /// That of one route, all clients together.
+    /// The rate limit of one route, for all clients together.
     Route,
-    /// That of an upstream, all clients together.
+    /// The rate limit of an upstream, for all clients together.
     Upstream,
 }
 
@@ -128,7 +128,7 @@ pub enum UpstreamError {
     NotMcp {
         /// The upstream.
         upstream: UpstreamName,
-        /// What was received.
+        /// The violation of the protocol.
         #[source]
         source: Cause,
     },
@@ -381,7 +381,7 @@ impl UpstreamError {
         Self::CutOff { upstream, source }
     }
 
-    /// The upstream's own text, where it is known: for a log at `debug`, after redaction.
+    /// The upstream's own text, if there is one: for a log at `debug`, after redaction.
     pub fn words(&self) -> Option<&str> {
         match self {
             Self::NotCgi { source, .. } | Self::NotMcp { source, .. } => {
@@ -435,7 +435,7 @@ impl UpstreamError {
         }
     }
 
-    /// For a request that another kind of upstream takes. A configuration is checked for that.
+    /// For a request to the wrong kind of upstream. A configuration is checked for that.
     pub(super) fn of_another_kind(upstream: &UpstreamName) -> Self {
         let source = "the request is for another kind of upstream".into();
         Self::Unsendable { upstream: upstream.clone(), source }

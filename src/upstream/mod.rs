@@ -1,10 +1,10 @@
 //! Sends requests to legacy servers and reads their responses, whole or streamed.
 //!
-//! In reading order: an [`Upstream`] takes an [`Ask`] and returns the whole response, or an
+//! In reading order: an [`Upstream`] sends an [`Ask`] and returns the whole response, or an
 //! [`UpstreamError`]; [`Meanwhile`] reports progress before, and a [`Caller`] is the client that it is for.
-//! [`http`] is the kind that speaks HTTP; `command` runs a [`program`] for each call, and `cgi` one that
+//! [`http`] is the kind for HTTP servers; `command` runs a [`program`] for each call, and `cgi` one that
 //! expects a web server; [`mcp`] is an MCP server, whose tools are called. An [`UpstreamBuffer`] limits the
-//! memory that all their responses take.
+//! memory of all their responses.
 
 mod buffer;
 mod call;
@@ -97,7 +97,7 @@ impl Upstream {
         }
     }
 
-    /// Sends a request and returns the whole response. An attempt goes to another endpoint than those that
+    /// Sends a request and returns the whole response. An attempt is sent to another endpoint than those that
     /// were `tried` before for the same call. Dropping the future ends the request.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// The default of [`folder`](Self::folder): a directory that always exists, and that holds nothing of
+    /// The default of [`folder`](Self::folder): a directory that always exists, and contains nothing of
     /// value.
     pub const FOLDER_DEFAULT: &'static str = "/";
     /// The default locale: messages that rules can rely on, in UTF-8.
@@ -101,7 +101,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// is left then, and no zombie either.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// Gone once it has ended.
+    /// `None` once it has ended.
     running: Option<Running>,
 }
 
@@ -146,7 +146,7 @@ impl Group {
         }
     }
 
-    /// Kills what the program left behind, once it has ended itself.
+    /// Kills the orphaned processes of a program that has ended.
     pub(super) fn clear(&mut self) {
         if let Some(running) = self.running.take() {
             running.signal(Signal::Kill);
@@ -177,7 +177,7 @@ impl Running {
         };
         let group = i32::try_from(self.id).ok().filter(|id| *id > 1).and_then(Pid::from_raw);
         if let Some(group) = group {
-            // It fails for a group that is empty already, which is what is wanted.
+            // It fails for a group that is empty already, which is fine.
             let _ = kill_process_group(group, number);
         }
     }
@@ -192,7 +192,7 @@ impl Running {
             let _ = self.child.start_kill();
             let _ = self.child.wait().await;
         }
-        // What it started may have ignored the first signal.
+        // Its child processes may have ignored the first signal.
         self.signal(Signal::Kill);
         self.forget();
     }

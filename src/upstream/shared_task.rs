@@ -1,10 +1,10 @@
-//! A task whose result goes to all who wait for it.
+//! A task whose result is shared by all that await it.
 
 use std::future::Future;
 
 use tokio::{sync::watch, task::AbortHandle};
 
-/// A task that goes on when nobody waits for its result any more. Clones are the same task.
+/// A task that continues when nothing awaits its result any more. Clones are the same task.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedTask<T> {
     result: watch::Receiver<Option<T>>,
@@ -21,7 +21,7 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
         Self { result, task: task.abort_handle() }
     }
 
-    /// Whether its result is still to come. A task that panicked has none.
+    /// Whether its result is pending. A task that panicked has none.
     pub(crate) fn is_running(&self) -> bool {
         self.result.has_changed().is_ok() && self.result.borrow().is_none()
     }

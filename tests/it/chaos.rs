@@ -165,7 +165,7 @@ async fn whatever_happens_every_call_ends_in_time_with_a_true_result() {
             "{upstream}: {calls} calls, {resting} turned away, {again} repetitions, {rests} rests, {seen} seen"
         );
         // What was sent over a connection that its server was just closing may be lost; then it was sent once more.
-        let moved = lines("a kept connection was closed: another one is taken");
+        let moved = lines("idle connection was closed, using another one");
         let sent = calls - resting + again + moved;
         // And what was about to be asked again found the upstream left alone by then.
         let spared = if rests > 0 { again } else { 0 };

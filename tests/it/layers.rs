@@ -1,5 +1,5 @@
-//! The layers of `src/lib.rs`: a module imports only modules that are declared above it there, and each external crate is
-//! named only in the modules that own it.
+//! The layers of `src/lib.rs`: a module imports only modules that are declared above it there, and each
+//! external crate is named only in the modules that own it.
 
 use std::{
     fs,
@@ -49,8 +49,8 @@ fn sources() -> Vec<Source> {
     all.into_iter().filter(|source| !is_test(&source.path)).collect()
 }
 
-/// Drops comments, and everything from the first test module on: tests may import from higher layers. A test's helper outside
-/// of such a module may not.
+/// Drops comments, and everything from the first test module on: tests may import from higher layers. A
+/// test's helper outside of such a module may not.
 fn code_of(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut kept = String::new();

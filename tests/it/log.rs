@@ -320,7 +320,7 @@ async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
         ("circuit breaker opened", "first"),
         ("upstream gave no usable reply", "first"),
         ("a program was ended before it was done", "second"),
-        ("address fails and is left out", "third"),
+        ("endpoint ejected", "third"),
         ("no token has come for an upstream", "fourth"),
     ] {
         let lines = with(&log, "message", message);

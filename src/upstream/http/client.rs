@@ -21,8 +21,7 @@ use crate::{
     telemetry::{Chain, Ticket},
 };
 
-/// How often one attempt is sent over another connection, because the one that it was sent over had been kept
-/// and was closed meanwhile.
+/// How often one attempt is sent over another connection, because the reused one was closed in the meantime.
 const RECONNECT_LIMIT: u32 = 3;
 
 /// The `User-Agent` of requests, unless a route or the upstream's settings have another.
@@ -49,8 +48,8 @@ pub(super) struct Shared {
 }
 
 impl HttpUpstream {
-    /// Makes the client; nothing is connected yet. Within a runtime it begins to check the health of its
-    /// addresses, where its settings say so.
+    /// Creates the client without connecting. Within a runtime it starts the health checks, if they are
+    /// configured.
     pub fn new(settings: HttpSettings) -> Self {
         Self::with_lookup(settings, Lookup::System)
     }
@@ -93,7 +92,7 @@ impl HttpUpstream {
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`], where there is no reply.
+    /// [`UpstreamError`], if there is no response.
     pub async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
         self.attempt(ask, &Tried::default()).await
     }
@@ -122,7 +121,8 @@ impl HttpUpstream {
                 Err(error) if reconnects > 0 && error.is_of_reused_connection() => {
                     reconnects -= 1;
                     let request_id = ticket.request_id();
-                    info!(upstream = %self.name(), request_id, error = %Chain(&error), "a kept connection was closed: another one is taken");
+                    let (upstream, error) = (self.name(), Chain(&error));
+                    info!(%upstream, request_id, %error, "idle connection was closed, using another one");
                     continue;
                 }
                 Err(error) => Err(error),
@@ -208,7 +208,7 @@ impl HttpUpstream {
         headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
         // Extending replaces what is there, and keeps several values of one name.
         headers.extend(self.shared.settings.headers.clone());
-        // Compression costs a server near by more than it saves; a route that wants it sets the header.
+        // Compression costs more than it saves if the server is near; a route that needs it sets the header.
         headers.entry(header::ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
         Ok(outgoing)
     }
@@ -263,7 +263,7 @@ impl HttpUpstream {
         Ok(response)
     }
 
-    /// The credential for a request, where the upstream wants one.
+    /// The credential for a request, if the upstream has one.
     async fn credential(&self, ticket: &Ticket) -> Result<Option<Credential>, UpstreamError> {
         let Some(credentials) = &self.shared.credentials else { return Ok(None) };
         credentials.credential(ticket).await.map(Some).map_err(|source| self.no_credential(source))
@@ -304,11 +304,11 @@ fn redirect_to(request: &mut Request<Bytes>, method: Method, uri: Uri) {
     (*request.method_mut(), *request.uri_mut()) = (method, uri);
 }
 
-/// The next request after a redirect, when it may be made: to the same origin, with the same method where the
+/// The next request after a redirect, if it is allowed: to the same origin, with the same method if the
 /// upstream requires it (307, 308), and else another `GET` or `HEAD`.
 ///
-/// Anything else is the route's business as a reply: what a 301 or 302 means for an unsafe request is
-/// anybody's guess, and no request leaves for another host, which would take its credentials along.
+/// Any other redirect is a response for the route's rules: clients disagree about a 301 or 302 of an unsafe
+/// request, and no request is redirected to another host, which would get its credentials.
 fn redirect_target(
     method: &Method,
     asked: &Uri,
@@ -317,9 +317,9 @@ fn redirect_target(
 ) -> Option<(Method, Uri)> {
     let next_method = match status {
         StatusCode::SEE_OTHER if method == Method::HEAD => Method::HEAD,
-        // RFC 9110, section 15.4.4: whatever was asked, look there for the answer.
+        // RFC 9110, section 15.4.4: the response to any method is at that location.
         StatusCode::SEE_OTHER => Method::GET,
-        // RFC 9110, sections 15.4.8 and 15.4.9: nothing was done, and the same is to be asked there.
+        // RFC 9110, sections 15.4.8 and 15.4.9: nothing was done, and the same request is repeated there.
         StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => method.clone(),
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND
             if method == Method::GET || method == Method::HEAD =>

@@ -1,4 +1,4 @@
-//! Connections to one endpoint: TCP, TLS or a UNIX domain socket, and HTTP/1 or HTTP/2 spoken over it.
+//! Connections to one endpoint: TCP, TLS or a UNIX domain socket, with HTTP/1 or HTTP/2 over it.
 
 use std::{error::Error, future::Future, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -80,7 +80,7 @@ impl Drop for Http1 {
     }
 }
 
-/// A byte stream that HTTP is spoken over.
+/// A byte stream for HTTP.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -95,7 +95,7 @@ impl Connector {
                 let protocols: &[&[u8]] = match settings.protocol {
                     Protocol::Auto => &[b"h2", b"http/1.1"],
                     Protocol::Http2 => &[b"h2"],
-                    // Servers that know HTTP/1.0 only have no name for it.
+                    // Servers with HTTP/1.0 only have no name for it.
                     Protocol::Http1 => &[b"http/1.1"],
                     Protocol::Http10 => &[],
                 };

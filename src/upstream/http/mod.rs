@@ -1,10 +1,10 @@
-//! Servers that speak HTTP, over the network or a UNIX domain socket.
+//! HTTP servers, over the network or a UNIX domain socket.
 //!
-//! In reading order: [`Address`] is where one is, [`ClientTls`] how it is authenticated, and [`AuthSettings`]
-//! the credential it is sent; `connection` connects, `pool` keeps connections; [`HttpUpstream`] (`client`)
-//! sends an [`Ask`], follows redirects and renews credentials; `response` checks the framing and reads the
-//! body to a limit, `secret_scrubber` hides our own secrets in it; `passthrough` forwards a request unread;
-//! `endpoints` picks the address where there are several.
+//! In reading order: [`Address`] is the address of one, [`ClientTls`] its TLS settings, and [`AuthSettings`]
+//! the credential that it is sent; `connection` connects, `pool` reuses connections; [`HttpUpstream`]
+//! (`client`) sends an [`Ask`], follows redirects and renews credentials; `response` checks the framing and
+//! reads the body to a limit, `secret_scrubber` redacts our own secrets in it; `passthrough` forwards a
+//! request unread; `endpoints` picks the address where there are several.
 //!
 //! Only this module names the HTTP client.
 
@@ -49,7 +49,7 @@ pub struct HttpSettings {
     /// More addresses of the same service, with the same data. All of them are `https://` addresses, or none
     /// is.
     pub others: Vec<Address>,
-    /// The version of HTTP it speaks.
+    /// The HTTP version.
     pub protocol: Protocol,
     /// How it is authenticated; there for `https://` addresses, and for no others.
     pub tls: Option<ClientTls>,
@@ -88,7 +88,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The version that requests are written in; HTTP/2 takes the one of HTTP/1.1 for its own.
+    /// The version that requests are written in; HTTP/2 accepts that of HTTP/1.1 as its own.
     fn version(self) -> Version {
         if self == Self::Http10 { Version::HTTP_10 } else { Version::HTTP_11 }
     }

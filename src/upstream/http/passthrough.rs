@@ -14,23 +14,23 @@ use crate::{
     wire::{MapPoll, PolledFrame},
 };
 
-/// The body of a response that is passed through, as it comes in. Its address is busy with it until it is
+/// The body of a response that is streamed to a client. It counts as a request of its endpoint until it is
 /// dropped.
 pub type StreamedBody = UnsyncBoxBody<Bytes, hyper::Error>;
 
 impl HttpUpstream {
-    /// Sends a request as it is and returns the response as it comes: nothing is buffered, limited or parsed.
+    /// Forwards a request as it is and streams the response: nothing is buffered, limited or parsed.
     ///
-    /// Method, path, query, body and end-to-end headers cross unchanged; headers of one hop do not, nor does
-    /// `Expect`, which this program has answered itself. `Host` becomes the upstream's, as an old server
-    /// knows itself by that name only. The upstream's own `headers` setting is not added: a credential that
-    /// belongs to routes is not lent to every client. When an address can't be reached, another is tried.
+    /// Method, path, query, body and end-to-end headers are unchanged. Hop-by-hop headers are removed, and
+    /// `Expect`, which this program has handled itself. `Host` becomes the upstream's, as a legacy server may
+    /// have no other name. The upstream's own `headers` setting is not added: a credential of routes is not
+    /// lent to every client. When an address can't be reached, another is tried.
     ///
     /// A future that is dropped after `due` counts as a failure of the address.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`], when no head of a response comes. What goes wrong later breaks the body off.
+    /// [`UpstreamError`], when no head of a response arrives. A later failure breaks the body off.
     pub async fn stream<B>(
         &self,
         request: Request<B>,
@@ -72,7 +72,7 @@ impl HttpUpstream {
     }
 }
 
-/// Holds an error back for one poll: the server writes nothing more after it, and what came before is written
+/// Delays an error by one poll: the server writes nothing after it, and the bytes before it are written
 /// first.
 fn error_after_flush<B, H>(body: B, held: H) -> UnsyncBoxBody<Bytes, B::Error>
 where

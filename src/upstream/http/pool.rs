@@ -26,8 +26,8 @@ use super::{
     connection::{BoxError, Connected, Connector, Http1, RequestBody},
 };
 
-/// How long a connection is kept for a next request. Shorter than the servers' own limits (5 s for Apache and
-/// Node), so that requests seldom meet a connection that is just being closed.
+/// How long an idle connection stays open. Shorter than the servers' own limits (5 s for Apache and Node), so
+/// that requests seldom meet a connection that is just being closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How long a connection may take to be ready again after the end of a response. A server that responds
@@ -57,8 +57,7 @@ pub(super) struct ConnectionPool {
     connector: Connector,
     /// The `Host` of requests of HTTP/1.
     host: HeaderValue,
-    /// Whether the endpoint was found to speak HTTP/2. Then one connection is enough, and requests wait for
-    /// it.
+    /// Whether the endpoint has negotiated HTTP/2. Then one connection is enough, and requests wait for it.
     speaks_h2: AtomicBool,
     connecting: tokio::sync::Mutex<()>,
     /// How many may wait for a next request.
@@ -85,7 +84,7 @@ struct Idle {
 struct Shared {
     sender: http2::SendRequest<RequestBody>,
     is_reused: Arc<AtomicBool>,
-    /// When it was last taken.
+    /// When it was last used.
     since: Instant,
 }
 
@@ -176,10 +175,10 @@ impl ConnectionPool {
     }
 
     async fn connect(self: &Arc<Self>) -> Result<Connection, SendError> {
-        // Where none is kept there is nothing to wait for.
+        // Without idle connections there is nothing to wait for.
         let will_share = self.speaks_h2.load(Ordering::Relaxed) && self.idle_limit > 0;
         let _connecting = match will_share {
-            // Waiting for one that can't connect takes no longer than connecting.
+            // Waiting for a connection that can't be opened is no longer than connecting.
             true => {
                 let lock = self.connector.in_time(self.connecting.lock()).await;
                 Some(lock.map_err(SendError::Connect)?)
@@ -205,7 +204,7 @@ impl ConnectionPool {
         })
     }
 
-    /// Keeps a connection for a next request.
+    /// Keeps a connection open for a next request.
     fn keep(self: &Arc<Self>, connection: Http1) {
         let mut state = self.state();
         if state.idle.len() < self.idle_limit {
@@ -236,7 +235,7 @@ impl ConnectionPool {
         let mut state = self.state();
         let old = state.idle.iter().take_while(|idle| is_old(idle.since)).count();
         state.idle.drain(..old);
-        // Requests in flight over it come to their end.
+        // Requests in flight over it are completed.
         state.shared.take_if(|shared| is_old(shared.since) || shared.sender.is_closed());
         let next = state.idle.front().map(|idle| idle.since);
         let next = next.into_iter().chain(state.shared.as_ref().map(|shared| shared.since)).min();
@@ -260,12 +259,12 @@ fn origin_form(uri: &Uri) -> Uri {
     uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from)
 }
 
-/// The body of a response as it comes in. Its connection waits for a next request once the body was read to
-/// its end; when it is dropped before, the connection closes.
+/// The body of a response as it arrives. Its connection is reused once the body was read to its end; when it
+/// is dropped before, the connection closes.
 #[derive(Debug)]
 pub(in crate::upstream) struct ResponseBody {
     incoming: Incoming,
-    /// The connection, and where it goes in the end; nothing where others share it.
+    /// The connection, and the pool that it returns to; `None` where it is shared.
     lease: Option<(Http1, Arc<ConnectionPool>)>,
 }
 
@@ -274,12 +273,12 @@ impl ResponseBody {
         Self { incoming, lease: None }
     }
 
-    /// Closes the connection: what else comes over it can't be relied on.
+    /// Closes the connection: further bytes on it can't be trusted.
     pub(super) fn close(&mut self) {
         self.lease = None;
     }
 
-    fn give_back(&mut self) {
+    fn return_to_pool(&mut self) {
         let Some((mut connection, pool)) = self.lease.take() else { return };
         if connection.sender.is_ready() {
             pool.keep(connection);
@@ -306,7 +305,7 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let polled = Pin::new(&mut self.incoming).poll_frame(context);
         if let Poll::Ready(None) = polled {
-            self.give_back();
+            self.return_to_pool();
         }
         polled
     }
@@ -323,7 +322,7 @@ impl Body for ResponseBody {
 impl Drop for ResponseBody {
     fn drop(&mut self) {
         if self.incoming.is_end_stream() {
-            self.give_back();
+            self.return_to_pool();
         }
     }
 }
@@ -342,23 +341,23 @@ mod tests {
     use super::*;
     use crate::upstream::http::{ConnectTimedOut, connection::whole};
 
-    /// A server that answers `ok` with a header, and how many connections to it were opened and are open.
+    /// A server that responds `ok` with a header, and how many connections to it were opened and are open.
     async fn server(header: &'static str) -> (Address, watch::Receiver<(usize, usize)>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let (told, seen) = watch::channel((0, 0));
-        let told = Arc::new(told);
+        let (counts, seen) = watch::channel((0, 0));
+        let counts = Arc::new(counts);
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                told.send_modify(|(opened, open)| (*opened, *open) = (*opened + 1, *open + 1));
-                let told = told.clone();
+                counts.send_modify(|(opened, open)| (*opened, *open) = (*opened + 1, *open + 1));
+                let counts = counts.clone();
                 tokio::spawn(async move {
                     let mut buffer = [0; 4096];
                     while let Ok(1..) = stream.read(&mut buffer).await {
                         let reply = format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 2\r\n\r\nok");
                         stream.write_all(reply.as_bytes()).await.unwrap();
                     }
-                    told.send_modify(|(_, open)| *open -= 1);
+                    counts.send_modify(|(_, open)| *open -= 1);
                 });
             }
         });
@@ -425,7 +424,7 @@ mod tests {
         let mut asking = JoinSet::new();
         for _ in 0..5 {
             let (pool, address) = (pool.clone(), address.clone());
-            // Each holds its connection until all have one.
+            // Each keeps its connection until all have one.
             asking.spawn(async move { pool.send(request(&address)).await.unwrap() });
         }
         let replies = asking.join_all().await;
@@ -457,7 +456,7 @@ mod tests {
         tokio::time::advance(IDLE_TIMEOUT + Duration::from_millis(10)).await;
         tokio::time::resume();
         seen.wait_for(|seen| *seen == (1, 0)).await.unwrap();
-        // And what comes after it is seen to as well.
+        // A later connection is handled as well.
         ask(&pool, &address).await;
         assert_eq!(*seen.borrow(), (2, 1));
         tokio::time::pause();

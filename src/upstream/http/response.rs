@@ -1,4 +1,4 @@
-//! A response as it comes in: its headers, where it ends, and its body up to a limit.
+//! A response as it arrives: its headers, where it ends, and its body up to a limit.
 
 use std::{error::Error, io};
 
@@ -29,7 +29,7 @@ impl IncomingResponse {
         self.response.headers()
     }
 
-    /// The body as it comes in, and the scrubber for what is read of it.
+    /// The body as it arrives, and the scrubber for it.
     pub(in crate::upstream) fn into_body(self) -> (ResponseBody, ResponseScrubber) {
         (self.response.into_body(), self.scrubber)
     }
@@ -50,13 +50,13 @@ impl IncomingResponse {
     }
 }
 
-/// Rejects a response that says in two ways where it ends, or in an unknown way. A length that is there
-/// twice, and the same, is there once afterwards.
+/// Rejects a response whose end is declared in two ways, or in an unknown way. Duplicate equal lengths are
+/// merged.
 ///
 /// The HTTP client rejects lengths that are no numbers or contradict each other, chunks of no size, and
-/// chunks in HTTP/1.0. What it reads and a proxy must not is rejected here: where two readers may see two
-/// ends, one of them takes for the next response what the other took for this one's body (RFC 9112, sections
-/// 6.3 and 11.2).
+/// chunks in HTTP/1.0. Responses that it accepts, but a proxy must not, are rejected here: where two parsers
+/// may see two ends, one of them parses as the next response what the other parsed as this one's body (RFC
+/// 9112, sections 6.3 and 11.2).
 pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result<(), &'static str> {
     if version > Version::HTTP_11 {
         return Ok(());
@@ -149,7 +149,7 @@ pub(super) async fn drain(upstream: &UpstreamName, body: ResponseBody) {
     let _ = read_body(upstream, body, DRAIN_LIMIT_BYTES, &mut BodyAccount::none(), None).await;
 }
 
-/// Reads a body whole. One that announces more than `limit_bytes` is not read at all. One that comes in
+/// Reads a body whole. One that announces more than `limit_bytes` is not read at all. One that arrives in
 /// several pieces reports each as progress. Memory for a long one is reserved first, with `account`.
 async fn read_body(
     upstream: &UpstreamName,
@@ -175,7 +175,7 @@ async fn read_body(
         return Err(too_long());
     }
     received(first.len());
-    // Most responses come in one piece, which is returned as it is.
+    // Most responses arrive in one piece, which is returned as it is.
     let Some(second) = next_chunk(upstream, &mut body).await? else { return Ok(first) };
     let mut whole = BytesMut::with_capacity(announced.min(TRUSTED_BYTES).max(first.len() + second.len()));
     whole.extend_from_slice(&first);

@@ -1,8 +1,7 @@
 //! Hides our own secrets in responses that echo them.
 //!
-//! Old servers show what they were sent: an error page with all headers of the request, a `WWW-Authenticate`
-//! with the token that was rejected. What is passed on of that must not hold what only we and the upstream
-//! may know.
+//! Legacy servers may echo requests: an error page with all headers, a `WWW-Authenticate` with the token that
+//! was rejected. Our credentials must not pass to clients that way.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
@@ -170,7 +169,7 @@ fn compiled(pattern: &str) -> Option<Arc<Regex>> {
     (!pattern.is_empty()).then(|| Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything).into())
 }
 
-/// The beginning of a long secret, with the rest of the word behind it.
+/// The beginning of a long secret, with the rest of the text up to a separator.
 fn beginning_of(form: &str) -> Option<String> {
     if form.len() < SecretScrubber::LONG || !form.is_ascii() {
         return None;
@@ -239,7 +238,7 @@ fn forms(secret: &str) -> BTreeSet<String> {
 /// The Base64 of a text, whatever is before and behind it: three forms, by how many bytes before
 /// it are encoded together with its first. Of characters that its neighbours have a part in nothing is known.
 fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
-    // Of a short one too little is left to be distinguished from other words.
+    // The rest of a short one is too short to be distinguished from other text.
     let is_long = secret.len() >= SecretScrubber::SHORTEST;
     (0..3).filter(move |_| is_long).map(|before| {
         let bytes = [&[0; 2][..before], secret.as_bytes()].concat();

@@ -100,8 +100,8 @@ impl ChildLink {
         handle.call(id, message, outgoing).await
     }
 
-    /// The child, started where there is none. It goes on to start when the call that needs it is abandoned:
-    /// programs that fetch themselves first take longer than most calls wait.
+    /// The child, started if there is none. It continues to start when the call that needs it is abandoned:
+    /// programs that download themselves first are slower than most calls wait.
     async fn running(self: &Arc<Self>) -> Result<Arc<Running>, UpstreamError> {
         if let Ok(state) = self.state.try_lock()
             && let Some(running) = state.running.as_ref().filter(|running| !running.handle.is_closed())

@@ -33,7 +33,7 @@ use crate::{
 pub(super) const MESSAGE_LIMIT_BYTES: usize = 64 << 20;
 /// How many messages may wait to be written to a child that does not read.
 const WRITE_QUEUE_LIMIT: usize = 64;
-/// How long a child may take to end when its input does, and what it left behind to close its output.
+/// How long a child may take to end when its input does, and its orphans to close its output.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a child may write nothing at all after a call was abandoned, not even the response to a ping. A
 /// child that works on one thing at a time responds late; whatever it writes will do.
@@ -54,7 +54,7 @@ pub(super) struct Handle {
 enum Command {
     /// A call whose request is about to be sent.
     Call(u64, PendingCall),
-    /// Nobody waits for the response to a call any more.
+    /// The response to a call is no longer needed.
     Abandon(u64),
     /// End the child. The sender is dropped when it has ended.
     Stop(oneshot::Sender<()>),
@@ -132,7 +132,7 @@ pub(super) fn spawn(
     Handle { name, commands, out }
 }
 
-/// Tells the actor of a call that ends early.
+/// Notifies the actor of a call that ends early.
 struct AbandonOnDrop<'a> {
     handle: &'a Handle,
     id: u64,
@@ -181,7 +181,7 @@ impl PendingCall {
 struct Actor<R> {
     name: UpstreamName,
     changed: watch::Sender<()>,
-    /// What no log may show of it.
+    /// The secrets to remove from its log lines.
     secrets: Option<Regex>,
     commands: mpsc::UnboundedReceiver<Command>,
     out: mpsc::Sender<Bytes>,
@@ -189,7 +189,7 @@ struct Actor<R> {
     pending: HashMap<u64, PendingCall>,
     /// When the child hangs, if it writes nothing before.
     hung_at: Option<Instant>,
-    /// Whether a message is being read that is too long and whose id is not known yet.
+    /// Whether a message is being read that is too long and whose id is not yet parsed.
     has_cut_without_id: bool,
     garbage: u32,
     /// Set when the child is to end; dropped when it has.
@@ -198,7 +198,7 @@ struct Actor<R> {
 
 /// Why a child is no longer served.
 enum End {
-    /// Nobody needs it any more.
+    /// It is no longer needed.
     Stopped,
     /// It closed its output.
     OutputClosed,
@@ -235,7 +235,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     async fn run(mut self, mut group: Group, writer: JoinHandle<()>) {
         let end = self.serve(group.wait()).await;
         self.commands.close();
-        // The end of its input tells it to end as well (MCP, stdio, "Shutdown").
+        // The end of its input makes it end as well (MCP, stdio, "Shutdown").
         writer.abort();
         let is_stopped = matches!(end, End::Stopped);
         let status = match end {
@@ -247,7 +247,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             }
             End::Hung => {
                 let after = SILENCE_LIMIT;
-                warn!(upstream = %self.name, ?after, "the program answers nothing any more: it is ended");
+                warn!(upstream = %self.name, ?after, "the program does not respond and is ended");
                 timeout(END_TIMEOUT, self.read_until(group.wait())).await
             }
         };
@@ -305,7 +305,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// No more responses will come.
+    /// No more responses will arrive.
     fn fail_pending(&mut self) {
         while self.commands.try_recv().is_ok() {}
         self.pending.clear();
@@ -335,7 +335,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
 
     async fn line(&mut self, line: Line) {
         self.hung_at = None;
-        // The command of a call is sent before its request: with its response at hand, it is there.
+        // The command of a call is sent before its request: once its response is read, the command is there.
         while let Ok(command) = self.commands.try_recv() {
             self.command(command);
         }
@@ -369,10 +369,9 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Fails the call whose response is too long, before the rest of it has come where the id is known by
-    /// then.
+    /// Fails the call whose response is too long, before the rest of it has arrived if the id has.
     fn cut_line(&mut self, begin: &[u8]) {
-        warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "a message of the program is too long");
+        warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "message of the program is too long");
         let id = jsonrpc::id_at_beginning(begin);
         self.has_cut_without_id = id.is_none();
         if let Some(call) = id.and_then(|id| self.pending.remove(&id)) {
@@ -380,7 +379,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// The id may come last. A response without one is that of the only call, where there is only one.
+    /// The id may be the last member. A response without one belongs to the only call, if there is only one.
     fn rest_of_line(&mut self, end: &[u8]) {
         if !std::mem::take(&mut self.has_cut_without_id) {
             return;
@@ -397,7 +396,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         self.garbage = self.garbage.saturating_add(1);
         if self.garbage <= GARBAGE_LOGGED {
             let bytes = line.len();
-            warn!(upstream = %self.name, bytes, "the program wrote a line that is not a message: it is passed over");
+            warn!(upstream = %self.name, bytes, "skipped a line of the program that is not a message");
             let line = shown(line, self.secrets.as_ref());
             debug!(upstream = %self.name, line = %Quoted(&line), "the line that is not a message");
         }

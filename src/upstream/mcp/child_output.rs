@@ -59,7 +59,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Self { input, limit_bytes, line: Vec::new(), has_begun: false, is_cut: false }
     }
 
-    /// The next line; `None` when there are no more. What was read of one is kept when the future is dropped.
+    /// The next line; `None` when there are no more. A partly read line is preserved when the future is
+    /// dropped.
     pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let piece = self.input.fill_buf().await?;
@@ -94,11 +95,10 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 }
 
-/// Logs what a child writes to its standard error, until it writes no more; without the secrets that it was
-/// given.
+/// Logs the standard error of a child, until it ends; without the secrets that the child was given.
 ///
-/// Until it serves, it has been sent nothing of any call, and its lines are why it does not start. From then
-/// on its words may be those of requests and responses, which are for a log at `debug`.
+/// Until it serves, it has received nothing of any call, and its lines explain why it does not start. From
+/// then on its text may contain that of requests and responses, which are for a log at `debug`.
 pub(super) async fn log_errors(
     upstream: UpstreamName,
     errors: ChildStderr,

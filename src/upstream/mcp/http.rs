@@ -1,7 +1,7 @@
 //! An MCP server over Streamable HTTP.
 //!
-//! In reading order: an [`HttpLink`] keeps one session and sends requests in it; then how a session begins,
-//! how a message is sent, how its response comes, and the stream of notifications.
+//! In reading order: an [`HttpLink`] has one session and sends requests in it; then how a session begins, how
+//! a message is sent, how its response arrives, and the stream of notifications.
 
 use std::sync::{
     Arc, Mutex, PoisonError, Weak,
@@ -44,7 +44,7 @@ use crate::{
 const MESSAGE_LIMIT_BYTES: usize = 1 << 20;
 /// How long a server may take to end a stream after the response, so that its connection can be used again.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a notification may take, and the end of a session.
+/// Timeout of a notification, and of the end of a session.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait before a stream that ended is opened again, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -63,7 +63,7 @@ pub(super) struct HttpLink {
     changed: watch::Sender<()>,
 }
 
-/// What was agreed on with the server, until it forgets it.
+/// The session that was negotiated with the server, until the server forgets it.
 #[derive(Debug)]
 struct Session {
     agreed: Agreed,
@@ -74,7 +74,7 @@ struct Session {
 
 /// Why a request has no response.
 enum Failure {
-    /// The server does not know the session, and has not looked at the request.
+    /// The server does not know the session, and has not processed the request.
     Forgotten,
     /// The server begins no session, and refuses with an HTTP status.
     Refused(Reply),
@@ -132,8 +132,8 @@ impl HttpLink {
         self.http.name()
     }
 
-    /// Sends a request and waits for its response. A session that the server has forgotten is begun anew,
-    /// once.
+    /// Sends a request and waits for its response. When the server has forgotten the session, a new one is
+    /// begun, once.
     pub(super) async fn request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
         match self.try_request(outgoing).await {
             Ok(answer) => Ok(answer),
@@ -175,7 +175,7 @@ impl HttpLink {
         answer
     }
 
-    /// What was agreed on with the server; a session is begun where there is none.
+    /// The session that was negotiated with the server; one is begun if there is none.
     pub(super) async fn agreed(self: &Arc<Self>) -> Result<Agreed, UpstreamError> {
         match self.session().await {
             Ok(session) => Ok(session.agreed),
@@ -186,7 +186,7 @@ impl HttpLink {
         }
     }
 
-    /// The session, begun where there is none.
+    /// The session, begun if there is none.
     async fn session(self: &Arc<Self>) -> Result<Arc<Session>, Failure> {
         let mut open = self.session.lock().await;
         if let Some(session) = &*open {
@@ -213,13 +213,13 @@ impl HttpLink {
         }
     }
 
-    /// Ends the session: a server keeps what belongs to it until then.
+    /// Ends the session, so that the server releases its resources.
     pub(super) async fn close(&self) {
         let Some(session) = self.session.lock().await.take() else { return };
         if session.id.is_some() {
             let sent = self.send(Some(&session), Method::DELETE, HeaderMap::new(), Bytes::new());
             if !matches!(timeout(NOTIFY_TIMEOUT, sent).await, Ok(Ok(_))) {
-                debug!(upstream = %self.name(), "the server was not told that the session is over");
+                debug!(upstream = %self.name(), "ending the session failed");
             }
         }
     }
@@ -248,8 +248,8 @@ impl Drop for CancelOnDrop<'_> {
 type Introduced = (Box<RawValue>, Option<HeaderValue>);
 
 impl HttpLink {
-    /// Begins with the newest revision, as that has it; a server that does not know it is older (MCP
-    /// 2026-07-28, Streamable HTTP, "Backward Compatibility").
+    /// Begins with the newest revision; a server that does not support it is older (MCP 2026-07-28,
+    /// Streamable HTTP, "Backward Compatibility").
     async fn begin(self: &Arc<Self>) -> Result<Session, Failure> {
         let discovered = self.introduce("server/discover", Map::new(), true).await?;
         if let Ok((result, _)) = &discovered
@@ -284,11 +284,11 @@ impl HttpLink {
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_per_request));
         let own = is_per_request.then_some(&*session);
         let response = self.post(own, &headers, body, method, None).await?;
-        let given = response.headers().get(&SESSION_ID).cloned();
+        let session_id = response.headers().get(&SESSION_ID).cloned();
         match self.answer(&session, response, id, &outgoing).await {
             Ok(Answer::Message(text)) => {
                 let outcome = whole_response(self.name(), &text)?.outcome;
-                Ok(outcome.map(|result| (result.to_owned(), given)))
+                Ok(outcome.map(|result| (result.to_owned(), session_id)))
             }
             Ok(Answer::Refused(reply)) if is_final(reply.status) => Err(Failure::Refused(reply)),
             Ok(Answer::Refused(reply)) => {

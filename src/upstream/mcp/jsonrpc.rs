@@ -1,4 +1,4 @@
-//! JSON-RPC messages of MCP, to and from a server. Those of a server keep their text: only the outermost
+//! JSON-RPC messages of MCP, to and from a server. Those of a server preserve their text: only the outermost
 //! members are parsed.
 
 use std::{borrow::Cow, fmt};
@@ -38,7 +38,7 @@ pub(super) enum Message<'a> {
 
 /// The response to a request of ours.
 pub(super) struct Response<'a> {
-    /// The id of the request; nothing where the server did not know it.
+    /// The id of the request; `None` if the server could not read it.
     pub(super) id: Option<u64>,
     /// The whole message.
     pub(super) text: &'a str,
@@ -111,8 +111,8 @@ enum Carrier {
     Line,
 }
 
-/// The messages in a text: one, or several in an array, which revision 2025-03-26 allows. Those that are none
-/// are left out; nothing is there when it is no JSON at all.
+/// The messages in a text: one, or several in an array, which revision 2025-03-26 allows. Invalid ones are
+/// skipped; the list is empty when it is no JSON at all.
 pub(super) fn messages(text: &str) -> Vec<Message<'_>> {
     messages_from(Carrier::Http, text)
 }
@@ -211,7 +211,7 @@ pub(super) fn reaction(
         Message::Response(_) => Reaction::None,
         Message::Request { id, method } => {
             if method != "ping" {
-                debug!(%upstream, %method, "the server asks for something that this client can't do");
+                debug!(%upstream, %method, "unsupported request of the server");
             }
             Reaction::Respond(answer_to(id, method))
         }
@@ -308,7 +308,7 @@ pub(super) fn notification(method: &str, params: Map<String, Value>) -> Bytes {
     written(&message)
 }
 
-/// The notification that nobody waits for a response any more.
+/// The notification that the response to a request is no longer needed.
 pub(super) fn cancelled(id: u64) -> Bytes {
     let mut params = Map::new();
     params.insert("requestId".into(), id.into());

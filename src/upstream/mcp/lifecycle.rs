@@ -14,7 +14,7 @@ use crate::upstream::error::Withheld;
 pub(super) const PER_REQUEST: &str = "2026-07-28";
 
 /// The revisions that begin with `initialize`, the newest first. The last is older than the first that was
-/// published, and some servers still answer with it.
+/// published, and some servers still negotiate it.
 const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
 
 /// What was agreed on with a server.

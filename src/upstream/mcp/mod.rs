@@ -5,9 +5,9 @@
 //! event streams. `child` is one child process for all calls, which `child_actor` owns and `child_output`
 //! reads.
 //!
-//! The SDK's client is not used: results pass through types of its own, in which unknown members of known
-//! blocks, the order of members, and the bytes are lost, so that content could not be passed on byte for
-//! byte. It also hides the status and body of an HTTP error, which rules read, and knows no revision before
+//! The SDK's client is not used: it parses results into its own types, which lose unknown members of known
+//! blocks, the order of members, and the bytes, so that content could not be passed on byte for byte. It also
+//! hides the status and body of an HTTP error, which rules read, and does not support revisions before
 //! 2024-11-05.
 
 mod child;
@@ -91,7 +91,7 @@ enum Link {
 struct Outgoing<'a> {
     method: &'static str,
     params: Map<String, Value>,
-    /// The tool, prompt or resource, for servers that want it in a header.
+    /// The tool, prompt or resource, for servers that require it in a header.
     name: Option<&'a str>,
     /// Headers for a server that is reached over HTTP.
     headers: &'a HeaderMap,

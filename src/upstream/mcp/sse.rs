@@ -1,4 +1,4 @@
-//! Server-sent events, parsed as they come in.
+//! Server-sent events, parsed as they arrive.
 
 use bytes::{Buf, BytesMut};
 

@@ -1,8 +1,8 @@
 //! Credentials for upstreams.
 //!
 //! In reading order: [`AuthSettings`] are configured, and a [`CredentialSource`] has the credential for each
-//! request; `oauth` requests a token from a server, and `token_cache` keeps it until shortly before its end,
-//! or reads one from a file again and again. [`CredentialError`] is why there is none.
+//! request; `oauth` requests a token from a server, and `token_cache` caches it until shortly before it
+//! expires, or rereads one from a file. [`CredentialError`] is the reason why there is none.
 //!
 //! A request whose credential can't be had is not sent.
 
@@ -88,7 +88,7 @@ impl BearerToken {
 }
 
 impl AuthSettings {
-    /// The secrets of it that the upstream is sent, as far as they are known beforehand.
+    /// Its secrets that are sent to the upstream, except those of tokens that are requested later.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
             Self::Basic { user: _, password } => vec![password.as_str()],
@@ -180,14 +180,14 @@ pub enum CredentialError {
     NoTokenInFile {
         /// Which.
         path: PathBuf,
-        /// What is in it, without quoting it.
+        /// The error in it, without quoting it.
         found: &'static str,
     },
     /// The token server could not be reached.
-    #[error("the token server could not be asked")]
+    #[error("the token server could not be reached")]
     Unreached(#[source] UpstreamError),
-    /// The token server took too long.
-    #[error("the token server gave no answer within {after:?}")]
+    /// The token server timed out.
+    #[error("the token server did not respond within {after:?}")]
     Deadline {
         /// The limit that was hit.
         after: Duration,
@@ -197,17 +197,17 @@ pub enum CredentialError {
     Refused {
         /// The status.
         status: StatusCode,
-        /// The code of RFC 6749, section 5.2, where it named one; in words.
+        /// The error code of RFC 6749, section 5.2, if there is one; as text.
         code: &'static str,
     },
     /// The token server succeeded without a token.
     #[error("the token server answered {found}")]
     NoToken {
-        /// What it responded, without quoting it.
+        /// The content of the response, without quoting it.
         found: &'static str,
     },
     /// It failed, and it is not yet time to try again.
-    #[error("the token server is asked again in {rest:?}, after {failures} failures")]
+    #[error("the next token request is sent in {rest:?}, after {failures} failures")]
     Resting {
         /// How long yet.
         rest: Duration,
@@ -223,7 +223,7 @@ pub enum CredentialError {
 }
 
 impl CredentialError {
-    /// How long none is requested yet, where that is known.
+    /// How long no token is requested, if that is so.
     pub fn rest(&self) -> Option<Duration> {
         match self {
             Self::Resting { rest, .. } => Some(*rest),

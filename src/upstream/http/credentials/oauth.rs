@@ -130,7 +130,8 @@ pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
     })
 }
 
-/// Reads the server's response. No error quotes it, known codes aside: it may hold the token, or the secret.
+/// Parses the server's response. No error quotes it, except registered codes: it may contain the token, or
+/// the secret.
 fn granted(reply: &Reply) -> Result<Granted, CredentialError> {
     let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     if !reply.status.is_success() {
@@ -157,7 +158,7 @@ fn granted(reply: &Reply) -> Result<Granted, CredentialError> {
     };
     let life = match answer.get("expires_in") {
         None | Some(Value::Null) => DEFAULT_LIFE,
-        Some(told) => match seconds(told) {
+        Some(value) => match seconds(value) {
             Some(life) if !life.is_zero() => life.min(MAX_LIFE),
             _ => return none("with a token that has ended already, or of which the end can't be read"),
         },
@@ -166,10 +167,10 @@ fn granted(reply: &Reply) -> Result<Granted, CredentialError> {
 }
 
 /// A number of seconds, which some servers put into quotes.
-fn seconds(told: &Value) -> Option<Duration> {
-    let seconds = match told {
+fn seconds(value: &Value) -> Option<Duration> {
+    let seconds = match value {
         Value::String(text) => text.trim().parse().ok()?,
-        told => told.as_f64()?,
+        value => value.as_f64()?,
     };
     Duration::try_from_secs_f64(seconds.min(MAX_LIFE.as_secs_f64())).ok()
 }
@@ -237,8 +238,8 @@ mod tests {
         match (granted(&reply), expected) {
             (Ok(granted), Ok(seconds)) => assert_eq!(granted.life, Duration::from_secs(seconds)),
             (Err(error), Err(words)) => {
-                let told = error.to_string();
-                assert!(told.contains(words) && !told.contains("s3cr3t"), "{told}");
+                let text = error.to_string();
+                assert!(text.contains(words) && !text.contains("s3cr3t"), "{text}");
             }
             (Ok(_), Err(words)) => panic!("expected {words:?}, found a token"),
             (Err(error), Ok(_)) => panic!("{error}"),

@@ -1,5 +1,5 @@
-//! Tokens that change: from a server, kept and renewed before their end, requested once for all calls that
-//! wait; and from a file.
+//! Tokens that change: those of a server, cached and renewed before they expire, requested once for all calls
+//! that wait; and those of a file.
 
 use std::{
     fmt,
@@ -47,7 +47,7 @@ pub(super) type Granting = Pin<Box<dyn Future<Output = Result<Granted, Credentia
 
 type Outcome = Result<Credential, Arc<CredentialError>>;
 
-/// Keeps a token. Clones share it.
+/// Caches a token. Clones share it.
 #[derive(Clone)]
 pub(in crate::upstream::http) struct TokenCache {
     shared: Arc<Shared>,
@@ -78,7 +78,7 @@ struct Held {
     accepted: bool,
 }
 
-/// The failures since the last token came.
+/// The failures since the last token was received.
 struct Trouble {
     failures: u32,
     until: Instant,
@@ -98,8 +98,8 @@ impl TokenCache {
             if let Some(held) = state.held.as_ref().filter(|held| now < held.sent_until) {
                 let (credential, renewed) = (held.credential.clone(), now >= held.renewed_from);
                 if renewed {
-                    // While the old one is good no call waits for the next, nor fails because it does not
-                    // come.
+                    // While the cached token is valid, no call waits for the next one, or fails for lack of
+                    // it.
                     let _ = self.shared.coming(&mut state, ticket);
                 }
                 return Ok(credential);
@@ -150,8 +150,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The request that is in flight; one is sent where none is, unless it is too early for that. It goes on
-    /// when nobody waits any more, for the next call.
+    /// The request that is in flight; one is sent if there is none, unless it is too early for that. It
+    /// continues for the next call when nothing awaits it any more.
     fn coming(
         self: &Arc<Self>,
         state: &mut State,
@@ -216,7 +216,7 @@ const FILE_CACHE_TTL: Duration = Duration::from_secs(5);
 /// The longest token in a file.
 const FILE_LIMIT_BYTES: u64 = 16 << 10;
 
-/// A token in a file, which another program writes anew from time to time. Clones share what was read.
+/// A token in a file, which another program replaces from time to time. Clones share the token.
 #[derive(Debug, Clone)]
 pub(in crate::upstream::http) struct TokenFile {
     shared: Arc<FileState>,
@@ -225,7 +225,7 @@ pub(in crate::upstream::http) struct TokenFile {
 #[derive(Debug)]
 struct FileState {
     path: PathBuf,
-    /// What was read last, and when.
+    /// The last contents, and when they were read.
     last: Mutex<Option<(Instant, Credential)>>,
 }
 
@@ -234,7 +234,7 @@ impl TokenFile {
         Self { shared: Arc::new(FileState { path, last: Mutex::default() }) }
     }
 
-    /// The token that is there, or was there a moment ago.
+    /// The token in the file, or the one that was there shortly before.
     pub(super) async fn credential(&self) -> Result<Credential, Arc<CredentialError>> {
         let last = self.shared.last().clone();
         match last.filter(|(at, _)| at.elapsed() < FILE_CACHE_TTL) {
@@ -254,7 +254,7 @@ impl TokenFile {
 
     async fn read_now(&self) -> Result<Credential, Arc<CredentialError>> {
         let shared = self.shared.clone();
-        // A disk may be a network away.
+        // A disk may be a network file system.
         let read = tokio::task::spawn_blocking(move || shared.read_file()).await;
         let credential = read.unwrap_or(Err(CredentialError::Lost))?;
         *self.shared.last() = Some((Instant::now(), credential.clone()));
@@ -403,7 +403,7 @@ mod tests {
         server.fails(true);
         assert!(server.told().await.contains("answered nothing"));
         let resting = server.told().await;
-        assert!(resting.contains("asked again in 1s, after 1 failures"), "{resting}");
+        assert!(resting.contains("sent in 1s, after 1 failures"), "{resting}");
         for _ in 0..1000 {
             tokio::time::sleep(SECOND).await;
             server.told().await;

@@ -115,9 +115,9 @@ impl Endpoint {
         let address = self.view(Instant::now()).address;
         match change {
             Change::LeftOut(rest) => {
-                warn!(%upstream, request_id, address, ?rest, "address fails and is left out");
+                warn!(%upstream, request_id, address, ?rest, "endpoint ejected");
             }
-            Change::Back => info!(%upstream, request_id, address, "address answers again"),
+            Change::Back => info!(%upstream, request_id, address, "endpoint is back"),
             Change::Unhealthy => warn!(%upstream, address, "address is not healthy"),
             Change::Healthy => info!(%upstream, address, "address is healthy again"),
         }
@@ -128,7 +128,7 @@ impl Endpoint {
     }
 }
 
-/// What a request showed of its endpoint.
+/// The health of an endpoint as a request showed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It responds.
@@ -214,7 +214,7 @@ pub enum State {
     Up,
     /// It failed, and is ejected for some time.
     LeftOut {
-        /// How much longer.
+        /// The remaining time.
         rest: Duration,
     },
     /// It was ejected, and the next request probes it.
@@ -271,8 +271,8 @@ impl Condition {
         }
     }
 
-    /// A request goes there. Once the ejection is over it is the one that probes; should it never end,
-    /// another goes after a while.
+    /// A request is sent to it. Once the ejection is over, this is the probe; if it never ends, another one
+    /// is sent after a while.
     fn asked(&mut self, settings: &EjectionSettings, now: impl FnOnce() -> Instant) {
         let Some(until) = self.out_until else { return };
         let now = now();

@@ -34,7 +34,7 @@ pub struct HealthSettings {
     pub path: PathAndQuery,
     /// How often; each time a tenth sooner or later.
     pub interval: Duration,
-    /// How long the response may take.
+    /// The timeout of the response.
     pub timeout: Duration,
     /// After how many failures in a row an endpoint is unhealthy. One success makes it healthy.
     pub failures: u32,
@@ -74,7 +74,8 @@ async fn check_all(endpoints: Weak<Endpoints>, settings: HealthSettings) {
                 let asked = timeout(settings.timeout, check(&endpoint, &settings.path)).await;
                 let asked = asked.unwrap_or_else(|_| Err("no answer in time".into()));
                 if let Err(error) = &asked {
-                    debug!(address = %endpoint.address(), error = %Chain(&**error), "a check of its health failed");
+                    let error = Chain(&**error);
+                    debug!(address = %endpoint.address(), error = %error, "health check failed");
                 }
                 endpoint.checked(asked.is_ok(), settings.failures);
                 if let (Ok(()), Some(endpoints)) = (asked, endpoints.upgrade()) {

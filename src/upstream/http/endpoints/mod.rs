@@ -1,7 +1,7 @@
 //! The endpoints of one upstream: the IP addresses behind its configured addresses.
 //!
 //! In reading order: an [`Endpoint`] has connections of its own, and is ejected when it fails; `resolve`
-//! looks names up again and again; [`Endpoints`] chooses one for a request; `health` checks each in the
+//! looks up names periodically; [`Endpoints`] chooses one for a request; `health` checks each in the
 //! background.
 
 mod endpoint;
@@ -126,7 +126,7 @@ impl Endpoints {
         let _ = self.when_healthy.set(WhenHealthy(Box::new(callback)));
     }
 
-    /// The endpoints known now.
+    /// The current endpoints.
     pub(super) fn view(&self) -> Vec<AddressView> {
         let now = Instant::now();
         self.current.load().iter().map(|entry| entry.endpoint.view(now)).collect()
@@ -167,8 +167,8 @@ fn pick_new<'t>(endpoints: &'t [Entry], tried: &Tried) -> Option<&'t Arc<Endpoin
         .or_else(|| less_loaded(endpoints, is_new))
 }
 
-/// The less loaded of two that fit, taken at random ("power of two choices"): nearly as even as the least
-/// loaded of all, and requests at the same time do not all choose the same one.
+/// The less loaded of two matching ones, chosen at random ("power of two choices"): nearly as even as the
+/// least loaded of all, and simultaneous requests do not all choose the same one.
 fn less_loaded(endpoints: &[Entry], fits: impl Fn(&Entry) -> bool) -> Option<&Arc<Endpoint>> {
     let fitting: Vec<&Entry> = endpoints.iter().filter(|entry| fits(entry)).collect();
     let one = match fitting.len() {

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
 use crate::{telemetry::Chain, upstream::UpstreamError};
 
-/// How long a failed look-up is remembered when nothing is known yet: requests meanwhile fail with the same
+/// How long a failed look-up is cached while no address is known: requests meanwhile fail with the same
 /// error.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
@@ -65,9 +65,9 @@ impl Names {
 }
 
 impl Endpoints {
-    /// The endpoints, names looked up not too long ago: in the background when it is time for it, and while
-    /// the request waits when nothing is known yet, or there was no request for so long that what is known is
-    /// old.
+    /// The endpoints, of names looked up recently: in the background when it is time for it, and while the
+    /// request waits when no address is known yet, or there was no request for so long that the addresses are
+    /// outdated.
     pub(super) async fn known(self: &Arc<Self>) -> Result<Arc<Vec<Entry>>, UpstreamError> {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh;
@@ -99,7 +99,7 @@ impl Endpoints {
         }
     }
 
-    /// Looks every name up, unless another request did meanwhile.
+    /// Looks up every name, unless another request did meanwhile.
     async fn look_up(&self, names: &Names) {
         let asked = Instant::now();
         let _turn = names.turn.lock().await;
