@@ -75,7 +75,7 @@ enum State {
     Closed { failures: u32 },
     /// Calls are rejected until then.
     Open { until: Instant },
-    /// One call probes the upstream, and is waited for until then.
+    /// One call probes the upstream, and is waited for until then. That also identifies the call.
     HalfOpen { until: Instant },
 }
 
@@ -140,6 +140,7 @@ impl CircuitBreaker {
     /// Admits a call, or rejects it with the time for which the circuit is open.
     pub(super) fn enter<'a>(&'a self, ask: &'a Ask) -> Result<Probe<'a>, UpstreamError> {
         let mut state = self.state();
+        let mut probes_until = None;
         if let State::Open { until } | State::HalfOpen { until } = *state {
             let now = Instant::now();
             if now < until {
@@ -152,15 +153,20 @@ impl CircuitBreaker {
                 });
             }
             // If the probe does not end, another one is admitted after the same time.
-            *state = State::HalfOpen { until: now + self.settings.rest };
+            let until = now + self.settings.rest;
+            *state = State::HalfOpen { until };
+            probes_until = Some(until);
         }
-        Ok(Probe { breaker: self, due: ask.due.latest, ticket: &ask.ticket, is_recorded: false })
+        let due = ask.due.latest;
+        Ok(Probe { breaker: self, due, ticket: &ask.ticket, probes_until, is_recorded: false })
     }
 
-    fn learn(&self, outcome: Outcome, ticket: &Ticket) {
+    fn learn(&self, outcome: Outcome, probes_until: Option<Instant>, ticket: &Ticket) {
         let Some(limit) = self.settings.failures else { return };
         let mut state = self.state();
         let next = match (*state, outcome) {
+            // A call from before, or a probe that took too long; the current probe decides.
+            (state @ State::HalfOpen { until }, _) if probes_until != Some(until) => state,
             (State::Closed { .. }, Outcome::Success) => State::Closed { failures: 0 },
             (State::Closed { failures }, Outcome::Failure) if failures + 1 < limit => {
                 State::Closed { failures: failures + 1 }
@@ -192,6 +198,8 @@ pub(super) struct Probe<'a> {
     breaker: &'a CircuitBreaker,
     due: Instant,
     ticket: &'a Ticket,
+    /// Until when it is waited for, where it is the one call that probes.
+    probes_until: Option<Instant>,
     is_recorded: bool,
 }
 
@@ -203,7 +211,7 @@ impl Probe<'_> {
             None => shown_of_upstream(result),
             Some(_) => shown_of_route(result),
         };
-        self.breaker.learn(outcome, self.ticket);
+        self.breaker.learn(outcome, self.probes_until, self.ticket);
     }
 }
 
@@ -213,7 +221,8 @@ impl Drop for Probe<'_> {
             // Dropped at its deadline: no answer came in time. Dropped before: its caller left, or would not
             // wait.
             let late = Instant::now() >= self.due && self.breaker.route.is_none();
-            self.breaker.learn(if late { Outcome::Failure } else { Outcome::Unknown }, self.ticket);
+            let outcome = if late { Outcome::Failure } else { Outcome::Unknown };
+            self.breaker.learn(outcome, self.probes_until, self.ticket);
         }
     }
 }
@@ -338,7 +347,7 @@ mod tests {
         assert_eq!(breaker.view(), BreakerView::HalfOpen);
         breaker.proved_healthy();
         assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
-        breaker.learn(Outcome::Failure, &Ticket::default());
+        breaker.learn(Outcome::Failure, None, &Ticket::default());
         breaker.proved_healthy();
         assert_eq!(breaker.view(), BreakerView::Closed { failures: 1 }, "a check is no call");
     }
@@ -365,6 +374,36 @@ mod tests {
         let (first, second) = tokio::join!(one(), one());
         first.unwrap();
         assert!(rest(&second).is_some(), "{second:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_from_before_decides_nothing_while_another_one_probes() {
+        let leaving = async |breaker: &CircuitBreaker, time: Duration| {
+            let before = answering_after(60 * SECOND, &Inside::default());
+            tokio::time::timeout(time, call(breaker, &before, ask(7 * SECOND))).await.unwrap_err();
+        };
+        // One leaves while it is waited for, and the other when its time is over.
+        for left_after in [6 * SECOND, 7 * SECOND] {
+            let (breaker, script) = (breaker(), Script::new([failed(), failed()]));
+            let others = async {
+                for _ in 0..2 {
+                    call(&breaker, &script, ask(SECOND)).await.unwrap_err();
+                }
+                tokio::time::sleep(5 * SECOND).await;
+                let slow = answering_after(3 * SECOND, &Inside::default());
+                let one = || call(&breaker, &slow, ask(9 * SECOND));
+                let second = async {
+                    tokio::time::sleep(5 * SECOND / 2).await;
+                    one().await
+                };
+                let (first, second) = tokio::join!(one(), second);
+                first.unwrap();
+                assert!(rest(&second).is_some(), "{second:?}");
+            };
+            tokio::join!(leaving(&breaker, left_after), others);
+            assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
+            assert_eq!(breaker.opened.get(), 1);
+        }
     }
 
     #[tokio::test(start_paused = true)]
