@@ -104,6 +104,14 @@ impl Due {
         }
     }
 
+    /// The end of this share of the time that is left.
+    #[must_use]
+    pub fn share(self, share: f64) -> Self {
+        let now = Instant::now();
+        let part = |end: Instant| now + end.saturating_duration_since(now).mul_f64(share);
+        Self { at: part(self.at), latest: part(self.latest), ..self }
+    }
+
     /// The same for all clients that may wait for one response, however long each of them waits.
     #[must_use]
     pub fn for_everybody(self) -> Self {

@@ -17,7 +17,7 @@ use std::{
 
 use http::{HeaderName, StatusCode, header};
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use self::entry::Entry;
 use super::{Response, RouteCounts};
@@ -166,10 +166,13 @@ impl ResponseCache {
         self.counts.fetched.add();
         let spare = old.clone().filter(|old| old.is_better_than_nothing(settings));
         let cache = self.clone();
+        // The request has the sooner end: an upstream that has not responded by then is late for the circuit
+        // breakers.
+        let sooner = spare.as_ref().map(|_| Ask { due: ask.due.share(LATE), ..ask.clone() });
+        let ask = sooner.as_ref().unwrap_or(ask);
         let fetched = flight.fetch(ask, |ask| cache.fetch_and_store(settings, key.clone(), ask, old, send));
         let Some(spare) = spare else { return fetched.await };
-        let left = ask.due.at.saturating_duration_since(Instant::now());
-        match timeout_at(Instant::now() + left.mul_f64(LATE), fetched).await {
+        match timeout_at(ask.due.at, fetched).await {
             Ok(Ok(response)) if !response.reply.status.is_server_error() => Ok(response),
             Ok(_) | Err(_) => {
                 self.counts.old.add();

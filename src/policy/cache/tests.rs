@@ -2,12 +2,15 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, uri::PathAndQuery};
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 
 use super::*;
 use crate::{
     policy::{
-        Sharing,
+        BreakerSettings, CircuitBreaker, Count, Sharing,
         mock::{Inside, Script, answering_after, ask, failed, name, status},
     },
     shared_state::{Memory, SharedStore},
@@ -547,4 +550,29 @@ async fn a_response_is_forgotten_and_another_in_its_place_is_not() {
 #[test]
 fn another_upstream_of_the_same_name_is_another_one() {
     assert_ne!(key(1, "/a"), key(2, "/a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit_breaker() {
+    let settings = CacheSettings { stale_if_error: 3600 * SECOND, ..TEN };
+    for under_way in [None, Some(Mutex::default())] {
+        let cache = Arc::new(ResponseCache { under_way, ..alone(Some(settings)) });
+        cache.get_or_fetch(&ask(SECOND), async |_| good(&[])).await.unwrap();
+        tokio::time::advance(60 * SECOND).await;
+        let failing = BreakerSettings { failures: Some(1), rest: 60 * SECOND };
+        let breaker = CircuitBreaker::new(name(), failing, Count::default(), Count::default());
+        let breaker = Arc::new(breaker);
+        let guarded = Arc::clone(&breaker);
+        let send = async move |ask: Ask| {
+            let probe = guarded.enter(&ask)?;
+            let result: Result<Reply, UpstreamError> = std::future::pending().await;
+            probe.record(&result);
+            result
+        };
+        let begun = Instant::now();
+        let response = cache.get_or_fetch(&ask(10 * SECOND), send).await.unwrap();
+        assert!(response.age.is_some() && begun.elapsed() < 10 * SECOND);
+        tokio::task::yield_now().await;
+        assert!(!breaker.is_closed(), "it did not answer");
+    }
 }
