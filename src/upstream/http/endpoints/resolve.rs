@@ -33,7 +33,7 @@ impl Lookup {
         match self {
             Self::System => Ok(tokio::net::lookup_host((host, port)).await?.collect()),
             #[cfg(test)]
-            Self::Scripted(records) => records.lookup(),
+            Self::Scripted(records) => records.lookup().await,
         }
     }
 }
@@ -62,6 +62,12 @@ impl Names {
     fn last(&self) -> Last {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// A look-up has ended now.
+    fn remember(&self, error: Option<String>) {
+        let last = Last { at: Some(Instant::now()), error };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    }
 }
 
 impl Endpoints {
@@ -87,6 +93,10 @@ impl Endpoints {
         let found = timeout(after, self.look_up(names)).await;
         let known = self.current.load_full();
         if !known.is_empty() {
+            if found.is_err() {
+                // What is known is all there is for a while. Otherwise every request would wait as long.
+                names.remember(Some("no answer in time".to_owned()));
+            }
             return Ok(known);
         }
         match found {
@@ -154,8 +164,7 @@ impl Endpoints {
             info!(upstream = %self.settings.name, addresses = count, "names lead to other addresses now");
         }
         self.current.store(Arc::new(entries));
-        *names.last.lock().unwrap_or_else(PoisonError::into_inner) =
-            Last { at: Some(Instant::now()), error: failed };
+        names.remember(failed);
     }
 }
 

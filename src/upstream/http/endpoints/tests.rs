@@ -2,7 +2,7 @@ use std::{
     collections::HashMap,
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -47,7 +47,9 @@ async fn server(name: &'static str) -> (std::net::SocketAddr, watch::Receiver<us
 
 /// What names stand for, to be changed by a test, and how often that was asked.
 #[derive(Debug, Clone, Default)]
-pub(in crate::upstream::http) struct Records(Arc<(Mutex<Vec<std::net::SocketAddr>>, AtomicUsize)>);
+pub(in crate::upstream::http) struct Records(
+    Arc<(Mutex<Vec<std::net::SocketAddr>>, AtomicUsize, AtomicBool)>,
+);
 
 impl Records {
     fn set(&self, addresses: &[std::net::SocketAddr]) {
@@ -58,8 +60,16 @@ impl Records {
         self.0.1.load(Ordering::SeqCst)
     }
 
-    pub(super) fn lookup(&self) -> std::io::Result<Vec<std::net::SocketAddr>> {
+    /// From now on nobody answers.
+    fn hang(&self) {
+        self.0.2.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) async fn lookup(&self) -> std::io::Result<Vec<std::net::SocketAddr>> {
         self.0.1.fetch_add(1, Ordering::SeqCst);
+        if self.0.2.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         let found = self.0.0.lock().unwrap().clone();
         if found.is_empty() { Err(std::io::Error::other("no such name")) } else { Ok(found) }
     }
@@ -266,4 +276,26 @@ async fn an_only_address_that_cannot_be_reached_is_tried_once() {
     let (endpoints, tried) = (endpoints(&["http://10.0.0.1"]), Tried::default());
     let _load = picked(&endpoints, &tried).await;
     assert!(endpoints.pick_other(&tried, Instant::now()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_hangs_is_waited_for_by_one_request_and_not_by_all() {
+    let records = Records::default();
+    records.set(&["127.0.0.1:9".parse().unwrap()]);
+    let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
+    let (timeout, refresh) = (settings.connect_timeout, settings.dns_refresh);
+    let endpoints = Endpoints::new(Arc::new(settings), Lookup::Scripted(records.clone()));
+    assert_eq!(endpoints.known().await.unwrap().len(), 1);
+    records.hang();
+    for _ in 0..2 {
+        tokio::time::advance(3 * refresh).await;
+        let begun = Instant::now();
+        assert_eq!(endpoints.known().await.unwrap().len(), 1);
+        assert_eq!(begun.elapsed(), timeout);
+        let begun = Instant::now();
+        for _ in 0..10 {
+            assert_eq!(endpoints.known().await.unwrap().len(), 1);
+        }
+        assert_eq!(begun.elapsed(), Duration::ZERO, "what is known is the best that there is");
+    }
 }
