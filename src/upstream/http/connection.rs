@@ -32,6 +32,11 @@ pub(in crate::upstream) const HEADER_COUNT_LIMIT: usize = 100;
 /// How long a TCP connection may be silent before the kernel probes the peer.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// How long nothing may come over a connection of HTTP/2 on which responses are waited for, before the server
+/// is pinged, and how long its answer may take. All requests share the connection: one that leads nowhere any
+/// more would take them all until the kernel gives it up, which takes a quarter of an hour.
+const H2_KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The body of a request: whole, or passed through.
@@ -174,6 +179,8 @@ async fn http2_handshake(stream: Box<dyn Stream>) -> Result<http2::SendRequest<R
     let handshake = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_header_list_size(HEAD_LIMIT_BYTES as u32)
+        .keep_alive_interval(H2_KEEPALIVE.0)
+        .keep_alive_timeout(H2_KEEPALIVE.1)
         .handshake(TokioIo::new(stream));
     let (sender, connection) = handshake.await?;
     // Its errors reach all requests that wait for a response.

@@ -482,4 +482,46 @@ mod tests {
             Ok(_) => panic!("there is no server"),
         }
     }
+
+    #[tokio::test]
+    async fn a_shared_connection_on_which_nothing_comes_any_more_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address: Address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let falls_silent = Arc::new(tokio::sync::Notify::new());
+        let silent = Arc::clone(&falls_silent);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let silent = Arc::clone(&silent);
+                tokio::spawn(async move {
+                    let service = hyper::service::service_fn(async |_| {
+                        Ok::<_, std::convert::Infallible>(Response::new(http_body_util::Full::<Bytes>::from(
+                            "ok",
+                        )))
+                    });
+                    let stream = hyper_util::rt::TokioIo::new(stream);
+                    let server =
+                        hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
+                    let mut serving = std::pin::pin!(server.serve_connection(stream, service));
+                    tokio::select! {
+                        _ = &mut serving => {}
+                        // It stays open, as that of a server that lost its power does.
+                        () = silent.notified() => std::future::pending().await,
+                    }
+                });
+            }
+        });
+        let settings = HttpSettings::new("old".parse().unwrap(), address.clone());
+        let settings = HttpSettings { protocol: Protocol::Http2, ..settings };
+        let pool =
+            ConnectionPool::new(&settings, &address, Connector::new(&settings, &address, address.ip()));
+        assert_eq!(ask(&pool, &address).await, "ok");
+        falls_silent.notify_one();
+        tokio::task::yield_now().await;
+        tokio::time::pause();
+        let sent = timeout(Duration::from_secs(300), pool.send(request(&address))).await;
+        let (error, _) = sent.expect("that nothing comes is found out").unwrap_err();
+        assert!(matches!(error, SendError::Exchange { .. }), "{error}");
+        tokio::time::resume();
+        assert_eq!(ask(&pool, &address).await, "ok", "over another one");
+    }
 }
