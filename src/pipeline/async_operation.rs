@@ -266,11 +266,14 @@ impl Run<'_> {
                 error,
                 UpstreamError::Connect { .. }
                     | UpstreamError::ConnectDeadline { .. }
+                    | UpstreamError::Deadline { .. }
+                    | UpstreamError::AttemptDeadline { .. }
+                    | UpstreamError::Busy { .. }
                     | UpstreamError::CallerBusy { .. }
                     | UpstreamError::Resting { .. }
                     | UpstreamError::TooOften { .. }
                     | UpstreamError::Uncounted { .. }
-                    | UpstreamError::Deadline { .. }
+                    | UpstreamError::BufferFull { .. }
             ),
             result: match error {
                 UpstreamError::Deadline { .. } => self.operation_not_done(job),

@@ -39,11 +39,15 @@ async fn start_as_peer(upstream: &Scripted, keys: &str) -> Loaded {
 }
 
 fn load(upstream: &Scripted, keys: &str, server: &str) -> config::Loaded {
+    load_for(&format!("'http://{}'", upstream.address), keys, server)
+}
+
+/// The same before an upstream with these settings.
+fn load_for(upstream: &str, keys: &str, server: &str) -> config::Loaded {
     let keys: String = keys.trim().lines().map(|line| format!("    {}\n", line.trim_end())).collect();
     let file = format!(
-        "server: {{ {server} }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n  make_report:\n    \
-         description: A report.\n{keys}",
-        upstream.address
+        "server: {{ {server} }}\nupstreams: {{ old: {upstream} }}\nroutes:\n  make_report:\n    \
+         description: A report.\n{keys}"
     );
     let loaded = config::load(&Sources::of_text("tasks.yaml", &file));
     loaded.unwrap_or_else(|problems| panic!("{problems}"))
@@ -183,6 +187,34 @@ async fn a_task_ends_as_its_job_does() {
         assert_eq!(task["status"], status, "{task}");
         assert_eq!(task["result"]["isError"] == true, error, "{task}");
         assert_eq!(task["error"]["code"] == -32603, status == "failed", "{task}");
+    }
+}
+
+/// Nothing is known of the job then. A client asks no more about a task that failed.
+#[tokio::test]
+async fn a_task_goes_on_while_nobody_can_be_asked_how_it_stands() {
+    for limit in ["in_flight: 1", "attempt_timeout: 100ms, retry: off"] {
+        let gate = Gate::new();
+        let held = gate.clone();
+        let upstream = Scripted::start(move |asked: &Asked| {
+            let say = |body| Step::Send(reply("200 OK", "application/json", body));
+            match asked.line().starts_with("POST") {
+                true => vec![say(r#"{"id": 7}"#)],
+                false => vec![Step::Hold(held.clone()), say(r#"{"state": "running"}"#)],
+            }
+        })
+        .await;
+        let settings = format!("{{ url: 'http://{}', {limit} }}", upstream.address);
+        let program = Loaded::start(&load_for(&settings, JOB, &format!("secret: '{SECRET}'"))).await;
+        let id = begun(&program).await;
+        // The second waits for the slot of the first, which nobody gives back before.
+        let ask = async || {
+            let told = post(&program, true, "tasks/get", &id, json!({ "taskId": id })).await;
+            gate.open();
+            let told = told.text();
+            assert!(told.contains(r#""status":"working""#), "{limit}: {told}");
+        };
+        tokio::join!(ask(), ask());
     }
 }
 
