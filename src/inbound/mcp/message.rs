@@ -455,6 +455,19 @@ mod tests {
     }
 
     #[test]
+    fn arguments_have_a_limit_whatever_else_is_in_a_message() {
+        let list = "1,".repeat(ARGUMENT_VALUE_LIMIT);
+        let params = format!(r#"{{"name":"a","arguments":{{"list":[{list}1]}}}}"#);
+        for before in
+            ["", r#""more":"\ud800","#, &format!("\"more\":{}{},", "[".repeat(200), "]".repeat(200))]
+        {
+            let body =
+                format!(r#"{{"jsonrpc":"2.0","id":1,{before}"method":"tools/call","params":{params}}}"#);
+            check_rejected(&body, Some("1"), "-32602 expected at most 100000 values");
+        }
+    }
+
+    #[test]
     fn an_id_is_kept_as_it_was_written() {
         for id in ["0", "-7", "123456789012345678901234567890", r#""""#, r#""a\u0041\"b""#] {
             let body = format!(r#" {{"id" : {id} , "jsonrpc":"2.0","method":"pi\u006eg","params":null}} "#);

@@ -87,9 +87,9 @@ impl JsonText {
     /// [`JsonError`] when it is not one JSON document, or when it nests too deep.
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
-        let counts = scan(bytes, usize::MAX).map_err(|flaw| {
+        let counts = scan(bytes).map_err(|flaw| {
             let (position, what) = match flaw {
-                Flaw::Grammar | Flaw::TooManyValues(_) => (0, "expected value".to_owned()),
+                Flaw::Grammar => (0, "expected value".to_owned()),
                 Flaw::Depth(position) => {
                     (position, format!("more than {JSON_DEPTH_LIMIT} nested arrays and objects"))
                 }
@@ -162,7 +162,7 @@ impl JsonText {
 }
 
 /// Checks that a tree of a document would have at most `most` values, lists and objects among them. Whether the document
-/// is JSON is for its parser to say.
+/// is JSON is for its parser to say: only separators are counted, so nothing that a parser passes over ends the count.
 ///
 /// # Errors
 ///
@@ -172,12 +172,35 @@ pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
     if json.len() <= most {
         return Ok(());
     }
-    match scan(json, most) {
-        Err(Flaw::TooManyValues(separator)) => {
-            let JsonError { line, column, .. } = JsonError::at(json, separator, String::new());
-            Err(TooManyValues { most, line, column })
+    let (mut values, mut position) = (1, 0);
+    while let Some(byte) = json.get(position) {
+        match byte {
+            b'"' => position = string_end(json, position),
+            b',' => values += 1,
+            b'[' | b'{' => {
+                let inside = json[position + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
+                values += usize::from(!matches!(inside, Some(b']' | b'}')));
+            }
+            _ => {}
         }
-        _ => Ok(()),
+        if values > most {
+            let JsonError { line, column, .. } = JsonError::at(json, position, String::new());
+            return Err(TooManyValues { most, line, column });
+        }
+        position += 1;
+    }
+    Ok(())
+}
+
+/// The place of the quote that ends the string which begins at `start`, or the end of the text.
+fn string_end(json: &[u8], start: usize) -> usize {
+    let mut position = start + 1;
+    loop {
+        match json.get(position) {
+            Some(b'\\') => position += 2,
+            Some(b'"') | None => return position,
+            Some(_) => position += 1,
+        }
     }
 }
 
@@ -278,6 +301,16 @@ mod tests {
         }
         let lines = JsonText::check(&Bytes::from_static(b"[1,\n2,\n3]")).unwrap();
         assert_eq!(lines.has_at_most(3).unwrap_err(), TooManyValues { most: 3, line: 2, column: 2 });
+    }
+
+    /// Of a message only a part is parsed: what else is in it must not hide how long that part is.
+    #[test]
+    fn nothing_that_a_parser_passes_over_ends_the_count() {
+        let deep = "[".repeat(JSON_DEPTH_LIMIT + 1) + &"]".repeat(JSON_DEPTH_LIMIT + 1);
+        for first in [r#""\ud800""#, "\"\\\\\\\"[,\"", &deep] {
+            let json = format!(r#"{{"first": {first}, "list": [{}1]}}"#, "1,".repeat(300));
+            assert!(values_within(json.as_bytes(), 300).is_err(), "{json}");
+        }
     }
 
     proptest::proptest! {

@@ -49,15 +49,11 @@ pub(super) enum Flaw {
     /// A string has half of a surrogate pair, at this byte: no Unicode text, and strict clients reject it (RFC 8259,
     /// section 8.2).
     LoneSurrogate(usize),
-    /// It has more values than allowed; the first of them follows this byte, a comma or an opening bracket.
-    TooManyValues(usize),
 }
 
-/// Checks a document, with white space around it or none, that may hold `max_values` values. Strings are not checked
-/// for UTF-8.
-pub(super) fn scan(json: &[u8], max_values: usize) -> Result<Counts, Flaw> {
-    let mut scanner = Scanner { bytes: json, position: 0, depth: 0, max_values, counts: Counts::default() };
-    scanner.count_value(0)?;
+/// Checks a document, with white space around it or none. Strings are not checked for UTF-8.
+pub(super) fn scan(json: &[u8]) -> Result<Counts, Flaw> {
+    let mut scanner = Scanner { bytes: json, position: 0, depth: 0, counts: Counts::default() };
     scanner.value()?;
     match scanner.peek() {
         None => Ok(scanner.counts),
@@ -70,21 +66,10 @@ struct Scanner<'a> {
     bytes: &'a [u8],
     position: usize,
     depth: usize,
-    max_values: usize,
     counts: Counts,
 }
 
 impl Scanner<'_> {
-    /// Counts the value that follows the byte at `separator`.
-    #[inline]
-    fn count_value(&mut self, separator: usize) -> Result<(), Flaw> {
-        self.counts.values += 1;
-        if self.counts.values > self.max_values {
-            return Err(Flaw::TooManyValues(separator));
-        }
-        Ok(())
-    }
-
     /// The byte at the position.
     #[inline(always)]
     fn byte(&self) -> Option<u8> {
@@ -101,6 +86,7 @@ impl Scanner<'_> {
     }
 
     fn value(&mut self) -> Result<(), Flaw> {
+        self.counts.values += 1;
         match self.peek() {
             Some(b'"') => self.string(),
             Some(b'{') => self.items(b'}'),
@@ -120,21 +106,18 @@ impl Scanner<'_> {
             return Err(Flaw::Depth(self.position));
         }
         self.depth += 1;
-        let mut separator = self.position;
         self.position += 1;
         if self.peek() != Some(closing) {
             loop {
-                self.count_value(separator)?;
                 if closing == b'}' {
                     self.name()?;
                 }
                 self.value()?;
                 match self.peek() {
-                    Some(b',') => separator = self.position,
+                    Some(b',') => self.position += 1,
                     Some(byte) if byte == closing => break,
                     _ => return Err(Flaw::Grammar),
                 }
-                self.position += 1;
             }
         }
         self.position += 1;
@@ -270,7 +253,7 @@ mod tests {
     use super::*;
 
     fn check(json: &str) -> Result<Counts, Flaw> {
-        scan(json.as_bytes(), usize::MAX)
+        scan(json.as_bytes())
     }
 
     #[test]
@@ -340,7 +323,7 @@ mod tests {
             match check(&json) {
                 Ok(_) => prop_assert!(parsed.is_ok(), "{json}"),
                 Err(Flaw::Grammar) => prop_assert!(parsed.is_err(), "{json}"),
-                Err(Flaw::Depth(_) | Flaw::LoneSurrogate(_) | Flaw::TooManyValues(_)) => {}
+                Err(Flaw::Depth(_) | Flaw::LoneSurrogate(_)) => {}
             }
         }
 
@@ -365,7 +348,7 @@ mod tests {
             match check(&torn) {
                 Ok(_) => prop_assert!(parsed.is_ok(), "{torn}"),
                 Err(Flaw::Grammar) => prop_assert!(parsed.is_err(), "{torn}"),
-                Err(Flaw::Depth(_) | Flaw::LoneSurrogate(_) | Flaw::TooManyValues(_)) => {}
+                Err(Flaw::Depth(_) | Flaw::LoneSurrogate(_)) => {}
             }
         }
 
