@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error as _, MapAccess, Visitor},
+    de::{Error as _, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Number, Value, error::Category, value::RawValue};
 
@@ -182,17 +182,41 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
     if !body.trim_ascii_start().starts_with(b"[") {
         return None;
     }
-    let too_many =
-        || Err(RpcError::NotAMessage(format!("a batch has at most {BATCH_LIMIT} messages").into()));
-    if values_within(body, ARGUMENT_VALUE_LIMIT).is_err() {
-        return Some(too_many());
-    }
-    Some(match serde_json::from_slice::<Vec<&RawValue>>(body) {
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let messages = deserializer.deserialize_seq(BatchVisitor).and_then(|messages| {
+        deserializer.end()?;
+        Ok(messages)
+    });
+    Some(match messages {
         Ok(messages) if messages.is_empty() => Err(RpcError::NotAMessage("a batch needs a message".into())),
-        Ok(messages) if messages.len() > BATCH_LIMIT => too_many(),
         Ok(messages) => Ok(messages),
+        Err(error) if error.is_data() => {
+            Err(RpcError::NotAMessage(format!("a batch has at most {BATCH_LIMIT} messages").into()))
+        }
         Err(error) => Err(RpcError::NotJson(error.to_string())),
     })
+}
+
+/// Reads no further than to the first message that is too many.
+struct BatchVisitor;
+
+impl<'de> Visitor<'de> for BatchVisitor {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a batch")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut messages = Vec::new();
+        while let Some(message) = members.next_element()? {
+            if messages.len() == BATCH_LIMIT {
+                return Err(A::Error::custom("too many messages"));
+            }
+            messages.push(message);
+        }
+        Ok(messages)
+    }
 }
 
 /// Whether it is a request.
@@ -513,6 +537,9 @@ mod tests {
         let many = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
         check(&many(BATCH_LIMIT), Ok(&vec!["{}"; BATCH_LIMIT]));
         check(&many(BATCH_LIMIT + 1), Err("at most 100"));
+        // How many values there may be is a limit of each message.
+        let long = format!("[{}0]", "0,".repeat(ARGUMENT_VALUE_LIMIT - 1));
+        check(&format!("[{long},{long}]"), Ok(&[&long, &long]));
     }
 
     proptest! {
