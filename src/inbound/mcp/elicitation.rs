@@ -109,8 +109,8 @@ impl<'a> RequestElicitor<'a> {
                 let expires = SystemTime::now() + self.asking.patience;
                 let state = self.client.seal.seal(Purpose::State, &state, expires);
                 let members = json!({ "inputRequests": requests, "requestState": state });
-                let (id, none) = (self.client.request.id, Map::new());
-                Ok(Some(RpcResponse::result(id, Some("input_required"), &members, &none)))
+                let (id, meta) = (self.client.request.id, self.client.meta);
+                Ok(Some(RpcResponse::result(id, Some("input_required"), &members, meta)))
             }
         }
     }

@@ -170,6 +170,7 @@ async fn a_call_that_needs_a_yes_waits_for_it() {
     let call = json!({ "name": "delete_page", "arguments": { "id": "7" } });
     let first = newest(&program, call.clone()).await;
     assert_eq!(first["resultType"], "input_required");
+    assert_eq!(first["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "glossator", "{first}");
     assert_eq!(
         first["inputRequests"],
         json!({ "confirm": {
