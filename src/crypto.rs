@@ -16,6 +16,12 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 
+use crate::settings::{
+    keys::ValueKind,
+    section::{Checked, Cursor, Invalid, Setting},
+    value::text_of,
+};
+
 /// Random for each encryption; long enough to be unique.
 const SALT_LEN: usize = 24;
 
@@ -37,6 +43,23 @@ impl Secret {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
         let own = hmac::sign(&key, &self.0);
         hmac::verify(&key, found, own.as_ref()).is_ok()
+    }
+}
+
+impl Setting for Secret {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let text = text_of(value)?;
+        Self::new(text.trim().as_bytes()).map_or_else(
+            || {
+                let message = format!("{} is shorter than {} bytes", value.name, Self::LEAST_BYTES);
+                let help =
+                    "make one with `openssl rand -base64 32`, and name it as `${VARIABLE}` or `${file:PATH}`";
+                value.reject(Invalid::without_value(message, help))
+            },
+            Ok,
+        )
     }
 }
 

@@ -16,6 +16,7 @@
 //!   the YAML parser and the shape of the file on disk.
 //! - Nothing is read without a bound, what is passed through unread and the responses of our own store aside.
 
+pub mod settings;
 pub mod model;
 pub mod translate;
 pub mod route;

@@ -28,7 +28,7 @@ pub struct ProcessStatus {
     /// The active one as it is written, to be shown and tried.
     pub playground: Arc<Playground>,
     /// Settings of the active one that apply only from the next start.
-    pub pending_restart: Vec<&'static str>,
+    pub pending_restart: Vec<String>,
 }
 
 /// A configuration that was rejected.

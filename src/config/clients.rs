@@ -54,7 +54,7 @@ pub(super) fn read(
     report: &Report<'_>,
     environment: &Environment,
     file: &Section<'_, '_>,
-    server: Option<&Section<'_, '_>>,
+    server: Option<&Node>,
     default_scopes: &Scopes,
 ) -> Written {
     let mut seen = HashMap::new();

@@ -38,7 +38,8 @@ impl Importer {
     pub fn draft(&self, name: &str, text: &str, stop: &Stop) -> Draft {
         let mut files = (*self.files).clone();
         let index = files.add(NAME, text.to_owned());
-        let report = Report::new(&files).until(stop);
+        let is_cancelled = || stop.is_asked();
+        let report = Report::new(&files).until(&is_cancelled);
         let beginning = files.beginning(index);
         let has_content = text.lines().any(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
         let tree = match has_content {

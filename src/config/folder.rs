@@ -5,7 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{problem::Problem, source::Files, units};
+use super::{
+    problem::Problem,
+    source::{self, Files},
+    units,
+};
 
 /// The longest file, in bytes.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
@@ -52,7 +56,7 @@ fn add(files: &mut Files, problems: &mut Vec<Problem>, name: &str, bytes: Vec<u8
             let bytes = error.into_bytes();
             let mut single = Files::default();
             let file = single.add(name, String::from_utf8_lossy(&bytes).into_owned());
-            let words = super::source::Span { file, start: valid, end: valid + '\u{fffd}'.len_utf8() };
+            let words = source::Span { file, start: valid, end: valid + '\u{fffd}'.len_utf8() };
             let message = format!("the file is not UTF-8 text: the byte 0x{:02x} stands here", bytes[valid]);
             problems.push(Problem::at(&single, words, message, Some("save it as UTF-8".to_owned())));
             None
@@ -67,7 +71,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) => {
-            let message = format!("the configuration {}", why(&error));
+            let message = format!("the configuration {}", source::why(&error));
             return Err(refuse(
                 message,
                 "name a file or a folder with `--config PATH`, or try `glossator demo`",
@@ -86,7 +90,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     }
     let entries = std::fs::read_dir(path)
         .and_then(Iterator::collect::<io::Result<Vec<_>>>)
-        .map_err(|error| refuse(format!("the folder {}", why(&error)), "look at its permissions"))?;
+        .map_err(|error| refuse(format!("the folder {}", source::why(&error)), "look at its permissions"))?;
     let mut paths: Vec<_> =
         entries.iter().map(std::fs::DirEntry::path).filter(|path| is_ours(path)).collect();
     paths.sort();
@@ -125,7 +129,9 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
             bytes.reserve_exact(usize::try_from(length).unwrap_or_default() + 1);
             file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)
         })
-        .map_err(|error| refuse(format!("the file {}", why(&error)), "look at its path and permissions"))?;
+        .map_err(|error| {
+            refuse(format!("the file {}", source::why(&error)), "look at its path and permissions")
+        })?;
     if bytes.len() as u64 > FILE_LIMIT_BYTES {
         let message = format!("the file is longer than {}", units::show_size(FILE_LIMIT_BYTES));
         return Err(refuse(message, "divide it among several files, and name their folder"));
@@ -137,14 +143,4 @@ fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
 
 fn name_of(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// The usual reasons in plain words.
-pub(super) fn why(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "is not there".to_owned(),
-        io::ErrorKind::PermissionDenied => "may not be read by this user".to_owned(),
-        io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
-        _ => format!("can't be read: {error}"),
-    }
 }

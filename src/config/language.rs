@@ -65,7 +65,7 @@ pub(super) fn pattern_of_lines(report: &Report<'_>, node: &Node, what: &str) -> 
 
 fn compiled(report: &Report<'_>, node: &Node, what: &str, ends: Ends) -> Option<Pattern> {
     let text = section::text_of(report, node, what).filter(|_| !report.is_stopped())?;
-    match report.compiled().pattern(ends, text) {
+    match report.cache::<Compiled>().pattern(ends, text) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
             let help = if text.contains("(?=")
@@ -88,7 +88,7 @@ fn compiled(report: &Report<'_>, node: &Node, what: &str, ends: Ends) -> Option<
 /// A jq filter, which may also use these captures.
 pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[String]) -> Option<Jq> {
     let text = section::text_of(report, node, what).filter(|_| !report.is_stopped())?;
-    match report.compiled().filter(text, captures) {
+    match report.cache::<Compiled>().filter(text, captures) {
         Ok(jq) => Some(jq),
         Err(error) => {
             let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();

@@ -13,6 +13,7 @@
 //! All problems of all files are found in one run. The only room that reads files or the environment.
 
 mod accept;
+mod admin;
 mod ask;
 mod calls;
 mod certificates;
@@ -20,7 +21,6 @@ mod clients;
 mod compile;
 mod complete;
 mod content;
-mod cost;
 mod draft;
 mod ecma;
 mod examples;
@@ -35,34 +35,24 @@ mod language;
 mod limit;
 mod log_lines;
 mod mirror;
-mod node;
-mod problem;
-mod process;
 mod promise;
 mod prompts;
-mod rate;
 mod recording;
 mod reply;
-mod report;
 mod request;
 mod resource;
 mod routes;
 mod rules;
 mod schema;
 mod schemas;
-mod secret;
 mod section;
+mod server;
 mod server_tls;
-mod setting;
 mod shared;
 mod short_lists;
 mod shown;
-mod source;
-mod suggest;
-mod syntax;
 mod telemetry;
 mod tokens;
-mod units;
 mod upstreams;
 mod version;
 mod watched;
@@ -76,6 +66,7 @@ use crate::{
     inbound::{filter::FilterSettings, mcp::McpSettings},
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
+    settings::{layers::Given, problem, report, secret, source, suggest, tree as node, units},
     shared_state::StoreSettings,
     telemetry::log::LogSettings,
     tls::ServerTls,
@@ -83,18 +74,20 @@ use crate::{
     upstream::UpstreamSettings,
 };
 
+pub use crate::settings::layers::Flag;
+pub use crate::settings::problem::{Problem, Problems, Severity};
+pub use crate::settings::secret::{Environment, process_variables};
+pub(crate) use crate::settings::suggest::listed;
 pub use accept::{Acceptance, accept};
+pub use admin::AdminSettings;
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use import::{ImportNote, Imported, Importer, ProxiedLists};
-pub use problem::{Problem, Problems, Severity};
-pub use process::{AdminSettings, Flag, ListenerSettings};
 pub use prompts::PromptFile;
 pub use routes::RouteFile;
 pub use schema::schema;
-pub use secret::{Environment, process_variables};
-pub(crate) use suggest::listed;
+pub use server::ListenerSettings;
 pub use telemetry::{MetricsFile, TelemetryFile, TracesFile};
 pub use upstreams::{NameRules, ToolRules, UpstreamFile};
 pub use watched::Look;
@@ -231,10 +224,11 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
         Origin::Text { name, text } => folder::of_text(name, text),
     };
     files.add_built_in("built-in presets", rules::PRESETS);
+    let given = Given::add(&mut files, &sources.environment, &sources.flags);
     let report = report::Report::new(&files);
     compile::add_all(&report, unread);
     let (trees, presets) = trees(&report);
-    let loaded = compile::compile(&report, &sources.environment, &sources.flags, trees, presets.as_ref());
+    let loaded = compile::compile(&report, &sources.environment, &given, trees, presets.as_ref());
     let refused = report.errors() > 0;
     let named_files = report.named_files();
     let found = report.into_problems();
@@ -247,9 +241,9 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     }
 }
 
-/// What is in the files: a tree of each that is written, and of the presets, which are the last of them.
+/// The trees of the files, and of the built-in presets, which come after them.
 fn trees(report: &report::Report<'_>) -> (Vec<node::Node>, Option<node::Node>) {
-    let Some(presets) = report.files().len().checked_sub(1) else { return (Vec::new(), None) };
+    let Some(presets) = report.files().built_in() else { return (Vec::new(), None) };
     let written = (0..presets).filter_map(|index| file::read(report, index)).collect();
     (written, file::read(report, presets))
 }

@@ -4,7 +4,7 @@ use std::{fs::File, io::Read, path::Path};
 
 use bytes::Bytes;
 
-use super::{folder::why, section::Section, units, upstreams::scalar};
+use super::{section::Section, source::why, units, upstreams::scalar};
 use crate::model::{Choice, Recording, Reply};
 
 /// The longest file of recorded replies that an example may name, in bytes.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{EXTRACT, FIELD_TYPES, FILE, Keys, LOG, SERVER, Takes};
+use super::keys::{EXTRACT, FIELD_TYPES, FILE, Keys, Takes};
+use crate::settings::keys::ShortForm;
 
 /// The JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {
@@ -20,25 +21,44 @@ pub fn schema() -> Value {
     Value::Object(schema)
 }
 
+/// A default as JSON, from the text that the reference shows: "`30s`", "200", "`true`". `None` where that is prose.
+fn json_of(default: &str) -> Option<Value> {
+    match default.strip_prefix('`').and_then(|text| text.strip_suffix('`')) {
+        Some(text @ ("true" | "false")) => text.parse().ok().map(Value::Bool),
+        Some(text) => Some(text.into()),
+        None => default.parse::<u64>().ok().map(Value::from),
+    }
+}
+
 type Definitions = BTreeMap<&'static str, Map<String, Value>>;
 
 fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Value> {
     // Where any value may come from a variable, it is a text until it has.
-    let variables = std::ptr::eq(keys, &SERVER) || std::ptr::eq(keys, &LOG);
+    let variables = keys.expands_variables;
     let mut properties = Map::new();
-    for key in keys.list {
-        let mut schema = takes(key.takes, definitions);
+    for key in keys.keys() {
+        let mut schema = takes(key.kind, definitions);
         if variables {
             let variable = json!({ "type": "string", "pattern": r"\$\{" });
             schema = Map::from_iter([("anyOf".to_owned(), json!([schema, variable]))]);
         }
-        schema.insert("description".into(), key.means.into());
+        schema.insert("description".into(), key.full_description().into());
+        if let Some(default) =
+            key.default.and_then(|default| default(key.kind)).and_then(|text| json_of(&text))
+        {
+            schema.insert("default".into(), default);
+        }
         properties.insert(key.name.into(), Value::Object(schema));
     }
     let mut schema = Map::new();
     schema.insert("type".into(), "object".into());
     schema.insert("properties".into(), Value::Object(properties));
     schema.insert("additionalProperties".into(), false.into());
+    let required = keys.keys().filter_map(|key| Some((key.name.to_owned(), json!([key.requires?.0]))));
+    let required: Map<_, _> = required.collect();
+    if !required.is_empty() {
+        schema.insert("dependentRequired".into(), required.into());
+    }
     if std::ptr::eq(keys, &EXTRACT) {
         // What names no extractor is none, and its key may be a misspelt one.
         let beside = ["of", "fields", "type", "optional"];
@@ -75,13 +95,22 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
         }
         Takes::Map(value) => json!({ "type": "object", "additionalProperties": takes(*value, definitions) }),
         Takes::Section(keys) => {
+            let keys = keys();
             if !definitions.contains_key(keys.id) {
                 // Held open while it is written, should it contain itself.
                 definitions.insert(keys.id, Map::new());
                 let written = section(keys, definitions);
                 definitions.insert(keys.id, written);
             }
-            json!({ "$ref": format!("#/$defs/{}", keys.id) })
+            let map = json!({ "$ref": format!("#/$defs/{}", keys.id) });
+            match keys.short_form {
+                ShortForm::None => map,
+                ShortForm::Nothing => json!({ "anyOf": [map, { "type": "null" }] }),
+                ShortForm::Text(key) => {
+                    let text = takes(keys.get(key).map_or(Takes::Text, |key| key.kind), definitions);
+                    json!({ "anyOf": [text, map] })
+                }
+            }
         }
         Takes::Either(kinds) => {
             let kinds: Vec<_> = kinds.iter().map(|kind| takes(*kind, definitions)).collect();

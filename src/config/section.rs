@@ -5,13 +5,22 @@ use std::time::Duration;
 use std::{cell::RefCell, collections::BTreeSet};
 
 use super::{
-    keys::{ADMIN, DEFAULTS, FILE, Keys, LOG, REQUEST, ROUTE, RULE, SERVER, Takes, UPSTREAM},
+    AdminSettings, Environment,
+    keys::{DEFAULTS, FILE, Keys, REQUEST, ROUTE, RULE, Takes, UPSTREAM},
     node::{Entry, Key, Kind, Node},
     report::Report,
+    server::ServerSettings,
     source::Span,
     suggest,
     units::{self, UnitError},
     version,
+};
+use crate::{
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Context, Cursor, Section as _, Setting},
+    },
+    telemetry::log::LogSettings,
 };
 
 /// A map of the file with the keys that it may have.
@@ -43,7 +52,7 @@ impl<'s, 'f> Section<'s, 'f> {
         let Some(entries) = node.as_map() else {
             report.error(
                 node.span,
-                format!("expected a map with the keys of {}, found {}", keys.of, node.found()),
+                format!("expected a map with the keys of {}, found {}", keys.section, node.found()),
                 format!("known keys: {}", suggest::listed(keys.names())),
             );
             return None;
@@ -63,7 +72,7 @@ impl<'s, 'f> Section<'s, 'f> {
 
     /// The entry of a key.
     pub(super) fn entry(&self, name: &'static str) -> Option<&'s Entry> {
-        debug_assert!(self.keys.get(name).is_some(), "`{name}` is not a key of {}", self.keys.of);
+        debug_assert!(self.keys.get(name).is_some(), "`{name}` is not a key of {}", self.keys.section);
         #[cfg(test)]
         self.asked.borrow_mut().insert(name);
         self.node.as_map()?.iter().find(|entry| entry.key.text == name)
@@ -78,7 +87,7 @@ impl<'s, 'f> Section<'s, 'f> {
     pub(super) fn required(&self, name: &'static str, help: &str) -> Option<&'s Node> {
         let found = self.get(name);
         if found.is_none() {
-            self.missing(format!("{} has no `{name}`", self.keys.of), help);
+            self.missing(format!("{} has no `{name}`", self.keys.section), help);
         }
         found
     }
@@ -118,6 +127,15 @@ impl<'s, 'f> Section<'s, 'f> {
         entries
     }
 
+    /// A declared setting. `None` where it is absent, or something is wrong with it, which has been reported then.
+    pub(super) fn read<T: Setting>(&self, name: &'static str) -> Option<T> {
+        static NO_VARIABLES: Environment = Environment::empty();
+        let entry = self.entry(name)?;
+        let context = Context { report: self.report, environment: &NO_VARIABLES, report_unknown_key };
+        let shown = format!("`{name}`");
+        T::read(&Cursor::new(context, entry.key.span, &entry.value, &shown, T::KIND)).ok()
+    }
+
     /// A text.
     pub(super) fn text(&self, name: &'static str) -> Option<&'s str> {
         self.text_node(name).map(|(_, text)| text)
@@ -154,14 +172,14 @@ impl<'s, 'f> Section<'s, 'f> {
     /// The same of a text that has come there from outside.
     pub(super) fn duration_as(&self, name: &'static str, text: &str) -> Option<Result<Duration, UnitError>> {
         let Some(Takes::Duration(least, most)) = self.takes(name) else { return None };
-        Some(read_duration(text, least, most))
+        Some(units::duration_within(text, least, most))
     }
 
     /// A size in bytes, in the range of the key.
     pub(super) fn size(&self, name: &'static str) -> Option<usize> {
         let node = self.get(name)?;
         let Some(Takes::Size(least, most)) = self.takes(name) else { return None };
-        match read_size(&measure_text(node), least, most) {
+        match units::size_within(&measure_text(node), least, most) {
             Ok(size) => usize::try_from(size).ok(),
             Err(error) => self.unit_error(node, error),
         }
@@ -207,7 +225,7 @@ impl<'s, 'f> Section<'s, 'f> {
     }
 
     fn takes(&self, name: &str) -> Option<Takes> {
-        self.keys.get(name).map(|key| key.takes)
+        self.keys.get(name).map(|key| key.kind)
     }
 
     fn unit_error<T>(&self, node: &Node, error: UnitError) -> Option<T> {
@@ -231,24 +249,33 @@ impl Drop for Section<'_, '_> {
         }
         let asked = self.asked.borrow();
         let forgotten: Vec<_> = self.keys.names().filter(|name| !asked.contains(name)).collect();
-        assert!(forgotten.is_empty(), "nobody reads {forgotten:?} of {}", self.keys.of);
+        assert!(forgotten.is_empty(), "nobody reads {forgotten:?} of {}", self.keys.section);
     }
 }
 
-fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
-    if version::report_former(report, key, keys.id, keys.of) {
+pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
+    if version::report_former(report, key, keys.id, keys.section) {
         return;
     }
-    let message = format!("unknown key `{}` in {}", key.text, keys.of);
+    let message = format!("unknown key `{}` in {}", key.text, keys.section);
     if let Some(nearest) = suggest::nearest(&key.text, keys.names()) {
         return report.error(key.span, message, format!("did you mean `{nearest}`?"));
     }
-    const LARGE: [&Keys; 8] = [&SERVER, &LOG, &ADMIN, &DEFAULTS, &ROUTE, &UPSTREAM, &REQUEST, &RULE];
+    let large: [&'static Keys; 8] = [
+        ServerSettings::keys(),
+        LogSettings::keys(),
+        AdminSettings::keys(),
+        &DEFAULTS,
+        &ROUTE,
+        &UPSTREAM,
+        &REQUEST,
+        &RULE,
+    ];
     // In a small section, such as one of an extractor, what is to be known is what it has.
-    let is_large = std::ptr::eq(keys, &FILE) || LARGE.iter().any(|large| std::ptr::eq(keys, *large));
-    let elsewhere = || LARGE.into_iter().filter(|_| is_large);
-    let meant = |other: &'static Keys| Some((suggest::meant(&key.text, other.names())?, other.of));
-    let found = elsewhere().find_map(|other| Some((other.get(&key.text)?.name, other.of)));
+    let is_large = std::ptr::eq(keys, &FILE) || large.iter().any(|large| std::ptr::eq(keys, *large));
+    let elsewhere = || large.into_iter().filter(|_| is_large);
+    let meant = |other: &'static Keys| Some((suggest::meant(&key.text, other.names())?, other.section));
+    let found = elsewhere().find_map(|other| Some((other.get(&key.text)?.name, other.section)));
     let help = match found.or_else(|| elsewhere().find_map(meant)) {
         Some((name, of)) => format!("`{name}` is a key of {of}"),
         None => format!("known keys: {}", suggest::listed(keys.names())),
@@ -309,37 +336,18 @@ pub(super) fn measure_text(node: &Node) -> String {
     node.scalar().unwrap_or_else(|| node.found())
 }
 
-/// A duration of a range in milliseconds.
-pub(super) fn read_duration(text: &str, least: u64, most: u64) -> Result<Duration, UnitError> {
-    let duration = units::duration(text)?;
-    let (shortest, longest) = (units::show_duration(least), units::show_duration(most));
-    in_range(duration.as_millis(), least, most, text, &shortest, &longest)?;
-    Ok(duration)
-}
+/// A key whose value another reader reads.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ReadElsewhere;
 
-/// A size of a range in bytes.
-pub(super) fn read_size(text: &str, least: u64, most: u64) -> Result<u64, UnitError> {
-    let size = units::size(text)?;
-    in_range(size.into(), least, most, text, &units::show_size(least), &units::show_size(most))?;
-    Ok(size)
-}
+impl Setting for ReadElsewhere {
+    const KIND: ValueKind = ValueKind::Anything;
 
-fn in_range(
-    amount: u128,
-    least: u64,
-    most: u64,
-    text: &str,
-    shown_least: &str,
-    shown_most: &str,
-) -> Result<(), UnitError> {
-    if (u128::from(least)..=u128::from(most)).contains(&amount) {
-        return Ok(());
+    fn read(_value: &Cursor<'_>) -> Checked<Self> {
+        Ok(Self)
     }
-    Err(UnitError {
-        message: format!("expected from `{shown_least}` to `{shown_most}`, found `{text}`"),
-        help: format!(
-            "write a value in that range, such as `{}`",
-            if amount > u128::from(most) { shown_most } else { shown_least }
-        ),
-    })
+
+    fn when_absent() -> Option<Self> {
+        Some(Self)
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     keys::SERVER_TLS,
+    node::Node,
     report::Report,
     secret::{self, Environment},
     section::Section,
@@ -16,14 +17,15 @@ use crate::{
 pub(super) fn read(
     report: &Report<'_>,
     environment: &Environment,
-    server: Option<&Section<'_, '_>>,
+    server: Option<&Node>,
     peer: Option<&PeerAddress>,
 ) -> (Option<ServerTls>, Option<ClientTls>) {
     let Some(server) = server else { return (None, None) };
-    let section = server.section("tls", &SERVER_TLS);
+    let entry = server.entry("tls");
+    let section = entry.and_then(|entry| Section::open(report, entry.key.span, &entry.value, &SERVER_TLS));
     let tls = section.as_ref().and_then(|section| own(section, environment));
     let Some(peer) = peer else { return (tls, None) };
-    let place = server.get("peer").map_or(server.place, |node| node.span);
+    let place = server.get("peer").map_or(server.span, |node| node.span);
     if !peer.is_tls() {
         if tls.is_some() {
             let message = "`peer` is `http://`, and `tls` makes this server speak nothing but TLS";

@@ -19,9 +19,12 @@ use crate::{
 pub(super) fn read(
     report: &Report<'_>,
     environment: &Environment,
-    server: &Section<'_, '_>,
+    server: &Node,
 ) -> (Vec<TokenSettings>, Option<Resource>) {
-    let Some(auth) = server.section("auth", &SERVER_AUTH) else { return (Vec::new(), None) };
+    let auth = server
+        .entry("auth")
+        .and_then(|entry| Section::open(report, entry.key.span, &entry.value, &SERVER_AUTH));
+    let Some(auth) = auth else { return (Vec::new(), None) };
     let url = resource(&auth, environment);
     let written: Vec<&Node> = match auth.get("tokens") {
         None => Vec::new(),

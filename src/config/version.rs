@@ -80,15 +80,17 @@ fn report_of(former: &[Former], report: &Report<'_>, key: &Key, section: &str, o
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{file, keys::SERVER, report::reading, schema, section::Section},
+        super::{file, report::reading, schema, section::Section, server::ServerSettings},
         *,
     };
+    use crate::settings::section::Section as _;
 
     fn problems(text: &str, former: &'static [Former]) -> String {
         let (_, problems) = reading(text, |report| {
             let root = file::read(report, 0).unwrap();
+            let keys = ServerSettings::keys();
             for entry in root.get("server").and_then(Node::as_map).unwrap() {
-                assert!(report_of(former, report, &entry.key, SERVER.id, SERVER.of));
+                assert!(report_of(former, report, &entry.key, keys.id, keys.section));
             }
         });
         problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
@@ -136,7 +138,7 @@ mod tests {
         let (_, problems) = reading("server: { direct_path: off }", |report| {
             let root = file::read(report, 0).unwrap();
             let server = root.get("server").unwrap();
-            let _ = Section::open(report, server.span, server, &SERVER);
+            let _ = Section::open(report, server.span, server, ServerSettings::keys());
         });
         assert!(problems[0].to_string().contains("`direct_path` in `server` is gone"), "{problems:?}");
     }

@@ -21,6 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, he
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use ipnet::IpNet;
+use settings_derive::Section;
 use tokio::time::timeout;
 
 use super::{
@@ -30,6 +31,11 @@ use super::{
 };
 use crate::{
     pipeline::Face,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+        value::{FromText, text_of, text_settings},
+    },
     telemetry::{MeterSource, Reading, RequestId, Words},
 };
 
@@ -37,23 +43,43 @@ const REJECTED_HOST: &str = "host";
 const REJECTED_ORIGIN: &str = "origin";
 
 /// Settings of the filter. By default it admits this machine only.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(id = "server", process, default)]
 pub struct FilterSettings {
-    /// Hosts that clients may address us by: `name` (any port), `name:port`, or `*` for any.
+    /// Values of `Host` that are answered, such as `tools.example.com`; `*` for all.
+    #[key(
+        with = read_hosts,
+        default = LOOPBACK.map(str::to_owned).to_vec(),
+        shown = "loopback names and the address that is listened on",
+        live
+    )]
     pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may call us and read responses: `scheme://host` (any port),
-    /// `scheme://host:port`, `null`, or `*` for any. Our own pages need not be named. Where there are none,
-    /// pages of this machine are admitted too, but no browser lets them read the response.
+    /// Web pages that may call from a browser and read the answers (CORS), by their `Origin`: `https://app.example.com`,
+    /// with the port where it has one, which may be left out of `http://localhost`; `*` for all.
+    #[key(
+        with = read_origins,
+        shown = "none; pages of other machines are refused, and those of this machine are answered, but their browser \
+                 does not let them read it",
+        live
+    )]
     pub allowed_origins: Vec<String>,
-    /// Limit of the body of a request, in bytes.
+    /// The longest request body.
+    #[key(name = "body_limit", size = 1..=1 << 30, default = FilterSettings::BODY_LIMIT_BYTES_DEFAULT, live)]
     pub body_limit_bytes: usize,
-    /// Limit of all request bodies in memory together, in bytes; never less than the limit of one body.
+    /// How much is held of request bodies at once, of all clients together, beyond the first 16 KiB of each; what comes
+    /// beyond that is answered 503 with `Retry-After`. There is always room for one of `body_limit`.
+    #[key(name = "bodies_limit", size = 1..=1 << 40, default = FilterSettings::BODIES_LIMIT_BYTES_DEFAULT, live)]
     pub bodies_limit_bytes: usize,
-    /// Timeout of a body.
+    /// How long a client may take to send its request's body. Of what is passed through, a long one has a second more for
+    /// each KiB that came.
+    #[key(range = 1..=HOUR, default = FilterSettings::BODY_TIMEOUT_DEFAULT, live)]
     pub body_timeout: Duration,
-    /// Proxies before us, whose `X-Forwarded-For` is trusted.
+    /// Addresses of proxies before this one, such as `10.0.0.0/8`, that say in `X-Forwarded-For` who asks, and how in
+    /// `X-Forwarded-Proto` and `X-Forwarded-Host`; nobody else is believed.
+    #[key(shown = "none", live)]
     pub trusted_proxies: Vec<IpNet>,
     /// The port that it protects.
+    #[key(skip = Port::Clients)]
     pub port: Port,
 }
 
@@ -124,19 +150,85 @@ impl FilterSettings {
     pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 }
 
-impl Default for FilterSettings {
-    fn default() -> Self {
-        Self {
-            allowed_hosts: LOOPBACK.map(str::to_owned).to_vec(),
-            allowed_origins: Vec::new(),
-            body_limit_bytes: Self::BODY_LIMIT_BYTES_DEFAULT,
-            bodies_limit_bytes: Self::BODIES_LIMIT_BYTES_DEFAULT,
-            body_timeout: Self::BODY_TIMEOUT_DEFAULT,
-            trusted_proxies: Vec::new(),
-            port: Port::Clients,
-        }
+impl Setting for IpNet {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let text = text_of(value)?;
+        parse_network(text).map_or_else(
+            || {
+                let help = match text {
+                    "*" => "write `0.0.0.0/0` and `::/0` if whoever connects is a proxy of yours",
+                    _ => "write the address that the proxy connects from",
+                };
+                let expected = "an address such as `10.0.0.7`, or a network such as `10.0.0.0/8`";
+                value.reject(unexpected(expected, text, help))
+            },
+            Ok,
+        )
     }
 }
+
+/// A host that clients may use, or `*`.
+struct HostPattern(String);
+
+text_settings!(HostPattern, OriginPattern);
+
+impl FromText for HostPattern {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        match text {
+            "*" => {}
+            text if text.contains("://") => {
+                return Err(unexpected("a host", text, "leave out what stands before `//`, and the path"));
+            }
+            text if !is_authority(text) => {
+                let expected = "a host such as `tools.example.com` or `[::1]:8080`";
+                return Err(unexpected(expected, text, "or `*` for all"));
+            }
+            _ => {}
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// The origin of web pages, `null`, or `*`.
+struct OriginPattern(String);
+
+impl FromText for OriginPattern {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let is_origin = match text.split_once("://") {
+            _ if matches!(text, "*" | "null") => true,
+            Some((scheme, host)) => !scheme.is_empty() && is_authority(host),
+            None => false,
+        };
+        if is_origin {
+            return Ok(Self(text.to_owned()));
+        }
+        let help = "write scheme and host, without a path; `*` for all";
+        Err(unexpected("an origin such as `https://app.example.com`", text, help))
+    }
+}
+
+pub(crate) fn read_hosts(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    Ok(Vec::<HostPattern>::read(value)?.into_iter().map(|HostPattern(host)| host).collect())
+}
+
+fn read_origins(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    Ok(Vec::<OriginPattern>::read(value)?.into_iter().map(|OriginPattern(origin)| origin).collect())
+}
+
+fn is_authority(text: &str) -> bool {
+    text.parse::<http::uri::Authority>().is_ok_and(|found| !found.as_str().contains('@'))
+}
+
+fn unexpected(expected: &str, text: &str, help: &str) -> Invalid {
+    // A password may come before an `@`.
+    let found = if text.contains('@') { "a value with an `@`".to_owned() } else { format!("`{text}`") };
+    Invalid::new(format!("expected {expected}, found {found}"), help)
+}
+
+/// The longest of a setting, in milliseconds.
+const HOUR: u64 = 3_600_000;
 
 /// The request filter. Clones share its settings and counts.
 #[derive(Debug, Clone)]

@@ -38,7 +38,7 @@ pub use cache::{CacheEntry, CacheSettings, Forbidden, Lasts, Store};
 pub use hedge::HedgeSettings;
 pub use metrics::{BreakerView, Count, RouteCounts, UpstreamCounts, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
-pub use rate_limit::{RateSettings, WithoutStore};
+pub use rate_limit::{CallsPer, RateSettings, WithoutStore};
 pub use retry::{RetryOverride, RetrySettings, jitter};
 pub use stack::{Policies, Response, RoutePolicies, Sharing, UpstreamPolicies};
 

@@ -6,38 +6,108 @@ use std::{
     time::Duration,
 };
 
+use settings_derive::{Section, Word};
 use tokio::time::{Instant, sleep};
 
 use super::{Count, Sharing};
 use crate::{
     route::UpstreamName,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+        units::{self, UnitError},
+    },
     shared_state::{SharedStore, Unreachable},
     upstream::{Caller, UpstreamError, Whose},
 };
 
-/// How many calls in how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Rate limit: how many calls in how long, and how many of them at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[section(id = "rate", text = "limit")]
 pub struct RateSettings {
-    /// How many.
-    pub count: u32,
-    /// In how long.
-    pub per: Duration,
+    /// How many calls in how long: `100 per minute`, `5 per 10s`.
+    #[key(example = "limit: 100 per minute")]
+    pub limit: CallsPer,
     /// How many of them may come at once, after a time without any.
-    pub burst: u32,
-    /// What holds while what is used of it is counted in a store that can't be reached.
+    #[key(range = 1..=1_000_000, shown = "as many as `limit` has")]
+    pub burst: Option<u32>,
+    /// What holds while the store of `shared` can't be reached: each replica counts for itself, nobody is let through, or
+    /// everybody is.
+    #[key(default = WithoutStore::Local)]
     pub without_store: WithoutStore,
 }
 
+/// A number of calls in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallsPer {
+    /// The number, from 1 to 1,000,000.
+    pub count: u32,
+    /// The time, at most a day.
+    pub per: Duration,
+}
+
 /// What a limit does that several replicas count together, while they can't.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum WithoutStore {
     /// Each counts for itself.
-    #[default]
     Local,
     /// All calls are rejected.
     Refuse,
     /// All calls are admitted.
     Allow,
+}
+
+impl CallsPer {
+    const MOST: u32 = 1_000_000;
+    const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+    /// Reads `100 per minute`, `5 per 10s`. The message of an error goes on where the key's name ends.
+    fn parse(text: &str) -> Result<Self, UnitError> {
+        let wrong = || {
+            let is_digit = |letter: &char| letter.is_ascii_digit() || matches!(letter, '_' | ',');
+            let digits: String = text.trim().chars().take_while(is_digit).collect();
+            let example = digits.replace(['_', ','], "").parse::<u32>().unwrap_or(100);
+            UnitError {
+                message: format!("takes a number of calls and a time, found `{text}`"),
+                help: format!("write `{example} per second`, `{example} per minute`, or `{example} per 10s`"),
+            }
+        };
+        let (count, per) = text.split_once(" per ").ok_or_else(wrong)?;
+        let count: u32 = count.trim().parse().map_err(|_| wrong())?;
+        if !(1..=Self::MOST).contains(&count) {
+            return Err(UnitError {
+                message: format!("takes from 1 to {} calls, found `{count}`", Self::MOST),
+                help: "write another number, or leave the limit out".into(),
+            });
+        }
+        let per = match per.trim() {
+            "second" => Duration::from_secs(1),
+            "minute" => Duration::from_secs(60),
+            "hour" => Duration::from_secs(3600),
+            "day" => Self::LONGEST,
+            other => units::duration(other).map_err(|_| wrong())?,
+        };
+        if per.is_zero() || per > Self::LONGEST {
+            let help = format!("write another time: `{count} per second`, `{count} per day`");
+            return Err(UnitError {
+                message: format!("takes a time of at most a day, found `{text}`"),
+                help,
+            });
+        }
+        Ok(Self { count, per })
+    }
+}
+
+impl Setting for CallsPer {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        // A number alone is read too: the message says what is missing.
+        let text = value.node.scalar().unwrap_or_else(|| value.node.found());
+        Self::parse(&text).or_else(|UnitError { message, help }| {
+            value.reject(Invalid::new(format!("{} {message}", value.name), help))
+        })
+    }
 }
 
 /// A limit, and how much of it is used.
@@ -105,7 +175,8 @@ impl RateLimit {
     }
 
     fn counted_in(self, store: SharedStore, of: &str) -> Self {
-        let RateSettings { count, per, burst, without_store: _ } = self.settings;
+        let CallsPer { count, per } = self.settings.limit;
+        let burst = self.settings.burst();
         // Another limit begins anew: points of the old one may be far ahead.
         let of = format!("{} {of} {count} {} {burst}", self.whose.as_word(), per.as_micros());
         Self { counted: Some(Counted { store, of: of.into_bytes().into() }), ..self }
@@ -182,7 +253,7 @@ impl RateLimit {
 
     fn reject(&self, stopped: Stopped) -> UpstreamError {
         self.rejected.add();
-        let (upstream, RateSettings { count, per, .. }) = (self.upstream.clone(), self.settings);
+        let (upstream, CallsPer { count, per }) = (self.upstream.clone(), self.settings.limit);
         match stopped {
             Stopped::For(rest) => UpstreamError::TooOften { upstream, whose: self.whose, count, per, rest },
             Stopped::Uncounted => UpstreamError::Uncounted { upstream },
@@ -193,8 +264,13 @@ impl RateLimit {
 impl RateSettings {
     /// How far each call moves the point, and how far ahead it may be.
     fn gap_and_slack(self) -> (Duration, Duration) {
-        let gap = self.per / self.count.max(1);
-        (gap, gap * self.burst.saturating_sub(1))
+        let gap = self.limit.per / self.limit.count.max(1);
+        (gap, gap * self.burst().saturating_sub(1))
+    }
+
+    /// How many calls may come at once.
+    fn burst(self) -> u32 {
+        self.burst.unwrap_or(self.limit.count)
     }
 }
 
@@ -238,7 +314,11 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
     const TEN_A_SECOND: RateSettings =
-        RateSettings { count: 10, per: SECOND, burst: 10, without_store: WithoutStore::Local };
+        RateSettings { limit: calls(10, SECOND), burst: None, without_store: WithoutStore::Local };
+
+    const fn calls(count: u32, per: Duration) -> CallsPer {
+        CallsPer { count, per }
+    }
 
     fn rate(whose: Whose, settings: RateSettings) -> RateLimit {
         RateLimit::new(name(), whose, settings, Count::default())
@@ -267,7 +347,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn over_a_long_time_no_more_are_let_through_than_is_said() {
-        let settings = RateSettings { count: 7, burst: 1, ..TEN_A_SECOND };
+        let settings = RateSettings { limit: calls(7, SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = rate(Whose::Route, settings);
         let mut let_through = 0;
         for _ in 0..10_000 {
@@ -301,7 +381,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_comes_too_often_is_told_when_to_come_again() {
         let counted = Count::default();
-        let settings = RateSettings { count: 1, per: 60 * SECOND, burst: 1, ..TEN_A_SECOND };
+        let settings = RateSettings { limit: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = RateLimit::new(name(), Whose::CallerOfRoute, settings, counted.clone());
         let one = || rate.admit(&Caller::Only, OverLimit::Rejected);
         one().await.unwrap();
@@ -316,7 +396,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_has_begun_waits_for_its_turn() {
-        let settings = RateSettings { count: 1, burst: 1, ..TEN_A_SECOND };
+        let settings = RateSettings { limit: calls(1, SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = rate(Whose::Upstream, settings);
         let one = || rate.admit(&Caller::Only, OverLimit::Waits);
         let begun = Instant::now();
@@ -352,7 +432,7 @@ mod tests {
         assert_eq!(through(&one, &caller(1)).await, 1);
         assert_eq!(through(&other, &caller(1)).await, 0);
         // Another limit of the same name is counted for itself.
-        let half = RateSettings { count: 5, burst: 5, ..TEN_A_SECOND };
+        let half = RateSettings { limit: calls(5, SECOND), burst: Some(5), ..TEN_A_SECOND };
         let [more, _] = replicas(&memory, Whose::CallerOfRoute, half);
         assert_eq!(through(&more, &caller(1)).await, 5);
     }
@@ -401,5 +481,25 @@ mod tests {
             memory.come_back();
         });
         done.unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_limit_is_read_as_it_is_said() {
+        assert_eq!(CallsPer::parse("100 per minute"), Ok(calls(100, 60 * SECOND)));
+        assert_eq!(CallsPer::parse("1 per  10s "), Ok(calls(1, 10 * SECOND)));
+        assert_eq!(CallsPer::parse("5 per day"), Ok(calls(5, CallsPer::LONGEST)));
+    }
+
+    #[test]
+    fn what_is_no_limit_is_told_with_a_way_out() {
+        for text in ["100", "100/s", "100 per", "ten per second", "100 per fortnight", "1.5 per second"] {
+            let error = CallsPer::parse(text).unwrap_err();
+            assert!(error.message.contains(&format!("found `{text}`")), "{error:?}");
+            assert!(error.help.starts_with("write `"), "{error:?}");
+        }
+        assert!(CallsPer::parse("100/s").unwrap_err().help.contains("`100 per second`"));
+        for text in ["0 per second", "1000001 per second", "1 per 0s", "1 per 25h"] {
+            CallsPer::parse(text).unwrap_err();
+        }
     }
 }

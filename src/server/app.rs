@@ -204,7 +204,7 @@ impl App {
     /// # Errors
     ///
     /// As [`App::new`]; then nothing has changed.
-    pub fn apply(&mut self, loaded: &Loaded) -> Result<Vec<&'static str>, Conflict> {
+    pub fn apply(&mut self, loaded: &Loaded) -> Result<Vec<String>, Conflict> {
         let mut active = Active::new(loaded, Some(&self.active), self.shared.as_ref());
         self.lists
             .retain(|name| active.upstreams.get(name).is_some_and(|bound| bound.upstream.mcp().is_some()));
@@ -230,7 +230,7 @@ impl App {
         }
         let mut later = self.fixed.differences(loaded);
         if self.tls.is_some() != loaded.tls.is_some() {
-            later.push("server.tls");
+            later.push("server.tls".to_owned());
         }
         Ok(later)
     }

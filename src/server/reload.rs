@@ -14,6 +14,7 @@ use crate::{
     admin::{Playground, ProcessControl, ReloadFailure, ReloadRequest},
     config::{self, AdminSettings, ListenerSettings, Loaded, Look, Sources, TelemetryFile},
     inbound::mcp::McpSettings,
+    settings::section::Section,
     shared_state::StoreSettings,
     telemetry::log::LogSettings,
 };
@@ -75,7 +76,7 @@ impl Reloader {
 
     /// Returns the new configuration, with the settings that take effect with the next start, or the reason
     /// for the failure.
-    async fn try_reload(&mut self, app: &mut App) -> Result<(Loaded, Vec<&'static str>), String> {
+    async fn try_reload(&mut self, app: &mut App) -> Result<(Loaded, Vec<String>), String> {
         let (sources, named_files) = (Arc::clone(&self.sources), Arc::clone(&self.named_files));
         // Files are read and patterns compiled, which is no work for a thread that serves.
         let read = tokio::task::spawn_blocking(move || {
@@ -106,7 +107,7 @@ impl Reloader {
         Ok((loaded, later))
     }
 
-    fn succeeded(&mut self, loaded: &Loaded, later: Vec<&'static str>) {
+    fn succeeded(&mut self, loaded: &Loaded, later: Vec<String>) {
         let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
         info!(routes, upstreams, "config reloaded");
         if !later.is_empty() {
@@ -195,34 +196,20 @@ impl FixedSettings {
     }
 
     /// The names of those that differ in a configuration.
-    pub(super) fn differences(&self, loaded: &Loaded) -> Vec<&'static str> {
-        let (now, then) = (&self.listener, &loaded.listener);
-        let found = [
-            ("server.listen", now.listen != then.listen),
-            ("server.connections", now.connection_limit != then.connection_limit),
-            ("server.watch", now.watch != then.watch),
-            ("admin", self.admin != loaded.admin),
-            ("server.header_timeout", now.header_timeout != then.header_timeout),
-            ("server.write_timeout", now.write_timeout != then.write_timeout),
-            ("server.answers_limit", now.answers_limit_bytes != then.answers_limit_bytes),
-            ("server.drain", now.drain != then.drain),
-            ("server.shutdown_delay", now.shutdown_delay != then.shutdown_delay),
-            ("server.name", self.mcp.server_name != loaded.mcp.server_name),
-            ("server.title", self.mcp.server_title != loaded.mcp.server_title),
-            ("server.instructions", self.mcp.instructions != loaded.mcp.instructions),
-            ("server.page_size", self.mcp.page_size != loaded.mcp.page_size),
-            ("server.list_ttl", self.mcp.list_ttl != loaded.mcp.list_ttl),
-            ("server.secret", self.mcp.secret != loaded.mcp.secret),
-            ("server.peer", self.mcp.peer != loaded.mcp.peer),
-            ("server.caller_streams", self.mcp.caller_stream_limit != loaded.mcp.caller_stream_limit),
-            ("server.streams", self.mcp.stream_limit != loaded.mcp.stream_limit),
-            ("server.resume", self.mcp.resume.patience != loaded.mcp.resume.patience),
-            ("server.stream_life", self.mcp.resume.connection_life != loaded.mcp.resume.connection_life),
-            ("shared", self.shared != loaded.shared),
-            ("log.level", self.log.filter != loaded.log.filter),
-            ("log.format", self.log.format != loaded.log.format),
-            ("telemetry", self.telemetry != loaded.telemetry),
-        ];
-        found.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    pub(super) fn differences(&self, loaded: &Loaded) -> Vec<String> {
+        let mut found = differences("server", &self.listener, &loaded.listener);
+        found.extend(differences("server", &self.mcp, &loaded.mcp));
+        found.extend(differences("admin", &self.admin, &loaded.admin));
+        found.extend(differences("log", &self.log, &loaded.log));
+        found.extend((self.shared != loaded.shared).then(|| "shared".to_owned()));
+        found.extend((self.telemetry != loaded.telemetry).then(|| "telemetry".to_owned()));
+        found
     }
+}
+
+/// The settings of a section that differ and take effect only after a restart.
+fn differences<T: Section>(section: &str, now: &T, then: &T) -> Vec<String> {
+    let mut keys = Vec::new();
+    now.restart_differences(then, &mut keys);
+    keys.into_iter().map(|key| format!("{section}.{key}")).collect()
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde_json::json;
+use settings_derive::{Section, Word};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{
     EnvFilter,
@@ -22,18 +23,39 @@ use tracing_subscriber::{
 };
 
 use super::log_writer::LogWriter;
+use crate::settings::value::Word as _;
 
 /// What to log, and how.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(id = "log", process, variables, default)]
 pub struct LogSettings {
-    /// Directives of `tracing_subscriber::EnvFilter`: `info`, `warn,glossator=debug`.
-    pub filter: String,
-    /// The form of a line.
+    /// How much is logged.
+    #[key(default = LogLevel::Info, restart)]
+    pub level: LogLevel,
+    /// For people or for programs.
+    #[key(default = LogFormat::Text, restart)]
     pub format: LogFormat,
 }
 
+/// The least severity that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// Failures that an operator has to look at.
+    Error,
+    /// What may become one.
+    Warn,
+    /// What happens once or seldom, and a line for each call.
+    Info,
+    /// Why calls came out as they did.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
 /// The form of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum LogFormat {
     /// For people; coloured on a terminal.
     Text,
@@ -83,14 +105,13 @@ pub enum LogError {
 }
 
 impl LogSettings {
-    /// A log from a level on: `off`, `error`, `warn`, `info`, `debug` or `trace`.
-    pub fn of_level(level: &str, format: LogFormat) -> Self {
-        let filter = match level {
-            quiet @ ("off" | "error" | "warn") => quiet.to_owned(),
-            // The MCP library tells every request at `info`; that is our line to write.
-            level => format!("{level},rmcp=warn"),
-        };
-        Self { filter, format }
+    /// Directives of `tracing_subscriber::EnvFilter`: `warn`, `info,rmcp=warn`.
+    pub fn filter(&self) -> String {
+        match self.level {
+            level @ (LogLevel::Off | LogLevel::Error | LogLevel::Warn) => level.word().to_owned(),
+            // The MCP library logs every request at `info`, which the access log does already.
+            level => format!("{},rmcp=warn", level.word()),
+        }
     }
 }
 
@@ -120,7 +141,7 @@ pub fn dropped() -> u64 {
 ///
 /// [`LogError`].
 pub fn init(settings: &LogSettings) -> Result<(), LogError> {
-    let filter = parse_filter(&settings.filter)?;
+    let filter = parse_filter(&settings.filter())?;
     let writer = LogWriter::start(io::stderr(), settings.format).map_err(LogError::NoThread)?;
     let lines = Subscriber::builder()
         .with_env_filter(filter)
@@ -377,8 +398,8 @@ mod tests {
 
     #[test]
     fn every_level_is_a_filter_and_not_every_text() {
-        for level in ["off", "error", "warn", "info", "debug", "trace"] {
-            parse_filter(&LogSettings::of_level(level, LogFormat::Text).filter).unwrap();
+        for (_, level) in LogLevel::WORDS {
+            parse_filter(&LogSettings { level: *level, format: LogFormat::Text }.filter()).unwrap();
         }
         parse_filter("glossator=loud").unwrap_err();
     }

@@ -12,20 +12,20 @@ use std::cell::RefCell;
 pub(in crate::config) use self::merge::merge;
 use self::together::{check_needs, read_unused, refuse_conflicts, warn_of_calls_cut_off, warn_unused};
 use super::{
-    Loaded,
+    AdminSettings, Loaded,
     calls::Routes,
     certificates, clients,
     import::{self, Importer},
-    keys::{ADMIN, DEFAULTS, FILE, LOG, SERVER, TELEMETRY},
+    keys::{DEFAULTS, FILE, TELEMETRY},
     node::{Entry, Node},
     problem::Problem,
-    process::{self, Flag, ProcessSettings},
     prompts::{self, PromptFile},
     report::Report,
     routes::{self, RouteDefaults, RouteFile, Surroundings},
     rules::RuleSets,
     secret::Environment,
-    section::Section,
+    section::{Section, report_unknown_key},
+    server::ServerSettings,
     server_tls, shared,
     source::Span,
     telemetry,
@@ -36,36 +36,44 @@ use crate::{
     inbound::{filter::FilterSettings, mcp::McpSettings},
     policy::{PassthroughSettings, PolicySettings},
     route::UpstreamName,
+    settings::{
+        layers::{self, Given},
+        section::{Context, Section as _, read_section},
+    },
+    telemetry::log::LogSettings,
 };
 
 /// Compiles the files' trees. `None` when something is wrong; that has been reported then.
 pub(in crate::config) fn compile(
     report: &Report<'_>,
     environment: &Environment,
-    flags: &[Flag],
+    given: &Given,
     trees: Vec<Node>,
     presets: Option<&Node>,
 ) -> Option<Loaded> {
     version::check(report, &trees)?;
     let root = merge(report, trees)?;
+    let process_tables = [ServerSettings::keys(), AdminSettings::keys(), LogSettings::keys()];
+    let root = layers::merge(report, environment, root, &process_tables, given);
     let file = Section::open(report, root.span, &root, &FILE)?;
     // It has been looked at in every file.
     let _ = file.get(version::KEY);
-    let server = file.section("server", &SERVER);
-    let admin = file.section("admin", &ADMIN);
-    let log = file.section("log", &LOG);
+    let context = Context { report, environment, report_unknown_key };
+    let (server, admin, log) = (
+        read_section::<ServerSettings>(context, file.entry("server"), root.span, "`server`"),
+        read_section::<AdminSettings>(context, file.entry("admin"), root.span, "`admin`"),
+        read_section::<LogSettings>(context, file.entry("log"), root.span, "`log`"),
+    );
+    let node_at = |section: &str, key: &str| root.get(section).and_then(|section| section.get(key));
     let telemetry = telemetry::read(report, environment, file.section("telemetry", &TELEMETRY).as_ref());
-    let needs_place = admin.as_ref().and_then(|admin| admin.get("ready_needs")).map(|node| node.span);
-    let sections = [server.as_ref(), admin.as_ref(), log.as_ref()];
-    let process = process::settings(report, environment, flags, sections);
-    let peer = process.as_ref().and_then(|process| process.mcp.peer.as_ref());
-    let secret = process.as_ref().and_then(|process| process.mcp.secret.as_ref());
+    let mcp = server.as_ref().ok().map(|server| &server.mcp);
     // Where the process settings have a mistake, whether there is a secret is not known.
-    let shared = process.as_ref().and_then(|_| shared::read(&file, environment, secret));
+    let shared = mcp.and_then(|mcp| shared::read(&file, environment, mcp.secret.as_ref()));
     if file.entry("shared").is_none() {
         shared::warn_of_directions(report, &root);
     }
-    let (tls, peer_tls) = server_tls::read(report, environment, server.as_ref(), peer);
+    let advertised = mcp.and_then(|mcp| mcp.peer.as_ref());
+    let (tls, peer_tls) = server_tls::read(report, environment, file.get("server"), advertised);
     let default_section = file.section("defaults", &DEFAULTS);
     let (route_defaults, upstream_defaults) = default_section.as_ref().map(defaults).unwrap_or_default();
     let default_scopes = route_defaults.scopes.clone();
@@ -80,7 +88,7 @@ pub(in crate::config) fn compile(
         .collect();
     let names: Vec<(UpstreamName, Span)> =
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
-    let clients = clients::read(report, environment, &file, server.as_ref(), &default_scopes);
+    let clients = clients::read(report, environment, &file, file.get("server"), &default_scopes);
     let through = passthrough::read(report, &file, &names, &upstreams, &clients);
     let calls = RefCell::default();
     let around = Surroundings {
@@ -119,7 +127,7 @@ pub(in crate::config) fn compile(
     read_unused(report, &rules, default_reply.filter(|_| written.is_empty()));
     warn_unused(report, &names, &upstreams, &routes, through.upstream.as_ref());
     refuse_conflicts(report, &routes);
-    let body_timeout = process.as_ref().map(|process| process.door.body_timeout);
+    let body_timeout = server.as_ref().map(|server| server.filter.body_timeout);
     let passthrough = through.upstream.map(|name| {
         let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
         let settings = PassthroughSettings {
@@ -132,30 +140,31 @@ pub(in crate::config) fn compile(
         (name, settings)
     });
     clients.check(report, &all_scopes(&file, default_section.as_ref(), &[written, prompt_entries], entries));
-    let ProcessSettings { listener, admin, door, mcp, log, cache_limit_bytes, upstream_buffer_limit_bytes } =
-        process?;
-    let place = server.as_ref().and_then(|server| server.get("listen")).or_else(|| file.get("clients"));
-    let is_behind = tls.is_some() || !door.trusted_proxies.is_empty();
+    let (server, admin, log) = (server.ok()?, admin.ok()?, log.ok()?);
+    let ServerSettings { listener, filter, mcp, .. } = server;
+    let place = node_at("server", "listen").or_else(|| file.get("clients"));
+    let is_behind = tls.is_some() || !filter.trusted_proxies.is_empty();
     clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
-    let drain = server.as_ref().and_then(|server| server.get("drain"));
+    let drain = node_at("server", "drain");
     let default_deadline = default_section.as_ref().and_then(|section| section.get("deadline"));
     let elsewhere = default_deadline.or(drain).map_or(root.span, |node| node.span);
     warn_of_calls_cut_off(report, listener.drain, &routes, (written, entries), elsewhere);
     let telemetry = telemetry?;
     let certificates = certificates::read(report, &root);
+    let needs_place = node_at("admin", "ready_needs").map(|node| node.span);
     check_needs(report, &names, &admin.ready_needs, needs_place);
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::new(&upstreams),
         listener,
         admin,
         tls,
-        door,
+        door: filter,
         access: clients.access,
         mcp: McpSettings { peer_tls, ..mcp },
         log,
         telemetry,
-        cache_limit_bytes,
-        upstream_buffer_limit_bytes,
+        cache_limit_bytes: server.cache_limit_bytes,
+        upstream_buffer_limit_bytes: server.upstream_buffer_limit_bytes,
         shared,
         upstreams,
         passthrough,

@@ -2,10 +2,10 @@
 
 use super::*;
 
-pub(in crate::config) static EJECTION: Keys = Keys {
-    of: "`ejection`",
-    id: "ejection",
-    list: &[
+pub(in crate::config) static EJECTION: Keys = Keys::new(
+    "`ejection`",
+    "ejection",
+    &[
         key("failures", Count(1, 1_000_000), "After how many failures in a row. Default 3."),
         key(
             "rest",
@@ -14,12 +14,12 @@ pub(in crate::config) static EJECTION: Keys = Keys {
         ),
         key("longest_rest", Duration(1, 24 * HOUR), "For how long at most. Default `1m`."),
     ],
-};
+);
 
-pub(in crate::config) static HEALTH: Keys = Keys {
-    of: "`health`",
-    id: "health",
-    list: &[
+pub(in crate::config) static HEALTH: Keys = Keys::new(
+    "`health`",
+    "health",
+    &[
         key(
             "path",
             Text,
@@ -33,4 +33,4 @@ pub(in crate::config) static HEALTH: Keys = Keys {
             "After how many failures in a row an address is left out; one good answer brings it back. Default 2.",
         ),
     ],
-};
+);

@@ -3,18 +3,18 @@
 use super::*;
 
 /// What `ask` takes: one round, or several.
-pub(in crate::config) const ASK: Takes = OneOrMore(&Map(&Section(&QUESTION)));
+pub(in crate::config) const ASK: Takes = OneOrMore(&Map(&Section(|| &QUESTION)));
 
 /// What `answer_within` takes.
 pub(in crate::config) const ANSWER_WITHIN: Takes = Duration(SECOND, HOUR);
 
 /// What `sample` takes.
-pub(in crate::config) const SAMPLE_FORM: Takes = Either(&[Text, Section(&SAMPLE)]);
+pub(in crate::config) const SAMPLE_FORM: Takes = Either(&[Text, Section(|| &SAMPLE)]);
 
-pub(in crate::config) static QUESTION: Keys = Keys {
-    of: "a question",
-    id: "question",
-    list: &[
+pub(in crate::config) static QUESTION: Keys = Keys::new(
+    "a question",
+    "question",
+    &[
         key(
             "when",
             Text,
@@ -23,7 +23,7 @@ pub(in crate::config) static QUESTION: Keys = Keys {
         key("message", Text, "What the person reads: a template. Alone, it is answered with yes or no."),
         key(
             "fields",
-            Map(&Either(&[Word(FORM_TYPES), Section(&FORM_FIELD)])),
+            Map(&Either(&[Word(FORM_TYPES), Section(|| &FORM_FIELD)])),
             "What there is to fill in: a type each, with `?` behind it where it may be left out, or a map.",
         ),
         key("schema", Map(&Anything), "The same as the JSON Schema that goes to the client."),
@@ -45,12 +45,12 @@ pub(in crate::config) static QUESTION: Keys = Keys {
             "Whether the call goes on where nobody can be asked, or nobody wants to answer. Default `false`.",
         ),
     ],
-};
+);
 
-pub(in crate::config) static FORM_FIELD: Keys = Keys {
-    of: "a field of a form",
-    id: "form_field",
-    list: &[
+pub(in crate::config) static FORM_FIELD: Keys = Keys::new(
+    "a field of a form",
+    "form_field",
+    &[
         key("type", Word(FORM_TYPES), "What it takes. Default `string`."),
         key("title", Text, "What the person sees beside it."),
         key("description", Text, "What it is for."),
@@ -63,7 +63,7 @@ pub(in crate::config) static FORM_FIELD: Keys = Keys {
         key("default", Anything, "What stands in it at first."),
         key("optional", Flag, "Whether it may be left out. Default `false`."),
     ],
-};
+);
 
 /// The types of fields that clients have.
 pub(in crate::config) const FORM_TYPES: &[&str] = &[
@@ -85,13 +85,13 @@ pub(in crate::config) const FORM_TYPES: &[&str] = &[
     "date-time?",
 ];
 
-pub(in crate::config) static SAMPLE: Keys = Keys {
-    of: "`sample`",
-    id: "sample",
-    list: &[
+pub(in crate::config) static SAMPLE: Keys = Keys::new(
+    "`sample`",
+    "sample",
+    &[
         key(
             "messages",
-            Either(&[Text, List(&Section(&MESSAGE))]),
+            Either(&[Text, List(&Section(|| &MESSAGE))]),
             "What is said: a template, or a list of them by speaker.",
         ),
         key("system", Text, "What the model should know of its task: a template."),
@@ -101,13 +101,13 @@ pub(in crate::config) static SAMPLE: Keys = Keys {
         key("models", NAMES, "Names, or parts of names, of models that are fit for it, the best first."),
         key("optional", Flag, "Whether the call goes on without an answer. Default `false`."),
     ],
-};
+);
 
-pub(in crate::config) static MESSAGE: Keys = Keys {
-    of: "a message",
-    id: "message",
-    list: &[
+pub(in crate::config) static MESSAGE: Keys = Keys::new(
+    "a message",
+    "message",
+    &[
         key("user", Text, "What the person says: a template."),
         key("assistant", Text, "What the model said: a template."),
     ],
-};
+);

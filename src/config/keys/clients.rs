@@ -5,13 +5,13 @@ use super::*;
 /// What a caller needs.
 pub(super) const SCOPES: Takes = NAMES;
 
-pub(in crate::config) static CLIENT: Keys = Keys {
-    of: "a client",
-    id: "client",
-    list: &[
+pub(in crate::config) static CLIENT: Keys = Keys::new(
+    "a client",
+    "client",
+    &[
         key(
             "keys",
-            OneOrMore(&Either(&[Text, Section(&CLIENT_KEY)])),
+            OneOrMore(&Either(&[Text, Section(|| &CLIENT_KEY)])),
             "What it may show: hashes of API keys, as `glossator key` prints them.",
         ),
         key(
@@ -22,39 +22,39 @@ pub(in crate::config) static CLIENT: Keys = Keys {
         key("subjects", NAMES, "What tokens call it in `sub`: it has what they allow, and what stands here."),
         key("scopes", SCOPES, "What it is allowed. Default: what needs no scope."),
     ],
-};
+);
 
-pub(in crate::config) static CLIENT_KEY: Keys = Keys {
-    of: "a key of a client",
-    id: "client_key",
-    list: &[
+pub(in crate::config) static CLIENT_KEY: Keys = Keys::new(
+    "a key of a client",
+    "client_key",
+    &[
         key("hash", Text, "The hash of the key: `sha256:…`."),
         key("expires", Text, "When the key ends: `2027-01-31`, or `2027-01-31T12:00:00Z`. Default: never."),
     ],
-};
+);
 
-pub(in crate::config) static SERVER_AUTH: Keys = Keys {
-    of: "`auth` of `server`",
-    id: "server_auth",
-    list: &[
+pub(in crate::config) static SERVER_AUTH: Keys = Keys::new(
+    "`auth` of `server`",
+    "server_auth",
+    &[
         key(
             "resource",
             Text,
             "What tokens call this server, and where clients reach it: `https://tools.example.com/mcp`. MCP clients are told by it where tokens are given.",
         ),
-        key("tokens", OneOrMore(&Section(&TOKENS)), "Whose tokens (JWT) are taken."),
+        key("tokens", OneOrMore(&Section(|| &TOKENS)), "Whose tokens (JWT) are taken."),
         key(
             "servers",
             NAMES,
             "The servers that give tokens, as clients are told them. Default: the issuers of `tokens`.",
         ),
     ],
-};
+);
 
-pub(in crate::config) static TOKENS: Keys = Keys {
-    of: "`tokens`",
-    id: "tokens",
-    list: &[
+pub(in crate::config) static TOKENS: Keys = Keys::new(
+    "`tokens`",
+    "tokens",
+    &[
         key("issuer", Text, "The server that gives them, letter by letter as its tokens name it in `iss`."),
         key(
             "audience",
@@ -77,6 +77,6 @@ pub(in crate::config) static TOKENS: Keys = Keys {
             Text,
             "In which claim a token says what its client is allowed: words, or a list of them. Default `scope`.",
         ),
-        key("tls", Section(&TLS), "Whom the server of `jwks` is taken for, and who we are."),
+        key("tls", Section(|| &TLS), "Whom the server of `jwks` is taken for, and who we are."),
     ],
-};
+);

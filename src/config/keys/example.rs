@@ -2,22 +2,22 @@
 
 use super::*;
 
-pub(in crate::config) static EXAMPLE: Keys = Keys {
-    of: "an example",
-    id: "example",
-    list: &[
+pub(in crate::config) static EXAMPLE: Keys = Keys::new(
+    "an example",
+    "example",
+    &[
         key("name", Text, "What it shows."),
         key("args", Map(&Anything), "The arguments of the call."),
         key("answers", Map(&Anything), "The answers to the questions of the route, as templates see them."),
-        key("given", Section(&GIVEN), "What the upstream answers."),
-        key("expect", Section(&EXPECT), "What clients then get; what is not named here is not compared."),
+        key("given", Section(|| &GIVEN), "What the upstream answers."),
+        key("expect", Section(|| &EXPECT), "What clients then get; what is not named here is not compared."),
     ],
-};
+);
 
-pub(in crate::config) static GIVEN: Keys = Keys {
-    of: "`given`",
-    id: "given",
-    list: &[
+pub(in crate::config) static GIVEN: Keys = Keys::new(
+    "`given`",
+    "given",
+    &[
         key("status", Count(100, 599), "The HTTP status. Default 200."),
         key("exit", Scalar, "Of a command: its exit status, or the signal that ended it. Default 0."),
         key("stderr", Scalar, "Of a command: what it wrote to standard error."),
@@ -36,12 +36,12 @@ pub(in crate::config) static GIVEN: Keys = Keys {
             "Which reply of a HAR file: its number, or a part of its URL. Default: the last.",
         ),
     ],
-};
+);
 
-pub(in crate::config) static EXPECT: Keys = Keys {
-    of: "`expect`",
-    id: "expect",
-    list: &[
+pub(in crate::config) static EXPECT: Keys = Keys::new(
+    "`expect`",
+    "expect",
+    &[
         key("structuredContent", Anything, "The structured content."),
         key(
             "content",
@@ -51,4 +51,4 @@ pub(in crate::config) static EXPECT: Keys = Keys {
         key("isError", Flag, "Whether it is a tool error. Default `false`."),
         key("text", Text, "Words that the text of the first block has in it."),
     ],
-};
+);

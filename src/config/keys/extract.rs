@@ -6,103 +6,111 @@ use super::*;
 pub(in crate::config) const EXTRACTORS: &[&str] =
     &["binary", "columns", "csv", "form", "html", "json", "mcp", "metrics", "ndjson", "pairs", "text", "xml"];
 
-pub(in crate::config) static EXTRACT: Keys = Keys {
-    of: "`extract`",
-    id: "extract",
-    list: &[
-        key("binary", Either(&[Section(&BINARY), Nothing]), "Any bytes, as an image, a sound or a document."),
-        key("columns", Either(&[Section(&COLUMNS), Nothing]), "Tables whose cells stand under each other."),
-        key("csv", Either(&[Section(&CSV), Nothing]), "CSV, TSV and their relatives."),
-        key("form", Either(&[Section(&FORM), Nothing]), "`name=value&name=value`, percent-encoded."),
+pub(in crate::config) static EXTRACT: Keys = Keys::new(
+    "`extract`",
+    "extract",
+    &[
+        key(
+            "binary",
+            Either(&[Section(|| &BINARY), Nothing]),
+            "Any bytes, as an image, a sound or a document.",
+        ),
+        key(
+            "columns",
+            Either(&[Section(|| &COLUMNS), Nothing]),
+            "Tables whose cells stand under each other.",
+        ),
+        key("csv", Either(&[Section(|| &CSV), Nothing]), "CSV, TSV and their relatives."),
+        key("form", Either(&[Section(|| &FORM), Nothing]), "`name=value&name=value`, percent-encoded."),
         key(
             "grok",
-            Either(&[Text, Section(&GROK)]),
+            Either(&[Text, Section(|| &GROK)]),
             "Named captures of patterns that name others: `%{IP:client}`.",
         ),
         key(
             "header",
-            Either(&[Section(&HEADER), NAMES, Text]),
+            Either(&[Section(|| &HEADER), NAMES, Text]),
             "Headers of the reply; a single one as its value.",
         ),
         key(
             "html",
-            Either(&[Section(&HTML), Nothing]),
+            Either(&[Section(|| &HTML), Nothing]),
             "A page: by CSS selectors, a table's rows, or its text.",
         ),
-        key("json", Either(&[Section(&JSON), Nothing]), "A JSON document."),
+        key("json", Either(&[Section(|| &JSON), Nothing]), "A JSON document."),
         key(
             "mcp",
-            Either(&[Section(&MCP), Nothing]),
+            Either(&[Section(|| &MCP), Nothing]),
             "The answer of an MCP server: its blocks of content, and the JSON in their text.",
         ),
         key(
             "metrics",
-            Either(&[Section(&METRICS), Nothing]),
+            Either(&[Section(|| &METRICS), Nothing]),
             "Samples of metrics, as Prometheus and OpenMetrics write them.",
         ),
-        key("ndjson", Either(&[Section(&NDJSON), Nothing]), "A JSON document a line."),
-        key("pairs", Either(&[Section(&PAIRS), Nothing]), "`key: value` lines."),
-        key("regex", Either(&[Text, Section(&REGEX)]), "Named captures of a regular expression."),
-        key("text", Either(&[Section(&TEXT), Nothing]), "The whole text."),
-        key("xml", Either(&[Section(&XML), Nothing]), "An XML document, SOAP included."),
+        key("ndjson", Either(&[Section(|| &NDJSON), Nothing]), "A JSON document a line."),
+        key("pairs", Either(&[Section(|| &PAIRS), Nothing]), "`key: value` lines."),
+        key("regex", Either(&[Text, Section(|| &REGEX)]), "Named captures of a regular expression."),
+        key("text", Either(&[Section(|| &TEXT), Nothing]), "The whole text."),
+        key("xml", Either(&[Section(|| &XML), Nothing]), "An XML document, SOAP included."),
         // A constant that led back here would have no end.
         key(
             "of",
-            Either(&[Word(EXTRACTORS), Section(&EXTRACT)]),
+            Either(&[Word(EXTRACTORS), Section(|| &EXTRACT)]),
             "What gives the text that is read, where that is not the reply as it came: `html`, for what a page shows.",
         ),
         key("fields", FIELDS, "Named fields with types, taken from what was found."),
         key(
             "type",
-            Either(&[FieldType, Section(&FIELD)]),
+            Either(&[FieldType, Section(|| &FIELD)]),
             "The type of what was found, where that is one value.",
         ),
         key("optional", Flag, "In a map of several: whether nothing may be found. Default `false`."),
     ],
-};
+);
 
-const EACH: Key = key(
+const EACH: Row = key(
     "each",
     Word(&["first", "match", "line", "block"]),
     "The first match, every match, or every line or block of lines that matches. Default `first`.",
 );
-const BLOCK_SEPARATOR: Key = key(
+const BLOCK_SEPARATOR: Row = key(
     "block_separator",
     Text,
     "A regular expression: a line that matches stands between two blocks. Default: a blank line.",
 );
-const BLOCK_DELIMITER: Key = key(
+const BLOCK_DELIMITER: Row = key(
     "block_delimiter",
     Text,
     "What stands between two blocks, wherever in a line: `\"\\x1e\"`. Default: a blank line.",
 );
-const BLOCK_START: Key = key(
+const BLOCK_START: Row = key(
     "block_start",
     Text,
     "A regular expression: a line that matches is the first of a block; what is before the first is passed over.",
 );
-const ALLOW_EMPTY: Key = key(
+const ALLOW_EMPTY: Row = key(
     "allow_empty",
     Flag,
     "Whether nothing found is right, and gives an empty list. Default `false`: it is an error.",
 );
 
 /// One of several extractors, under a name.
-pub(in crate::config) const PART: Takes = Either(&[Word(EXTRACTORS), Section(&EXTRACT)]);
+pub(in crate::config) const PART: Takes = Either(&[Word(EXTRACTORS), Section(|| &EXTRACT)]);
 
-pub(in crate::config) static BINARY: Keys = Keys {
-    of: "`binary`",
-    id: "binary",
-    list: &[
+pub(in crate::config) static BINARY: Keys = Keys::new(
+    "`binary`",
+    "binary",
+    &[
         key("as", Word(&["image", "audio", "resource"]), "The kind of block; by the media type when absent."),
         key("media_type", Text, "The media type; the reply's own when absent."),
     ],
-};
+);
 
-pub(in crate::config) static COLUMNS: Keys = Keys {
-    of: "`columns`",
-    id: "columns",
-    list: &[
+pub(in crate::config) static COLUMNS: Keys = Keys::new(
+    "`columns`",
+    "columns",
+    &[
         key(
             "columns",
             NAMES,
@@ -134,12 +142,12 @@ pub(in crate::config) static COLUMNS: Keys = Keys {
         ALLOW_EMPTY,
         key("fields", FIELDS, "Named fields with types."),
     ],
-};
+);
 
-pub(in crate::config) static CSV: Keys = Keys {
-    of: "`csv`",
-    id: "csv",
-    list: &[
+pub(in crate::config) static CSV: Keys = Keys::new(
+    "`csv`",
+    "csv",
+    &[
         key(
             "delimiter",
             Text,
@@ -166,7 +174,7 @@ pub(in crate::config) static CSV: Keys = Keys {
         ALLOW_EMPTY,
         key("fields", FIELDS, "Named fields with types."),
     ],
-};
+);
 
 /// What becomes of uneven rows.
 const UNEVEN: &[&str] = &["error", "pad", "skip"];
@@ -174,12 +182,12 @@ const UNEVEN_MEANS: &str = "What becomes of a row with more or fewer cells than 
      with empty cells, or `skip`. Default `error`.";
 
 pub(in crate::config) static FORM: Keys =
-    Keys { of: "`form`", id: "form", list: &[key("fields", FIELDS, "Named fields with types.")] };
+    Keys::new("`form`", "form", &[key("fields", FIELDS, "Named fields with types.")]);
 
-pub(in crate::config) static GROK: Keys = Keys {
-    of: "`grok`",
-    id: "grok",
-    list: &[
+pub(in crate::config) static GROK: Keys = Keys::new(
+    "`grok`",
+    "grok",
+    &[
         key(
             "pattern",
             OneOrMore(&Text),
@@ -193,30 +201,27 @@ pub(in crate::config) static GROK: Keys = Keys {
         ALLOW_EMPTY,
         key("fields", FIELDS, "Named fields with types."),
     ],
-};
+);
 
-pub(in crate::config) static NDJSON: Keys = Keys {
-    of: "`ndjson`",
-    id: "ndjson",
-    list: &[ALLOW_EMPTY, key("fields", FIELDS, "Named fields with types.")],
-};
+pub(in crate::config) static NDJSON: Keys =
+    Keys::new("`ndjson`", "ndjson", &[ALLOW_EMPTY, key("fields", FIELDS, "Named fields with types.")]);
 
-pub(in crate::config) static HEADER: Keys = Keys {
-    of: "`header`",
-    id: "header",
-    list: &[
+pub(in crate::config) static HEADER: Keys = Keys::new(
+    "`header`",
+    "header",
+    &[
         key("names", NAMES, "Names of headers; `status` is the HTTP status."),
         key("fields", FIELDS, "Named fields with types."),
     ],
-};
+);
 
-pub(in crate::config) static HTML: Keys = Keys {
-    of: "`html`",
-    id: "html",
-    list: &[
+pub(in crate::config) static HTML: Keys = Keys::new(
+    "`html`",
+    "html",
+    &[
         key(
             "select",
-            Map(&Either(&[Text, Section(&SELECTED)])),
+            Map(&Either(&[Text, Section(|| &SELECTED)])),
             "Names, and a CSS selector for each: the text of the first element that it finds, or what a map says.",
         ),
         key(
@@ -240,12 +245,12 @@ pub(in crate::config) static HTML: Keys = Keys {
         key("without", Text, "A CSS selector: what it finds is taken out of the page beforehand."),
         key("fields", FIELDS, "Named fields with types."),
     ],
-};
+);
 
-pub(in crate::config) static SELECTED: Keys = Keys {
-    of: "a name of `select`",
-    id: "selected",
-    list: &[
+pub(in crate::config) static SELECTED: Keys = Keys::new(
+    "a name of `select`",
+    "selected",
+    &[
         key("css", Text, "A CSS selector. With `each` it may be left out: the element itself."),
         key("attribute", Text, "The attribute that is taken, of elements that have it. Default: the text."),
         key(
@@ -255,18 +260,18 @@ pub(in crate::config) static SELECTED: Keys = Keys {
         ),
         key("optional", Flag, "Whether it may be missing from a page. Default `false`."),
     ],
-};
+);
 
 pub(in crate::config) static JSON: Keys =
-    Keys { of: "`json`", id: "json", list: &[key("fields", FIELDS, "Named fields with types.")] };
+    Keys::new("`json`", "json", &[key("fields", FIELDS, "Named fields with types.")]);
 
 pub(in crate::config) static MCP: Keys =
-    Keys { of: "`mcp`", id: "mcp", list: &[key("fields", FIELDS, "Named fields with types.")] };
+    Keys::new("`mcp`", "mcp", &[key("fields", FIELDS, "Named fields with types.")]);
 
-pub(in crate::config) static METRICS: Keys = Keys {
-    of: "`metrics`",
-    id: "metrics",
-    list: &[
+pub(in crate::config) static METRICS: Keys = Keys::new(
+    "`metrics`",
+    "metrics",
+    &[
         key("names", NAMES, "Names of metrics, with `*` for any characters. Default: all of them."),
         key(
             "as",
@@ -278,12 +283,12 @@ pub(in crate::config) static METRICS: Keys = Keys {
         ALLOW_EMPTY,
         key("fields", FIELDS, "Named fields with types."),
     ],
-};
+);
 
-pub(in crate::config) static PAIRS: Keys = Keys {
-    of: "`pairs`",
-    id: "pairs",
-    list: &[
+pub(in crate::config) static PAIRS: Keys = Keys::new(
+    "`pairs`",
+    "pairs",
+    &[
         key(
             "separator",
             OneOrMore(&Text),
@@ -321,12 +326,12 @@ pub(in crate::config) static PAIRS: Keys = Keys {
         ALLOW_EMPTY,
         key("fields", FIELDS, "Named fields with types."),
     ],
-};
+);
 
-pub(in crate::config) static REGEX: Keys = Keys {
-    of: "`regex`",
-    id: "regex",
-    list: &[
+pub(in crate::config) static REGEX: Keys = Keys::new(
+    "`regex`",
+    "regex",
+    &[
         key(
             "pattern",
             OneOrMore(&Text),
@@ -339,18 +344,18 @@ pub(in crate::config) static REGEX: Keys = Keys {
         ALLOW_EMPTY,
         key("fields", FIELDS, "Named fields with types."),
     ],
-};
+);
 
-pub(in crate::config) static TEXT: Keys = Keys {
-    of: "`text`",
-    id: "text",
-    list: &[key("trim", Flag, "Whether white space at both ends is left out. Default `false`.")],
-};
+pub(in crate::config) static TEXT: Keys = Keys::new(
+    "`text`",
+    "text",
+    &[key("trim", Flag, "Whether white space at both ends is left out. Default `false`.")],
+);
 
-pub(in crate::config) static XML: Keys = Keys {
-    of: "`xml`",
-    id: "xml",
-    list: &[
+pub(in crate::config) static XML: Keys = Keys::new(
+    "`xml`",
+    "xml",
+    &[
         key(
             "pick",
             Text,
@@ -371,4 +376,4 @@ pub(in crate::config) static XML: Keys = Keys {
         key("trim", Flag, "Whether white space at both ends of a text is left out. Default `true`."),
         key("fields", FIELDS, "Named fields with types."),
     ],
-};
+);

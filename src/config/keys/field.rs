@@ -3,17 +3,17 @@
 use super::*;
 
 /// Not a constant, since a field may have fields.
-pub(super) static TYPE: Takes = Either(&[FieldType, Section(&FIELD)]);
+pub(super) static TYPE: Takes = Either(&[FieldType, Section(|| &FIELD)]);
 pub(super) const FIELDS: Takes = Map(&TYPE);
 
 /// Types of fields; with `[]` it is a list, with `?` the field may be missing.
 pub(in crate::config) const FIELD_TYPES: &[&str] =
     &["string", "number", "integer", "boolean", "date-time", "date", "duration", "size", "object", "any"];
 
-pub(in crate::config) static FIELD: Keys = Keys {
-    of: "a field",
-    id: "field",
-    list: &[
+pub(in crate::config) static FIELD: Keys = Keys::new(
+    "a field",
+    "field",
+    &[
         key("type", FieldType, "The type of the field; not needed beside `values`."),
         key("from", Text, "Where it is in what was found: a name, or a path. Default: the field's own name."),
         key("optional", Flag, "Whether it may be missing from a reply. Default `false`."),
@@ -67,4 +67,4 @@ pub(in crate::config) static FIELD: Keys = Keys {
         // A constant that led back here would have no end.
         key("fields", Map(&TYPE), "`object`: its own fields."),
     ],
-};
+);

@@ -2,16 +2,16 @@
 
 use super::*;
 
-pub(in crate::config) static ROUTE: Keys = Keys {
-    of: "a route",
-    id: "route",
-    list: &[
+pub(in crate::config) static ROUTE: Keys = Keys::new(
+    "a route",
+    "route",
+    &[
         key("title", Text, "A name for people."),
         key("description", Text, "What a model reads to decide whether to call the tool."),
-        key("annotations", Section(&ANNOTATIONS), "Hints for clients, as MCP has them."),
+        key("annotations", Section(|| &ANNOTATIONS), "Hints for clients, as MCP has them."),
         key(
             "resource",
-            Either(&[Text, Section(&READ_AS)]),
+            Either(&[Text, Section(|| &READ_AS)]),
             "What it is read by, which makes it a resource: a URI, or a template with arguments as `{name}`.",
         ),
         key("tool", Flag, "Whether it is a tool. Default `true`; `false` of a resource."),
@@ -22,7 +22,7 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         ),
         key(
             "request",
-            Either(&[Text, Section(&REQUEST)]),
+            Either(&[Text, Section(|| &REQUEST)]),
             "What the upstream is asked: `METHOD UPSTREAM/path/{argument}`, `CALL UPSTREAM/TOOL`, or a map.",
         ),
         key("confirm", Text, "A question that a person says yes to before the request is sent: a template."),
@@ -56,13 +56,13 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         ),
         key(
             "job",
-            Either(&[Word(&["follow"]), Section(&JOB)]),
+            Either(&[Word(&["follow"]), Section(|| &JOB)]),
             "How work is followed that is not done with the first reply: to the `Location` of a 202, or as a map says. \
              Without it the first reply is the answer.",
         ),
         key(
             "log",
-            List(&Section(&LOG_LINE)),
+            List(&Section(|| &LOG_LINE)),
             "Lines that clients are told while a call goes on, where they want them.",
         ),
         key(
@@ -90,7 +90,7 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         key("caller_rate", RATE_FORM, "How often each caller may call it: `10 per minute`, or a map."),
         key(
             "cache",
-            Either(&[LASTS, Section(&CACHE)]),
+            Either(&[LASTS, Section(|| &CACHE)]),
             "How long its replies are given again: a duration, `upstream` for as long as the upstream says, or a map.",
         ),
         key(
@@ -106,12 +106,12 @@ pub(in crate::config) static ROUTE: Keys = Keys {
         ),
         key(
             "retry",
-            Either(&[OFF, Section(&RETRY)]),
+            Either(&[OFF, Section(|| &RETRY)]),
             "How what fails in passing is asked again, or `off`, in the place of what the upstream says.",
         ),
         key(
             "breaker",
-            Either(&[OFF, Section(&BREAKER)]),
+            Either(&[OFF, Section(|| &BREAKER)]),
             "When its own circuit breaker opens, or `off`, in the place of what the upstream says: after so many \
              responses with 502, 503 or 504 in a row.",
         ),
@@ -132,17 +132,17 @@ pub(in crate::config) static ROUTE: Keys = Keys {
             NAMES,
             "Names of the caller's headers that are sent on, beside those of `defaults`.",
         ),
-        key("tests", List(&Section(&EXAMPLE)), "Examples, run by `glossator test`."),
+        key("tests", List(&Section(|| &EXAMPLE)), "Examples, run by `glossator test`."),
     ],
-};
+);
 
 /// How long a reply is kept.
 const LASTS: Takes = Either(&[Duration(1, 30 * 24 * HOUR), Word(&["upstream"])]);
 
-pub(in crate::config) static CACHE: Keys = Keys {
-    of: "`cache`",
-    id: "cache",
-    list: &[
+pub(in crate::config) static CACHE: Keys = Keys::new(
+    "`cache`",
+    "cache",
+    &[
         key("ttl", LASTS, "How long a reply is good: a duration, or `upstream`. Default `upstream`."),
         key(
             "stale_if_error",
@@ -155,28 +155,28 @@ pub(in crate::config) static CACHE: Keys = Keys {
             "Whether replies are kept of which the upstream says that they must not be. Default `false`.",
         ),
     ],
-};
+);
 
-pub(in crate::config) static ANNOTATIONS: Keys = Keys {
-    of: "`annotations`",
-    id: "annotations",
-    list: &[
+pub(in crate::config) static ANNOTATIONS: Keys = Keys::new(
+    "`annotations`",
+    "annotations",
+    &[
         key("title", Text, "A name for people."),
         key("readOnlyHint", Flag, "The tool changes nothing."),
         key("destructiveHint", Flag, "What it changes may be lost."),
         key("idempotentHint", Flag, "Calling it again with the same arguments changes nothing more."),
         key("openWorldHint", Flag, "It reaches beyond a closed world, such as the web."),
     ],
-};
+);
 
-pub(in crate::config) static READ_AS: Keys = Keys {
-    of: "`resource` of a route",
-    id: "read_as",
-    list: &[
+pub(in crate::config) static READ_AS: Keys = Keys::new(
+    "`resource` of a route",
+    "read_as",
+    &[
         key("uri", Text, "What it is read by: a URI, or a template with arguments as `{name}`."),
         key("media_type", Text, "What it is; the reply's own type when absent."),
         key("size", Size(0, 1 << 50), "How long it is, where that is known beforehand."),
-        key("annotations", Section(&BLOCK_ANNOTATIONS), "Hints for clients."),
+        key("annotations", Section(|| &BLOCK_ANNOTATIONS), "Hints for clients."),
         key(
             "watch",
             Duration(100, 24 * HOUR),
@@ -184,12 +184,12 @@ pub(in crate::config) static READ_AS: Keys = Keys {
              client can subscribe.",
         ),
     ],
-};
+);
 
-pub(in crate::config) static REQUEST: Keys = Keys {
-    of: "`request`",
-    id: "request",
-    list: &[
+pub(in crate::config) static REQUEST: Keys = Keys::new(
+    "`request`",
+    "request",
+    &[
         key("upstream", Text, "Who is asked; may be left out when there is one upstream."),
         key(
             "method",
@@ -199,7 +199,7 @@ pub(in crate::config) static REQUEST: Keys = Keys {
         key("path", Text, "The path, with arguments as `{name}`; may end in `?name={argument}`."),
         key("query", Map(&QUERY_VALUE), "Parameters of the query: a template each, or a list of them."),
         key("headers", Map(&Scalar), "Headers: a template each."),
-        key("body", Section(&BODY), "The body, in one of four forms."),
+        key("body", Section(|| &BODY), "The body, in one of four forms."),
         key("tool", Text, "Of an MCP server: the tool to call, by the name that the server has for it."),
         key(
             "arguments",
@@ -214,16 +214,16 @@ pub(in crate::config) static REQUEST: Keys = Keys {
         ),
         key(
             "stdin",
-            Either(&[Text, Section(&BODY)]),
+            Either(&[Text, Section(|| &BODY)]),
             "Of a command: what it reads, as a template, or in one of four forms.",
         ),
     ],
-};
+);
 
-pub(in crate::config) static LOG_LINE: Keys = Keys {
-    of: "a line of `log`",
-    id: "log_line",
-    list: &[
+pub(in crate::config) static LOG_LINE: Keys = Keys::new(
+    "a line of `log`",
+    "log_line",
+    &[
         key("level", Word(&crate::route::LogLevel::NAMES), "How much it matters. Default `info`."),
         key(
             "text",
@@ -231,12 +231,12 @@ pub(in crate::config) static LOG_LINE: Keys = Keys {
             "What it says: a template of `args`; with `status` it is told when the reply is there.",
         ),
     ],
-};
+);
 
-pub(in crate::config) static JOB: Keys = Keys {
-    of: "`job`",
-    id: "job",
-    list: &[
+pub(in crate::config) static JOB: Keys = Keys::new(
+    "`job`",
+    "job",
+    &[
         key(
             "extract",
             EXTRACTOR,
@@ -302,19 +302,19 @@ pub(in crate::config) static JOB: Keys = Keys {
             "Whether the call becomes a task at once where there is something to `ask`, and the task asks it. Default: the call asks, and its answer begins the task.",
         ),
     ],
-};
+);
 
 /// A request about something that another request began.
-const ASKED: Takes = Either(&[Text, Section(&REQUEST)]);
+const ASKED: Takes = Either(&[Text, Section(|| &REQUEST)]);
 /// A jq condition over the value, or conditions of every kind.
-const CONDITION: Takes = Either(&[Text, Section(&WHEN)]);
+const CONDITION: Takes = Either(&[Text, Section(|| &WHEN)]);
 
 static QUERY_VALUE: Takes = OneOrMore(&Scalar);
 
-pub(in crate::config) static BODY: Keys = Keys {
-    of: "`body`",
-    id: "body",
-    list: &[
+pub(in crate::config) static BODY: Keys = Keys::new(
+    "`body`",
+    "body",
+    &[
         key(
             "json",
             Anything,
@@ -328,4 +328,4 @@ pub(in crate::config) static BODY: Keys = Keys {
         ),
         key("text", Text, "A text: one template, in which what is put in stands as it is."),
     ],
-};
+);

@@ -3,24 +3,24 @@
 use super::*;
 
 /// What `reply` takes.
-pub(in crate::config) const REPLY: Takes = OneOrMore(&Either(&[Section(&RULE), Section(&USE)]));
+pub(in crate::config) const REPLY: Takes = OneOrMore(&Either(&[Section(|| &RULE), Section(|| &USE)]));
 
 /// What stands under a name of `rules`.
-pub(in crate::config) static RULES_FORM: Takes = Either(&[REPLY, Section(&RULE_SET)]);
+pub(in crate::config) static RULES_FORM: Takes = Either(&[REPLY, Section(|| &RULE_SET)]);
 
-pub(in crate::config) static USE: Keys = Keys {
-    of: "a use of named rules",
-    id: "use",
-    list: &[
+pub(in crate::config) static USE: Keys = Keys::new(
+    "a use of named rules",
+    "use",
+    &[
         key("use", Text, "The name of rules under `rules`, or of a preset: they stand in its place."),
         key("with", Map(&Anything), "Values for their parameters."),
     ],
-};
+);
 
-pub(in crate::config) static RULE_SET: Keys = Keys {
-    of: "named rules",
-    id: "rules",
-    list: &[
+pub(in crate::config) static RULE_SET: Keys = Keys::new(
+    "named rules",
+    "rules",
+    &[
         key("description", Text, "What they are for."),
         key(
             "parameters",
@@ -29,16 +29,16 @@ pub(in crate::config) static RULE_SET: Keys = Keys {
         ),
         key("reply", REPLY, "The rules."),
     ],
-};
+);
 
-pub(in crate::config) static RULE: Keys = Keys {
-    of: "a rule",
-    id: "rule",
-    list: &[
-        key("when", Section(&WHEN), "When the rule holds; all of it must. Without `when` it always does."),
+pub(in crate::config) static RULE: Keys = Keys::new(
+    "a rule",
+    "rule",
+    &[
+        key("when", Section(|| &WHEN), "When the rule holds; all of it must. Without `when` it always does."),
         key(
             "error",
-            Either(&[Text, Section(&ERROR)]),
+            Either(&[Text, Section(|| &ERROR)]),
             "Makes the reply a tool error: a template for its text, or a map.",
         ),
         key("status", ERROR_CODES, "The HTTP status of that error for REST clients."),
@@ -50,20 +50,20 @@ pub(in crate::config) static RULE: Keys = Keys {
             "What the client's model is asked about the reply: `answers.sample.text` in `content`.",
         ),
         key("content", CONTENT, "What people and models see: a template, `{ as: … }`, or a list of blocks."),
-        key("limit", Section(&LIMIT), "How much of a success is shown."),
+        key("limit", Section(|| &LIMIT), "How much of a success is shown."),
         key("charset", Text, "The charset of the text, when the reply does not say it, or lies."),
     ],
-};
+);
 
 /// What reads a value from a reply.
-pub(super) const EXTRACTOR: Takes = Either(&[Word(EXTRACTORS), Section(&EXTRACT), Map(&PART)]);
+pub(super) const EXTRACTOR: Takes = Either(&[Word(EXTRACTORS), Section(|| &EXTRACT), Map(&PART)]);
 
 const ERROR_CODES: Takes = Count(400, 599);
 
-pub(in crate::config) static ERROR: Keys = Keys {
-    of: "`error`",
-    id: "error",
-    list: &[
+pub(in crate::config) static ERROR: Keys = Keys::new(
+    "`error`",
+    "error",
+    &[
         key("text", Text, "What the model reads: a template."),
         key(
             "code",
@@ -73,12 +73,12 @@ pub(in crate::config) static ERROR: Keys = Keys {
         key("structured", Text, "jq: from the value to the structured content of the error."),
         key("status", ERROR_CODES, "Its HTTP status for REST clients."),
     ],
-};
+);
 
-pub(in crate::config) static WHEN: Keys = Keys {
-    of: "`when`",
-    id: "when",
-    list: &[
+pub(in crate::config) static WHEN: Keys = Keys::new(
+    "`when`",
+    "when",
+    &[
         key("status", OneOrMore(&Scalar), "`404`, `4xx` or `400-499`, or a list."),
         key(
             "exit",
@@ -100,6 +100,6 @@ pub(in crate::config) static WHEN: Keys = Keys {
         key("json", Text, "A jq condition on the reply, which must be JSON."),
         key("args", Text, "A jq condition on the call's arguments."),
         key("value", Text, "A jq condition on what this rule's `extract` gives."),
-        key("not", Section(&WHEN), "Conditions that must not hold all together."),
+        key("not", Section(|| &WHEN), "Conditions that must not hold all together."),
     ],
-};
+);

@@ -2,10 +2,10 @@
 
 use super::*;
 
-pub(in crate::config) static SERVER_TLS: Keys = Keys {
-    of: "`tls` of `server`",
-    id: "server_tls",
-    list: &[
+pub(in crate::config) static SERVER_TLS: Keys = Keys::new(
+    "`tls` of `server`",
+    "server_tls",
+    &[
         key(
             "certificate",
             Text,
@@ -23,4 +23,4 @@ pub(in crate::config) static SERVER_TLS: Keys = Keys {
             "Whether a client may come without a certificate, to show something else. Default `required`.",
         ),
     ],
-};
+);

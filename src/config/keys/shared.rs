@@ -2,10 +2,10 @@
 
 use super::*;
 
-pub(in crate::config) static SHARED: Keys = Keys {
-    of: "`shared`",
-    id: "shared",
-    list: &[
+pub(in crate::config) static SHARED: Keys = Keys::new(
+    "`shared`",
+    "shared",
+    &[
         key(
             "url",
             Text,
@@ -37,8 +37,8 @@ pub(in crate::config) static SHARED: Keys = Keys {
         ),
         key(
             "tls",
-            Section(&TLS),
+            Section(|| &TLS),
             "Whom to take it for, of a `rediss://`. Default: the roots of the system decide.",
         ),
     ],
-};
+);

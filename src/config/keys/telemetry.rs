@@ -3,10 +3,10 @@
 use super::*;
 use crate::telemetry::Sampling;
 
-pub(in crate::config) static TELEMETRY: Keys = Keys {
-    of: "`telemetry`",
-    id: "telemetry",
-    list: &[
+pub(in crate::config) static TELEMETRY: Keys = Keys::new(
+    "`telemetry`",
+    "telemetry",
+    &[
         key(
             "endpoint",
             Text,
@@ -17,7 +17,7 @@ pub(in crate::config) static TELEMETRY: Keys = Keys {
             Map(&Scalar),
             "Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.",
         ),
-        key("tls", Section(&TLS), "Whom an `https://` endpoint is taken for, and who we are."),
+        key("tls", Section(|| &TLS), "Whom an `https://` endpoint is taken for, and who we are."),
         key(
             "traces",
             Word(Sampling::WORDS_OR_OFF),
@@ -37,4 +37,4 @@ pub(in crate::config) static TELEMETRY: Keys = Keys {
         key("attributes", Map(&Scalar), "What else is said of us, such as `deployment.environment.name`."),
         key("timeout", Duration(100, HOUR), "How long the collector may take to answer. Default `10s`."),
     ],
-};
+);

@@ -2,10 +2,10 @@
 
 use super::*;
 
-pub(in crate::config) static UPSTREAM: Keys = Keys {
-    of: "an upstream",
-    id: "upstream",
-    list: &[
+pub(in crate::config) static UPSTREAM: Keys = Keys::new(
+    "an upstream",
+    "upstream",
+    &[
         key(
             "url",
             OneOrMore(&Text),
@@ -14,10 +14,14 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         ),
         key(
             "ejection",
-            Either(&[OFF, Section(&EJECTION)]),
+            Either(&[OFF, Section(|| &EJECTION)]),
             "When one address of several is left out, or `off`.",
         ),
-        key("health", Section(&HEALTH), "How each address is asked after its health. Default: not at all."),
+        key(
+            "health",
+            Section(|| &HEALTH),
+            "How each address is asked after its health. Default: not at all.",
+        ),
         key(
             "dns_refresh",
             Duration(100, 24 * HOUR),
@@ -34,26 +38,26 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
             Text,
             "The folder that the program works in. Default `/`; of a CGI program, the one it lies in.",
         ),
-        key("environment", Section(&ENVIRONMENT), "What the program sees beside `PATH` and a locale."),
+        key("environment", Section(|| &ENVIRONMENT), "What the program sees beside `PATH` and a locale."),
         key(
             "mcp",
-            Either(&[Text, Section(&MCP_CHILD)]),
+            Either(&[Text, Section(|| &MCP_CHILD)]),
             "In the place of `url`: an MCP server, by its address or as a program to start.",
         ),
         key(
             "tools",
-            Either(&[OFF, Section(&TOOLS)]),
+            Either(&[OFF, Section(|| &TOOLS)]),
             "Which tools of an MCP server are listed, and as what; or `off`. Default: all of them.",
         ),
         key(
             "prompts",
-            Either(&[ALL_OR_OFF, Section(&OFFERED_PROMPTS)]),
+            Either(&[ALL_OR_OFF, Section(|| &OFFERED_PROMPTS)]),
             "Which prompts of an MCP server are offered: `all`, `off`, or a map. Default: all of them, where `tools` is \
              not `off`.",
         ),
         key(
             "resources",
-            Either(&[ALL_OR_OFF, Section(&OFFERED_RESOURCES)]),
+            Either(&[ALL_OR_OFF, Section(|| &OFFERED_RESOURCES)]),
             "Which resources of an MCP server are offered: `all`, `off`, or a map. Default: all of them, where `tools` is \
              not `off`.",
         ),
@@ -62,7 +66,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
             Word(&["auto", "http1.0", "http1", "http2"]),
             "Which HTTP it speaks. Default `auto`: HTTP/2 where TLS agrees on it, else HTTP/1.1.",
         ),
-        key("tls", Section(&TLS), "Whom an `https://` address is taken for, and who we are."),
+        key("tls", Section(|| &TLS), "Whom an `https://` address is taken for, and who we are."),
         key("connect_timeout", DEADLINE, "How long connecting may take."),
         key(
             "headers",
@@ -71,17 +75,21 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
         ),
         key(
             "auth",
-            Section(&AUTH),
+            Section(|| &AUTH),
             "How it is told who asks: one of `basic`, `bearer` and `oauth`. Without its credential nothing is sent.",
         ),
         key("redirects", Count(0, 10), "How many redirects to its own address are followed. Default 0."),
         key("in_flight", IN_FLIGHT, "How many calls it gets at once."),
         key("caller_in_flight", IN_FLIGHT, "How many of these one caller may have."),
         key("attempt_timeout", DEADLINE, "How long one attempt may take."),
-        key("retry", Either(&[OFF, Section(&RETRY)]), "How what fails in passing is asked again, or `off`."),
+        key(
+            "retry",
+            Either(&[OFF, Section(|| &RETRY)]),
+            "How what fails in passing is asked again, or `off`.",
+        ),
         key(
             "breaker",
-            Either(&[OFF, Section(&BREAKER)]),
+            Either(&[OFF, Section(|| &BREAKER)]),
             "When its circuit breaker opens, and those of its routes, or `off`.",
         ),
         key(
@@ -103,35 +111,35 @@ pub(in crate::config) static UPSTREAM: Keys = Keys {
             "The longest error text that a client gets, for its routes.",
         ),
     ],
-};
+);
 
-pub(in crate::config) static AUTH: Keys = Keys {
-    of: "`auth`",
-    id: "auth",
-    list: &[
-        key("basic", Section(&BASIC), "A user and a password."),
+pub(in crate::config) static AUTH: Keys = Keys::new(
+    "`auth`",
+    "auth",
+    &[
+        key("basic", Section(|| &BASIC), "A user and a password."),
         key(
             "bearer",
             Text,
             "A token: `${NAME}`, or `file:/path`, which is read again while it is used, so that the token may change.",
         ),
-        key("oauth", Section(&OAUTH), "A token that a server gives for a client's name and secret."),
+        key("oauth", Section(|| &OAUTH), "A token that a server gives for a client's name and secret."),
     ],
-};
+);
 
-pub(in crate::config) static BASIC: Keys = Keys {
-    of: "`basic`",
-    id: "basic",
-    list: &[
+pub(in crate::config) static BASIC: Keys = Keys::new(
+    "`basic`",
+    "basic",
+    &[
         key("user", Scalar, "The user; no colon is in it."),
         key("password", Scalar, "The password: `${NAME}` or `file:/path`."),
     ],
-};
+);
 
-pub(in crate::config) static OAUTH: Keys = Keys {
-    of: "`oauth`",
-    id: "oauth",
-    list: &[
+pub(in crate::config) static OAUTH: Keys = Keys::new(
+    "`oauth`",
+    "oauth",
+    &[
         key("token_url", Text, "Where tokens are given: `https://login.example.com/oauth/token`."),
         key("client_id", Scalar, "The client's name."),
         key("client_secret", Scalar, "The client's secret: `${NAME}` or `file:/path`."),
@@ -143,14 +151,14 @@ pub(in crate::config) static OAUTH: Keys = Keys {
             Word(&["basic", "post"]),
             "How the client says who it is: by `Authorization`, or in the body. Default `basic`.",
         ),
-        key("tls", Section(&TLS), "Whom the token server is taken for, and who we are."),
+        key("tls", Section(|| &TLS), "Whom the token server is taken for, and who we are."),
     ],
-};
+);
 
-pub(in crate::config) static ENVIRONMENT: Keys = Keys {
-    of: "`environment`",
-    id: "environment",
-    list: &[
+pub(in crate::config) static ENVIRONMENT: Keys = Keys::new(
+    "`environment`",
+    "environment",
+    &[
         key("allow", NAMES, "Names of variables that it sees as this process has them."),
         key(
             "set",
@@ -158,26 +166,26 @@ pub(in crate::config) static ENVIRONMENT: Keys = Keys {
             "Variables and their values; `${NAME}` and `file:/path` keep secrets out of the file. Default: `LC_ALL: C.UTF-8`.",
         ),
     ],
-};
+);
 
-pub(in crate::config) static MCP_CHILD: Keys = Keys {
-    of: "`mcp`",
-    id: "mcp_child",
-    list: &[
+pub(in crate::config) static MCP_CHILD: Keys = Keys::new(
+    "`mcp`",
+    "mcp_child",
+    &[
         key("command", List(&Scalar), "The program and its words. There is no shell."),
         key("cwd", Text, "The folder that the program works in. Default `/`."),
         key(
             "environment",
-            Section(&ENVIRONMENT),
+            Section(|| &ENVIRONMENT),
             "What the program sees beside `PATH`, `HOME` and a locale.",
         ),
     ],
-};
+);
 
-pub(in crate::config) static TOOLS: Keys = Keys {
-    of: "`tools`",
-    id: "tools",
-    list: &[
+pub(in crate::config) static TOOLS: Keys = Keys::new(
+    "`tools`",
+    "tools",
+    &[
         key("prefix", Text, "What is put before the name of each. Default: nothing."),
         key(
             "only",
@@ -195,7 +203,7 @@ pub(in crate::config) static TOOLS: Keys = Keys {
         ),
         key(
             "overrides",
-            Map(&Section(&OVERRIDE)),
+            Map(&Section(|| &OVERRIDE)),
             "What single tools have in the place of what the server says, by the server's names.",
         ),
         key(
@@ -204,15 +212,15 @@ pub(in crate::config) static TOOLS: Keys = Keys {
             "How often the list is asked for, beside when the server says that it changed. Default `5m`.",
         ),
     ],
-};
+);
 
 /// Of what is offered as an MCP server has it.
 const ALL_OR_OFF: Takes = Word(&["all", "off"]);
 
-pub(in crate::config) static OFFERED_PROMPTS: Keys = Keys {
-    of: "`prompts`",
-    id: "offered_prompts",
-    list: &[
+pub(in crate::config) static OFFERED_PROMPTS: Keys = Keys::new(
+    "`prompts`",
+    "offered_prompts",
+    &[
         key("prefix", Text, "Prefix of each name. Default: none."),
         key(
             "only",
@@ -222,12 +230,12 @@ pub(in crate::config) static OFFERED_PROMPTS: Keys = Keys {
         key("except", NAMES, "The prompts that are not listed, in the same form."),
         key("scopes", SCOPES, "Scopes that a client needs; replaces those of `defaults`."),
     ],
-};
+);
 
-pub(in crate::config) static OFFERED_RESOURCES: Keys = Keys {
-    of: "`resources`",
-    id: "offered_resources",
-    list: &[
+pub(in crate::config) static OFFERED_RESOURCES: Keys = Keys::new(
+    "`resources`",
+    "offered_resources",
+    &[
         key("prefix", Text, "Prefix of each name; URIs are unchanged. Default: none."),
         key(
             "only",
@@ -237,15 +245,15 @@ pub(in crate::config) static OFFERED_RESOURCES: Keys = Keys {
         key("except", NAMES, "Those that are not listed. URIs that match cannot be read either."),
         key("scopes", SCOPES, "Scopes that a client needs; replaces those of `defaults`."),
     ],
-};
+);
 
-pub(in crate::config) static OVERRIDE: Keys = Keys {
-    of: "a tool",
-    id: "override",
-    list: &[
+pub(in crate::config) static OVERRIDE: Keys = Keys::new(
+    "a tool",
+    "override",
+    &[
         key("title", Text, "A name for people."),
         key("description", Text, "What a model reads to decide whether to call the tool."),
-        key("annotations", Section(&ANNOTATIONS), "Hints for clients, as MCP has them."),
+        key("annotations", Section(|| &ANNOTATIONS), "Hints for clients, as MCP has them."),
         key("input", JsonSchema, "What arguments must look like."),
         key("output", JsonSchema, "What the structured content looks like; enforced on every success."),
         key("reply", REPLY, "Rules that are tried before those of `tools.reply`."),
@@ -258,12 +266,12 @@ pub(in crate::config) static OVERRIDE: Keys = Keys {
         ),
         key("error_text_limit", ERROR_TEXT_LIMIT, "The longest error text that a client gets."),
     ],
-};
+);
 
-pub(in crate::config) static TLS: Keys = Keys {
-    of: "`tls`",
-    id: "tls",
-    list: &[
+pub(in crate::config) static TLS: Keys = Keys::new(
+    "`tls`",
+    "tls",
+    &[
         key(
             "ca",
             Text,
@@ -286,12 +294,12 @@ pub(in crate::config) static TLS: Keys = Keys {
         ),
         key("key", Text, "Its private key, in PEM: `file:/path` or `${NAME}`."),
     ],
-};
+);
 
-pub(in crate::config) static RETRY: Keys = Keys {
-    of: "`retry`",
-    id: "retry",
-    list: &[
+pub(in crate::config) static RETRY: Keys = Keys::new(
+    "`retry`",
+    "retry",
+    &[
         key("attempts", Count(1, 10), "How often one call asks, the first time included. Default 3."),
         key(
             "backoff",
@@ -300,30 +308,12 @@ pub(in crate::config) static RETRY: Keys = Keys {
         ),
         key("longest_wait", Duration(1, HOUR), "The longest wait between two attempts. Default `2s`."),
     ],
-};
+);
 
-pub(in crate::config) static RATE: Keys = Keys {
-    of: "`rate`",
-    id: "rate",
-    list: &[
-        key("limit", Text, "How many calls in how long: `100 per minute`, `5 per 10s`."),
-        key(
-            "burst",
-            Count(1, 1_000_000),
-            "How many of them may come at once, after a time without any. Default: as many as `limit` has.",
-        ),
-        key(
-            "without_store",
-            Word(&["local", "refuse", "allow"]),
-            "What holds while the store of `shared` can't be reached: each replica counts for itself, nobody is let through, or everybody is. Default `local`.",
-        ),
-    ],
-};
-
-pub(in crate::config) static BREAKER: Keys = Keys {
-    of: "`breaker`",
-    id: "breaker",
-    list: &[
+pub(in crate::config) static BREAKER: Keys = Keys::new(
+    "`breaker`",
+    "breaker",
+    &[
         key("failures", Count(1, 1_000_000), "After how many failures in a row it opens. Default 10."),
         key(
             "rest",
@@ -331,4 +321,4 @@ pub(in crate::config) static BREAKER: Keys = Keys {
             "How long it stays open before one call is let through. Default `5s`.",
         ),
     ],
-};
+);

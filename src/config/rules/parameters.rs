@@ -5,8 +5,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use crate::config::{
-    cost::{Budget, Cost},
-    node::{Entry, Key, Kind, Node, Text},
+    node::{Budget, Cost, Entry, Key, Kind, Node, Text},
     report::Report,
     source::Span,
 };

@@ -15,7 +15,8 @@ use super::{
     problem::Problem,
     report::Report,
     secret::{self, Environment},
-    section::{Section, measure_text, read_duration},
+    section::{Section, measure_text},
+    units,
     upstreams::{self, scalar},
 };
 use crate::{
@@ -141,7 +142,7 @@ fn interval(report: &Report<'_>, node: &Node) -> Option<Sent<Duration>> {
     if node.as_text() == Some("off") {
         return Some(Sent::Off);
     }
-    match read_duration(&measure_text(node), 1_000, 3_600_000) {
+    match units::duration_within(&measure_text(node), 1_000, 3_600_000) {
         Ok(interval) => Some(Sent::So(interval)),
         Err(error) => {
             report.error(node.span, error.message, error.help);

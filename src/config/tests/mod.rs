@@ -1,5 +1,6 @@
 //! The room as a whole: what loads, what never panics, what the table of keys promises.
 
+mod layers;
 mod presets;
 mod reference;
 
@@ -9,7 +10,6 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::upstream::UpstreamBuffer;
 
 const MINIMAL: &str = "\
 upstreams:
@@ -173,34 +173,10 @@ fn how_tokens_are_taken_may_come_from_outside() {
 #[test]
 fn defaults_are_those_that_the_table_names() {
     let loaded = loaded(MINIMAL);
-    let (listener, door, mcp) = (&loaded.listener, &loaded.door, &loaded.mcp);
     let route = &loaded.routes[0].route;
     let upstream = &loaded.upstreams[0];
     let millis = |duration: Duration| units::show_duration(u64::try_from(duration.as_millis()).unwrap());
     let found = [
-        (&keys::SERVER, "listen", format!("`{}`", listener.listen)),
-        (&keys::SERVER, "body_limit", format!("`{}`", units::show_size(door.body_limit_bytes as u64))),
-        (&keys::SERVER, "bodies_limit", format!("`{}`", units::show_size(door.bodies_limit_bytes as u64))),
-        (&keys::SERVER, "body_timeout", format!("`{}`", millis(door.body_timeout))),
-        (&keys::SERVER, "drain", format!("`{}`", millis(listener.drain))),
-        (&keys::SERVER, "shutdown_delay", format!("`{}`", millis(listener.shutdown_delay))),
-        (&keys::SERVER, "connections", listener.connection_limit.to_string()),
-        (&keys::SERVER, "header_timeout", format!("`{}`", millis(listener.header_timeout))),
-        (
-            &keys::SERVER,
-            "answers_limit",
-            format!("`{}`", units::show_size(listener.answers_limit_bytes as u64)),
-        ),
-        (
-            &keys::SERVER,
-            "upstream_buffer_limit",
-            format!("`{}`", units::show_size(UpstreamBuffer::LIMIT_BYTES_DEFAULT as u64)),
-        ),
-        (&keys::SERVER, "page_size", mcp.page_size.to_string()),
-        (&keys::SERVER, "resume", format!("`{}`", millis(mcp.resume.patience))),
-        (&keys::SERVER, "watch", format!("`{}`", millis(listener.watch))),
-        (&keys::SERVER, "list_ttl", format!("`{}`", millis(mcp.list_ttl))),
-        (&keys::ADMIN, "listen", format!("`{}`", loaded.admin.listen.unwrap())),
         (&keys::DEFAULTS, "deadline", format!("`{}`", millis(route.deadline))),
         (&keys::DEFAULTS, "reply_limit", format!("`{}`", units::show_size(route.reply_limit_bytes as u64))),
         (&keys::DEFAULTS, "value_limit", route.translator.limits.values.to_string()),
@@ -217,7 +193,7 @@ fn defaults_are_those_that_the_table_names() {
         (&keys::DEFAULTS, "in_flight", upstream.policy.in_flight_limit.to_string()),
     ];
     for (section, key, value) in found {
-        let means = section.get(key).unwrap().means;
+        let means = section.get(key).unwrap().description;
         assert!(means.ends_with(&format!("Default {value}.")), "{key}: {means}, found {value}");
     }
 }

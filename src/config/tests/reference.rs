@@ -20,11 +20,11 @@ fn table(keys: &keys::Keys) -> String {
         format!(
             "| `{}` | {} | {} |\n",
             key.name,
-            key.takes.to_string().replace('|', "\\|"),
-            key.means.replace('|', "\\|")
+            key.kind.to_string().replace('|', "\\|"),
+            key.full_description().replace('|', "\\|")
         )
     };
-    let rows: String = keys.list.iter().map(row).collect();
+    let rows: String = keys.keys().map(row).collect();
     format!("| key | takes | |\n|---|---|---|\n{rows}")
 }
 
@@ -67,7 +67,7 @@ fn with_tables(written: &str, shown: &mut BTreeSet<String>) -> String {
 fn all_sections() -> Vec<&'static keys::Keys> {
     fn below(takes: keys::Takes, found: &mut Vec<&'static keys::Keys>) {
         match takes {
-            keys::Takes::Section(keys) => visit(keys, found),
+            keys::Takes::Section(keys) => visit(keys(), found),
             keys::Takes::List(inner) | keys::Takes::OneOrMore(inner) | keys::Takes::Map(inner) => {
                 below(*inner, found)
             }
@@ -78,7 +78,7 @@ fn all_sections() -> Vec<&'static keys::Keys> {
     fn visit(keys: &'static keys::Keys, found: &mut Vec<&'static keys::Keys>) {
         if !found.iter().any(|known| known.id == keys.id) {
             found.push(keys);
-            keys.list.iter().for_each(|key| below(key.takes, found));
+            keys.keys().for_each(|key| below(key.kind, found));
         }
     }
     let mut found = Vec::new();

@@ -6,14 +6,10 @@ use serde_json::{Map, Value};
 
 use super::policies;
 use crate::{
-    config::{
-        keys::CACHE,
-        node::Node,
-        rate,
-        section::{self, Section},
-    },
-    policy::{CacheSettings, Forbidden, HedgeSettings, Lasts, RoutePolicySettings, SameAtOnce},
+    config::{keys::CACHE, node::Node, section::Section, units},
+    policy::{CacheSettings, Forbidden, HedgeSettings, Lasts, RateSettings, RoutePolicySettings, SameAtOnce},
     route::RequestTemplate,
+    settings::value::OrOff,
 };
 
 /// The longest time that a reply may be kept, in milliseconds.
@@ -31,8 +27,8 @@ pub(in crate::config) fn read(section: &Section<'_, '_>) -> RoutePolicySettings 
         None => SameAtOnce::AskedByEach,
     };
     RoutePolicySettings {
-        rate: rate::Setting::or(rate::read(section, "rate"), None),
-        caller_rate: rate::Setting::or(rate::read(section, "caller_rate"), None),
+        rate: section.read::<OrOff<RateSettings>>("rate").and_then(OrOff::on),
+        caller_rate: section.read::<OrOff<RateSettings>>("caller_rate").and_then(OrOff::on),
         cache,
         same_at_once,
         hedge: section.get("hedge").and_then(|node| hedge(section, node)),
@@ -60,7 +56,7 @@ fn lasts(section: &Section<'_, '_>, node: &Node, name: &str) -> Option<Lasts> {
     if text == "upstream" {
         return Some(Lasts::AsTheUpstreamSays);
     }
-    match section::read_duration(&text, 1, LONGEST) {
+    match units::duration_within(&text, 1, LONGEST) {
         Ok(time) => Some(Lasts::For(time)),
         Err(error) => {
             let help = format!("{}, or `{name}: upstream` for as long as the upstream says", error.help);
@@ -75,7 +71,7 @@ fn hedge(section: &Section<'_, '_>, node: &Node) -> Option<HedgeSettings> {
     if text == "p95" {
         return Some(HedgeSettings::AfterMost);
     }
-    match section::read_duration(&text, 1, LONGEST_HEDGE) {
+    match units::duration_within(&text, 1, LONGEST_HEDGE) {
         Ok(time) => Some(HedgeSettings::After(time)),
         Err(error) => {
             section.report.error(node.span, error.message, format!("{}, or `p95`", error.help));

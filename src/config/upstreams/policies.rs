@@ -4,10 +4,10 @@ use crate::{
     config::{
         keys::{BREAKER, RETRY},
         node::Kind,
-        rate,
         section::{self, Section},
     },
-    policy::{BreakerOverride, PolicySettings, RetryOverride},
+    policy::{BreakerOverride, PolicySettings, RateSettings, RetryOverride},
+    settings::value::OrOff,
 };
 
 /// Reads the policies of a section over those that hold where it says nothing.
@@ -35,8 +35,9 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
     }
     settings.retry = retry(section).over(base.retry);
     settings.breaker = breaker(section).over(base.breaker);
-    settings.rate = rate::Setting::or(rate::read(section, "rate"), base.rate);
-    settings.caller_rate = rate::Setting::or(rate::read(section, "caller_rate"), base.caller_rate);
+    settings.rate = section.read::<OrOff<RateSettings>>("rate").map_or(base.rate, OrOff::on);
+    settings.caller_rate =
+        section.read::<OrOff<RateSettings>>("caller_rate").map_or(base.caller_rate, OrOff::on);
     settings
 }
 

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use super::scalar;
 use crate::{
     config::{
-        folder::why,
         keys::ENVIRONMENT,
         node::{Entry, Kind, Node},
         report::Report,
         secret::{self, Environment, Expanded},
         section::Section,
-        source::Span,
+        source::{self, Span},
         suggest,
     },
     upstream::program::Program,
@@ -119,7 +118,7 @@ impl Around {
         if name.contains('/') {
             let path = absolute(report, span, name)?;
             let message = match std::fs::metadata(&path) {
-                Err(error) => format!("the program `{name}` {}", why(&error)),
+                Err(error) => format!("the program `{name}` {}", source::why(&error)),
                 Ok(metadata) if !is_program(&metadata) => {
                     format!("`{name}` is not a program that can be started")
                 }

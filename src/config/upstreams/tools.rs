@@ -206,7 +206,7 @@ pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
     let overrides = section.map("overrides").unwrap_or_default();
     for Entry { key, value } in overrides {
         if let Some(own) = Section::open(report, key.span, value, &OVERRIDE) {
-            for key in OVERRIDE.list {
+            for key in OVERRIDE.keys() {
                 let _ = own.get(key.name);
             }
         }

@@ -49,6 +49,7 @@ use std::{sync::Arc, time::Duration};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, request::Parts};
+use settings_derive::Section;
 use tokio::time::sleep;
 
 use self::{
@@ -68,6 +69,7 @@ use super::{
 use crate::{
     crypto::Secret,
     pipeline::{Face, Gateway},
+    settings::section::{Checked, Cursor, Invalid, OpenSection, Setting},
     telemetry::MeterSource,
     tls::ClientTls,
 };
@@ -309,52 +311,72 @@ fn answered(answer: Option<response::RpcResponse>, form: ResponseForm) -> Respon
     answer.map_or_else(response::accepted, |answer| answer.into_response(form))
 }
 
-/// Settings of the MCP face.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Settings of the MCP API.
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(id = "server", process, default, check_keys = Self::check_keys)]
 pub struct McpSettings {
-    /// The name of the server.
+    /// What MCP clients are told the server is called.
+    #[key(name = "name", with = read_name, default = "glossator".to_owned(), restart)]
     pub server_name: String,
     /// The same for people.
+    #[key(name = "title", restart)]
     pub server_title: Option<String>,
     /// The version beside the name.
+    #[key(skip = env!("CARGO_PKG_VERSION").to_owned())]
     pub server_version: String,
-    /// Instructions for models that use the tools.
+    /// What MCP clients are told about using the tools together.
+    #[key(restart)]
     pub instructions: Option<String>,
-    /// Page size of `tools/list`, at least 1. Some clients never fetch a second page.
+    /// How many tools one page of a list has.
+    // Some clients never fetch a second page.
+    #[key(range = 1..=10_000, default = 200, restart)]
     pub page_size: usize,
-    /// Cache hint of lists (`ttlMs`, revision 2026-07-28).
+    /// How long clients may keep a list of tools.
+    #[key(range = 0..=24 * HOUR, default = Duration::from_secs(60), restart)]
     pub list_ttl: Duration,
-    /// The key of encrypted tokens, the same on every replica. Without one, only this process can read its
-    /// own.
+    /// What session ids are sealed with, at least 16 bytes: the same on every replica.
+    #[key(shown = "a random one", secret, restart)]
     pub secret: Option<Secret>,
-    /// Where other replicas reach this one, to hand on answers to its questions.
+    /// Where other replicas reach this one, such as `http://10.0.0.7:8080`, to hand on what clients answer; `https://`
+    /// where a root of the system vouches for them. Needs `secret`.
+    #[key(restart)]
     pub peer: Option<PeerAddress>,
     /// TLS settings for reaching other replicas.
+    #[key(skip)]
     pub peer_tls: Option<ClientTls>,
-    /// Limit of the open streams of notifications.
+    /// How many clients may wait for changes at once, each on a connection.
+    // Half of the connections are left for calls.
+    #[key(name = "streams", range = 0..=1_000_000, default = 2048, restart)]
     pub stream_limit: usize,
-    /// Limit of those of one client, if any.
+    /// How many of these one caller may have, so that none takes all; the next is turned away.
+    #[key(name = "caller_streams", range = 1..=1_000_000, shown = "all of them", restart)]
     pub caller_stream_limit: Option<usize>,
     /// Settings of resumable streams.
+    #[key(part)]
     pub resume: ResumeSettings,
 }
 
-impl Default for McpSettings {
-    fn default() -> Self {
-        Self {
-            server_name: "glossator".to_owned(),
-            server_title: None,
-            server_version: env!("CARGO_PKG_VERSION").to_owned(),
-            instructions: None,
-            page_size: 200,
-            list_ttl: Duration::from_secs(60),
-            secret: None,
-            peer: None,
-            peer_tls: None,
-            // Each holds a connection; half of them are left for calls.
-            stream_limit: 2048,
-            caller_stream_limit: None,
-            resume: ResumeSettings::default(),
+/// The longest of a setting, in milliseconds.
+const HOUR: u64 = 3_600_000;
+
+fn read_name(value: &Cursor<'_>) -> Checked<String> {
+    let name = String::read(value)?;
+    if name.trim().is_empty() {
+        let help = "write what clients shall call this server, or leave it out";
+        return value.reject(Invalid::without_value("`name` is empty", help));
+    }
+    Ok(name)
+}
+
+impl McpSettings {
+    /// An advertised address is of use only with a key that replicas share.
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        match (section.entry("peer"), section.entry("secret")) {
+            (Some(peer), None) => {
+                let help = "write `secret`, the same on every replica: `openssl rand -base64 32` makes one";
+                Err(section.reject_at(peer.value.span, "`peer` means nothing without `secret`", help))
+            }
+            _ => Ok(()),
         }
     }
 }

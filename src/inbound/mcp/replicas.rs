@@ -30,6 +30,10 @@ use crate::{
     crypto::{Purpose, Seal, fingerprint, random_id},
     model::Reply,
     route::{HttpRequest, Scopes, Under},
+    settings::{
+        section::Invalid,
+        value::{FromText, text_settings},
+    },
     telemetry::Chain,
     tls::ClientTls,
     upstream::{
@@ -71,6 +75,18 @@ pub(super) struct Peers {
 pub struct PeerAddress {
     written: String,
     address: Address,
+}
+
+text_settings!(PeerAddress);
+
+impl FromText for PeerAddress {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        Self::parse(text).ok_or_else(|| {
+            let help =
+                "write `http://HOST:PORT`, or the same with `https://`, as other replicas reach this one";
+            Invalid::without_value("`peer` is not an HTTP address", help)
+        })
+    }
 }
 
 impl PeerAddress {

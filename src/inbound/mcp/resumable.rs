@@ -21,6 +21,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream::unfold;
 use http::Response;
+use settings_derive::Section;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -58,19 +59,16 @@ pub(super) struct Resumables {
 }
 
 /// Settings of resumable streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[section(id = "server", process, default)]
 pub struct ResumeSettings {
-    /// How long a stream can be resumed; never where this is zero.
+    /// How long a call goes on whose MCP client has lost the stream on which it waits; in that time the client may come
+    /// back for the rest (revisions up to 2025-11-25). `0s` ends the call at once.
+    #[key(name = "resume", range = 0..=3_600_000, default = Duration::from_secs(15), restart)]
     pub patience: Duration,
-    /// How long one connection carries a stream, for clients that know how to come back; as long as it takes
-    /// where there is none.
+    /// How long one connection carries such a stream, for clients of 2025-11-25, which come back.
+    #[key(name = "stream_life", range = 1_000..=24 * 3_600_000, shown = "as long as it takes", restart)]
     pub connection_life: Option<Duration>,
-}
-
-impl Default for ResumeSettings {
-    fn default() -> Self {
-        Self { patience: Duration::from_secs(15), connection_life: None }
-    }
 }
 
 impl Resumables {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use unicode_width::UnicodeWidthChar;
 
-use super::source::{Files, Span};
+use super::source::{Files, Origin, Span};
 
 /// One thing wrong, with its place, its words and a way out.
 ///
@@ -51,7 +51,7 @@ struct Excerpt {
 
 impl Problem {
     /// A problem of a whole file, variable or flag.
-    pub(super) fn of_whole(
+    pub(crate) fn of_whole(
         file: impl Into<String>,
         message: impl Into<String>,
         help: Option<String>,
@@ -68,7 +68,11 @@ impl Problem {
     }
 
     /// A problem of some words in a file.
-    pub(super) fn at(files: &Files, span: Span, message: impl Into<String>, help: Option<String>) -> Self {
+    pub(crate) fn at(files: &Files, span: Span, message: impl Into<String>, help: Option<String>) -> Self {
+        // A variable and a flag have no lines.
+        if matches!(files.origin(span), Origin::Variable | Origin::Flag) {
+            return Self::of_whole(files.name(span), message, help);
+        }
         let place = files.place(span);
         Self {
             line: Some(place.line),
@@ -133,7 +137,7 @@ impl Problems {
     pub const MOST_TOLD: usize = 500;
 
     /// Everything that was found, sorted, warnings included.
-    pub(super) fn of(mut list: Vec<Problem>) -> Self {
+    pub(crate) fn of(mut list: Vec<Problem>) -> Self {
         if list.is_empty() {
             // Who refuses says why; should a reader forget to, the refusal must not be an empty page.
             list.push(Problem::of_whole(
@@ -152,7 +156,7 @@ impl Problems {
 }
 
 /// By file and place; what has no place comes first.
-pub(super) fn sort(list: &mut Vec<Problem>) {
+pub(crate) fn sort(list: &mut Vec<Problem>) {
     list.sort_by(|left, right| {
         (&left.file, left.line, left.column, left.severity).cmp(&(
             &right.file,

@@ -3,21 +3,19 @@
 
 use std::cell::Cell;
 
-use super::{
-    node::{Kind, Node},
-    units,
-};
+use super::{Kind, Node};
+use crate::settings::units;
 
 /// What a value takes when it is repeated.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Cost {
-    pub(super) nodes: usize,
-    pub(super) text_bytes: usize,
-    pub(super) depth: usize,
+pub(crate) struct Cost {
+    pub(crate) nodes: usize,
+    pub(crate) text_bytes: usize,
+    pub(crate) depth: usize,
 }
 
 impl Cost {
-    pub(super) fn of(node: &Node) -> Self {
+    pub(crate) fn of(node: &Node) -> Self {
         let own = Self { nodes: 1, text_bytes: node.as_text().map_or(0, str::len), depth: 1 };
         match &node.kind {
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => own,
@@ -39,7 +37,7 @@ impl Cost {
 }
 
 /// How many values, and how many bytes of text, there may be together.
-pub(super) struct Budget {
+pub(crate) struct Budget {
     node_limit: usize,
     text_limit_bytes: usize,
     nodes: Cell<usize>,
@@ -47,7 +45,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(node_limit: usize, text_limit_bytes: usize) -> Self {
+    pub(crate) fn new(node_limit: usize, text_limit_bytes: usize) -> Self {
         Self { node_limit, text_limit_bytes, nodes: Cell::default(), text_bytes: Cell::default() }
     }
 
@@ -56,14 +54,14 @@ impl Budget {
     /// # Errors
     ///
     /// The limit that they are over, in words.
-    pub(super) fn spend(&self, nodes: usize, text_bytes: usize) -> Result<(), String> {
+    pub(crate) fn spend(&self, nodes: usize, text_bytes: usize) -> Result<(), String> {
         self.nodes.set(self.nodes.get().saturating_add(nodes));
         self.text_bytes.set(self.text_bytes.get().saturating_add(text_bytes));
         self.exceeded().map_or(Ok(()), Err)
     }
 
     /// The limit that it is over, in words.
-    pub(super) fn exceeded(&self) -> Option<String> {
+    pub(crate) fn exceeded(&self) -> Option<String> {
         if self.nodes.get() > self.node_limit {
             return Some(format!("{} values", self.node_limit));
         }

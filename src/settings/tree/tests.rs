@@ -1,7 +1,9 @@
 //! What is read, and what is refused.
 
+use serde_json::Value;
+
 use super::*;
-use crate::config::report::reading;
+use crate::settings::report::reading;
 
 #[track_caller]
 fn check(text: &str, expected: Result<&str, &str>) {
@@ -90,4 +92,31 @@ fn hostile_files_are_refused_in_time() {
     }
     assert!(refusal(&deep).contains("too deep"));
     assert!(refusal(&"[".repeat(100_000)).contains("too deep"));
+}
+
+#[track_caller]
+fn check_number(text: &str, expected: Option<&str>) {
+    assert_eq!(json_number(text).as_deref(), expected);
+    if let Some(expected) = expected {
+        serde_json::from_str::<Value>(expected).unwrap();
+    }
+}
+
+#[test]
+fn numbers_keep_every_digit() {
+    check_number("12345678901234567890.10", Some("12345678901234567890.10"));
+    check_number("1.0", Some("1.0"));
+    check_number("-0", Some("-0"));
+    check_number("+.5e+3", Some("0.5e+3"));
+    check_number("5.", Some("5.0"));
+    check_number("007", Some("7"));
+    check_number("0x1F", Some("31"));
+    check_number("0o17", Some("15"));
+}
+
+#[test]
+fn what_only_looks_like_a_number_is_a_text() {
+    for text in ["", ".", "-", "1_000", "1e", "1.2.3", "12:30", ".inf", "0x", "0xg", "١"] {
+        check_number(text, None);
+    }
 }

@@ -2,7 +2,7 @@
 
 use granit_parser::{ErrorKind, ScanError};
 
-use super::{report::Report, source::Span};
+use crate::settings::{report::Report, source::Span};
 
 /// For lists and maps within lists and maps.
 pub(super) const TOO_DEEP: (&str, &str) = ("lists and maps nest too deep", "at most 64 levels are read");

@@ -124,14 +124,14 @@ fn is_same(one: &str, other: &str) -> bool {
 }
 
 /// The candidate that is another spelling of `found`, or another word for it.
-pub(super) fn meant<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn meant<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let is_synonym =
         |candidate: &str| SYNONYMS.iter().any(|(said, meant)| *meant == candidate && is_same(said, found));
     candidates.into_iter().find(|candidate| is_same(candidate, found) || is_synonym(candidate))
 }
 
 /// The candidate that was probably meant by `found`.
-pub(super) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let candidates: Vec<&str> = candidates.into_iter().collect();
     if let Some(same) = meant(found, candidates.iter().copied()) {
         return Some(same);
@@ -153,7 +153,7 @@ pub(super) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
 }
 
 /// A `help:` for a word that is not one of `candidates`: the nearest, or all of them. `what` is their plural.
-pub(super) fn help<'a>(
+pub(crate) fn help<'a>(
     found: &str,
     what: &str,
     candidates: impl IntoIterator<Item = &'a str> + Clone,

@@ -16,6 +16,11 @@ use super::{report::Report, source::Span};
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
+    /// No variables.
+    pub(crate) const fn empty() -> Self {
+        Self(BTreeMap::new())
+    }
+
     /// The variables of this process. Names and values that are not UTF-8 are left out.
     pub fn of_process() -> Self {
         Self::of(process_variables())
@@ -28,11 +33,11 @@ impl Environment {
         variables.into_iter().filter_map(utf8).collect()
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
@@ -62,11 +67,11 @@ pub fn process_variables() -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 /// A text with its variables and files put in.
-pub(super) struct Expanded {
+pub(crate) struct Expanded {
     /// The text; not to be shown when it is foreign.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Whether some of it came from outside the file.
-    pub(super) foreign: bool,
+    pub(crate) foreign: bool,
 }
 
 /// The longest secret that is read from a file, in bytes.
@@ -75,7 +80,7 @@ const SECRET_LIMIT_BYTES: u64 = 1024 * 1024;
 /// Puts in `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$${` stands for `${`.
 ///
 /// `None` when something is missing; it has been reported at `span` then.
-pub(super) fn expand(
+pub(crate) fn expand(
     report: &Report<'_>,
     environment: &Environment,
     span: Span,
@@ -108,7 +113,7 @@ pub(super) fn expand(
 }
 
 /// The same for a value that may be `file:/path` as a whole.
-pub(super) fn expand_secret(
+pub(crate) fn expand_secret(
     report: &Report<'_>,
     environment: &Environment,
     span: Span,
@@ -121,7 +126,7 @@ pub(super) fn expand_secret(
 
 /// The file that a value names as a whole, and what is in it now, for who reads it again itself: a change of it is none of
 /// the configuration.
-pub(super) fn own_file(
+pub(crate) fn own_file(
     report: &Report<'_>,
     environment: &Environment,
     span: Span,
@@ -205,17 +210,17 @@ fn contents_of(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
 }
 
 /// Why a file was not read, and what to do about it.
-pub(super) struct Unread {
-    pub(super) message: String,
-    pub(super) help: &'static str,
+pub(crate) struct Unread {
+    pub(crate) message: String,
+    pub(crate) help: &'static str,
 }
 
 /// What is in a file, up to the limit of every file that a value names.
-pub(super) fn bytes_of(path: &str) -> Result<Vec<u8>, Unread> {
+pub(crate) fn bytes_of(path: &str) -> Result<Vec<u8>, Unread> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(SECRET_LIMIT_BYTES + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
-        let message = format!("the file `{path}` {}", super::folder::why(&error));
+        let message = format!("the file `{path}` {}", super::source::why(&error));
         return Err(Unread { message, help: "put the secret there, or correct the path" });
     }
     if bytes.len() as u64 > SECRET_LIMIT_BYTES {
@@ -226,7 +231,7 @@ pub(super) fn bytes_of(path: &str) -> Result<Vec<u8>, Unread> {
 }
 
 /// Whether what stands under a key of this name is probably a credential.
-pub(super) fn is_secret_name(name: &str) -> bool {
+pub(crate) fn is_secret_name(name: &str) -> bool {
     const PARTS: [&str; 11] = [
         "authorization",
         "bearer",
@@ -250,7 +255,7 @@ pub(super) fn is_secret_name(name: &str) -> bool {
 }
 
 /// Whether a value gives nothing away: nothing but names of variables and files, and the scheme before them.
-pub(super) fn is_only_references(value: &str) -> bool {
+pub(crate) fn is_only_references(value: &str) -> bool {
     if value.starts_with("file:") {
         return true;
     }
@@ -269,7 +274,7 @@ pub(super) fn is_only_references(value: &str) -> bool {
 
 /// Values in a line that stand after a key whose name says that they are secret, where the file could not be
 /// read further. `offset` is where the line begins.
-pub(super) fn secrets_by_looks(line: &str, offset: usize) -> Vec<Range<usize>> {
+pub(crate) fn secrets_by_looks(line: &str, offset: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut from = 0;
     while let Some(colon) = line[from..].find(':').map(|at| at + from) {
@@ -293,7 +298,7 @@ pub(super) fn secrets_by_looks(line: &str, offset: usize) -> Vec<Range<usize>> {
 }
 
 /// `user:password` in the URLs of a line.
-pub(super) fn credentials_in_urls(line: &str, offset: usize) -> Vec<Range<usize>> {
+pub(crate) fn credentials_in_urls(line: &str, offset: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     for (at, _) in line.match_indices("://") {
         let start = at + 3;

@@ -1,6 +1,7 @@
 //! The files as they were read, and places in them.
 
 use std::{
+    io,
     ops::Range,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -8,24 +9,24 @@ use std::{
 
 /// Some words of one file, as byte offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) file: usize,
-    pub(super) start: usize,
-    pub(super) end: usize,
+pub(crate) struct Span {
+    pub(crate) file: usize,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
 }
 
 /// A place as people count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// From 1.
-    pub(super) line: usize,
+    pub(crate) line: usize,
     /// In characters, from 1.
-    pub(super) column: usize,
+    pub(crate) column: usize,
 }
 
 /// The files of one configuration.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Files(Vec<SourceFile>);
+pub(crate) struct Files(Vec<SourceFile>);
 
 #[derive(Debug, Clone)]
 struct SourceFile {
@@ -37,13 +38,24 @@ struct SourceFile {
     lines: Box<[usize]>,
     /// What must not be shown; unset until the file is read, and then lines are judged by their looks.
     masked: OnceLock<Vec<Range<usize>>>,
-    /// Whether it is a part of the program, so that no operator can mend it.
-    built_in: bool,
+    origin: Origin,
+}
+
+/// Where a text of the configuration comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    File,
+    /// A part of the program, so that no operator can fix it.
+    BuiltIn,
+    /// An environment variable. Its value may be a secret, and is never shown.
+    Variable,
+    /// A flag of the command line.
+    Flag,
 }
 
 impl Files {
     /// Adds a file and tells its number.
-    pub(super) fn add(&mut self, name: impl Into<String>, text: String) -> usize {
+    pub(crate) fn add(&mut self, name: impl Into<String>, text: String) -> usize {
         let mut lines = Vec::with_capacity(1 + text.matches('\n').count());
         lines.extend(std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)));
         self.0.push(SourceFile {
@@ -52,68 +64,85 @@ impl Files {
             text,
             lines: lines.into(),
             masked: OnceLock::new(),
-            built_in: false,
+            origin: Origin::File,
         });
         self.0.len() - 1
     }
 
     /// Says where a file lies, so that others beside it can be named.
-    pub(super) fn lies_at(&mut self, file: usize, path: &Path) {
+    pub(crate) fn lies_at(&mut self, file: usize, path: &Path) {
         self.0[file].folder = Some(path.parent().unwrap_or_else(|| Path::new("")).to_owned());
     }
 
     /// The folder of the file that holds `span`; `None` when it is a text at hand.
-    pub(super) fn folder(&self, span: Span) -> Option<&Path> {
+    pub(crate) fn folder(&self, span: Span) -> Option<&Path> {
         self.0[span.file].folder.as_deref()
     }
 
     /// Adds a file that is a part of the program.
-    pub(super) fn add_built_in(&mut self, name: &str, text: &str) -> usize {
+    pub(crate) fn add_built_in(&mut self, name: &str, text: &str) -> usize {
         let index = self.add(name, text.to_owned());
-        self.0[index].built_in = true;
+        self.0[index].origin = Origin::BuiltIn;
         index
     }
 
+    /// The file that is a part of the program.
+    pub(crate) fn built_in(&self) -> Option<usize> {
+        self.0.iter().position(|file| file.origin == Origin::BuiltIn)
+    }
+
     /// Whether a span is in a file that is a part of the program.
-    pub(super) fn is_built_in(&self, span: Span) -> bool {
-        self.0[span.file].built_in
+    pub(crate) fn is_built_in(&self, span: Span) -> bool {
+        self.0[span.file].origin == Origin::BuiltIn
+    }
+
+    /// Adds the value of an environment variable or of a flag as a text of that name.
+    pub(crate) fn add_outside(&mut self, name: &str, value: &str, origin: Origin) -> Span {
+        let file = self.add(name, value.to_owned());
+        self.0[file].origin = origin;
+        Span { file, start: 0, end: value.len() }
+    }
+
+    /// Origin of the text that holds `span`.
+    pub(crate) fn origin(&self, span: Span) -> Origin {
+        self.0[span.file].origin
     }
 
     #[cfg(test)]
-    pub(super) fn of_one(name: &str, text: &str) -> Self {
+    pub(crate) fn of_one(name: &str, text: &str) -> Self {
         let mut files = Self::default();
         files.add(name, text.to_owned());
         files
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The name of the file that holds `span`.
-    pub(super) fn name(&self, span: Span) -> &str {
+    pub(crate) fn name(&self, span: Span) -> &str {
         &self.0[span.file].name
     }
 
     /// The whole text of the file that holds `span`.
-    pub(super) fn text(&self, span: Span) -> &str {
+    pub(crate) fn text(&self, span: Span) -> &str {
         &self.0[span.file].text
     }
 
     /// The whole file.
     #[cfg(test)]
-    pub(super) fn whole(&self, file: usize) -> Span {
+    pub(crate) fn whole(&self, file: usize) -> Span {
         Span { file, start: 0, end: self.0[file].text.len() }
     }
 
     /// The first character of a file.
-    pub(super) fn beginning(&self, file: usize) -> Span {
+    pub(crate) fn beginning(&self, file: usize) -> Span {
         Span { file, start: 0, end: 0 }
     }
 
     /// Some of the text of the file that holds `span`, with `mask` for what must not be shown. `None` where there is no
     /// such part of it.
-    pub(super) fn shown(&self, span: Span, part: Range<usize>, mask: &str) -> Option<String> {
+    pub(crate) fn shown(&self, span: Span, part: Range<usize>, mask: &str) -> Option<String> {
         let text = self.text(span);
         let (mut out, mut at) = (String::new(), part.start);
         text.get(part.clone())?;
@@ -134,7 +163,7 @@ impl Files {
     }
 
     /// Where `span` begins.
-    pub(super) fn place(&self, span: Span) -> Place {
+    pub(crate) fn place(&self, span: Span) -> Place {
         let file = &self.0[span.file];
         let line = self.line_index(span);
         let start = floor(&file.text, span.start);
@@ -142,13 +171,13 @@ impl Files {
     }
 
     /// The line in which `span` begins, without its end.
-    pub(super) fn line(&self, span: Span) -> Range<usize> {
+    pub(crate) fn line(&self, span: Span) -> Range<usize> {
         let line = self.line_index(span);
         self.line_range(span.file, line)
     }
 
     /// The words of the line that is `down` lines below the beginning of `span`, if the file has it.
-    pub(super) fn line_below(&self, span: Span, down: usize) -> Option<Span> {
+    pub(crate) fn line_below(&self, span: Span, down: usize) -> Option<Span> {
         let file = &self.0[span.file];
         let line = self.line_index(span) + down;
         (line < file.lines.len()).then(|| {
@@ -176,13 +205,13 @@ impl Files {
     }
 
     /// Says what must not be shown of a file.
-    pub(super) fn mask(&self, file: usize, ranges: Vec<Range<usize>>) {
+    pub(crate) fn mask(&self, file: usize, ranges: Vec<Range<usize>>) {
         // A file is read once; a second answer would be the same.
         let _ = self.0[file].masked.set(ranges);
     }
 
     /// What of a line must not be shown.
-    pub(super) fn masked(&self, span: Span, line: Range<usize>) -> Vec<Range<usize>> {
+    pub(crate) fn masked(&self, span: Span, line: Range<usize>) -> Vec<Range<usize>> {
         let file = &self.0[span.file];
         let mut ranges = match file.masked.get() {
             Some(ranges) => ranges
@@ -204,4 +233,13 @@ fn floor(text: &str, offset: usize) -> usize {
         offset -= 1;
     }
     offset
+}
+/// Why a file can't be read, in plain words.
+pub(crate) fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "is not there".to_owned(),
+        io::ErrorKind::PermissionDenied => "may not be read by this user".to_owned(),
+        io::ErrorKind::IsADirectory => "is a folder, not a file".to_owned(),
+        _ => format!("can't be read: {error}"),
+    }
 }

@@ -3,22 +3,18 @@
 //! The parser's events are read directly rather than through `serde`, which would lose the text of numbers and
 //! the places of keys. In reading order: [`read`] grows a tree; `map` is a map of it that has not ended.
 
-mod map;
-#[cfg(test)]
-mod tests;
-
 use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
 
-use self::map::OpenMap;
 use super::{
+    Key, Kind, Node, Style, Text,
     cost::{Budget, Cost},
-    node::{Key, Kind, Node, Style, Text, resolve_plain},
-    report::Report,
-    source::Span,
+    map::OpenMap,
+    resolve_plain,
     syntax::{self, TOO_DEEP},
 };
+use crate::settings::{report::Report, source::Span};
 
 /// How many values a file may have once its aliases are put in.
 const NODE_LIMIT: usize = 200_000;
@@ -30,7 +26,7 @@ const DEPTH_LIMIT: usize = 64;
 const KEY_LIMIT: usize = 1024;
 
 /// Reads one file. `None` when it is no YAML, or empty; that has been reported then.
-pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
+pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     let files = report.files();
     let beginning = files.beginning(file);
     let text = files.text(beginning);
@@ -59,12 +55,7 @@ pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
             );
             None
         }
-        Some(mut root) => {
-            let mut secrets = Vec::new();
-            root.mark_secrets(&mut secrets);
-            files.mask(file, secrets);
-            Some(root)
-        }
+        Some(root) => Some(root),
     }
 }
 

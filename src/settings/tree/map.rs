@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::config::{
-    node::{Entry, Key, Kind, Node},
-    report::Report,
-};
+use super::{Entry, Key, Kind, Node};
+use crate::settings::report::Report;
 
 /// A map that has not ended yet.
 #[derive(Default)]

@@ -16,28 +16,28 @@ const SIZES: [(&str, u64); 7] = [
 
 /// Why a text is no duration or size: what to say, and a way out.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct UnitError {
-    pub(super) message: String,
-    pub(super) help: String,
+pub(crate) struct UnitError {
+    pub(crate) message: String,
+    pub(crate) help: String,
 }
 
 /// Reads `500ms`, `2s`, `1.5m`, `1h`, `7d`.
-pub(super) fn duration(text: &str) -> Result<Duration, UnitError> {
+pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
     measure(text, "duration", "500ms", "s", &TIMES).map(Duration::from_millis)
 }
 
 /// Reads `200B`, `64KiB`, `8MiB`, `1MB`, as bytes.
-pub(super) fn size(text: &str) -> Result<u64, UnitError> {
+pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
     measure(text, "size", "64KiB", "KiB", &SIZES)
 }
 
 /// A duration as it is written.
-pub(super) fn show_duration(millis: u64) -> String {
+pub(crate) fn show_duration(millis: u64) -> String {
     show(millis, &TIMES)
 }
 
 /// A size as it is written.
-pub(super) fn show_size(bytes: u64) -> String {
+pub(crate) fn show_size(bytes: u64) -> String {
     show(bytes, &SIZES)
 }
 
@@ -101,6 +101,38 @@ fn measure(
     )]
     let part = (part * *factor as f64).round() as u64;
     amount.checked_add(part).ok_or_else(too_large)
+}
+
+/// A duration from `least` to `most` milliseconds.
+pub(crate) fn duration_within(text: &str, least: u64, most: u64) -> Result<Duration, UnitError> {
+    let duration = duration(text)?;
+    in_range(duration.as_millis(), least, most, text, &show_duration(least), &show_duration(most))?;
+    Ok(duration)
+}
+
+/// A size from `least` to `most` bytes.
+pub(crate) fn size_within(text: &str, least: u64, most: u64) -> Result<u64, UnitError> {
+    let size = size(text)?;
+    in_range(size.into(), least, most, text, &show_size(least), &show_size(most))?;
+    Ok(size)
+}
+
+fn in_range(
+    amount: u128,
+    least: u64,
+    most: u64,
+    text: &str,
+    shown_least: &str,
+    shown_most: &str,
+) -> Result<(), UnitError> {
+    if (u128::from(least)..=u128::from(most)).contains(&amount) {
+        return Ok(());
+    }
+    let near = if amount > u128::from(most) { shown_most } else { shown_least };
+    Err(UnitError {
+        message: format!("expected from `{shown_least}` to `{shown_most}`, found `{text}`"),
+        help: format!("write a value in that range, such as `{near}`"),
+    })
 }
 
 #[cfg(test)]

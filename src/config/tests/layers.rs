@@ -1,25 +1,23 @@
-//! Which layer wins, and what is said of each.
+//! Layers of process settings: which one wins, and what problems name.
 
-use super::*;
-use crate::config::{
-    file,
-    keys::{LOG, SERVER},
-    report::reading,
+use std::time::Duration;
+
+use super::super::*;
+use crate::{
+    config::server::ServerSettings,
+    settings::{layers::variable, section::Section},
+    telemetry::log::{LogFormat, LogLevel},
 };
 
+/// Loads a configuration with these process settings, and a route.
 #[track_caller]
-fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<ProcessSettings, String> {
+fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<Loaded, String> {
     let environment =
         variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let (settings, problems) = reading(text, |report| {
-        let root = file::read(report, 0).unwrap();
-        let [server, log] = [("server", &SERVER), ("log", &LOG)]
-            .map(|(name, keys)| root.get(name).and_then(|node| Section::open(report, node.span, node, keys)));
-        // `server_tls` and `tokens` read those.
-        let _ = server.as_ref().map(|server| ["tls", "auth"].map(|name| server.get(name).is_some()));
-        settings(report, &environment, flags, [server.as_ref(), None, log.as_ref()])
-    });
-    settings.ok_or_else(|| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    let text =
+        format!("{text}\nupstreams: {{ a: http://127.0.0.1:9 }}\nroutes: {{ r: {{ request: GET a/x }} }}\n");
+    let sources = Sources { environment, flags: flags.to_vec(), ..Sources::of_text("a.yaml", text) };
+    load(&sources).map_err(|problems| problems.to_string())
 }
 
 #[test]
@@ -38,7 +36,7 @@ fn a_later_layer_wins() {
     assert_eq!(settings.listener.drain, Duration::from_secs(2));
     assert_eq!((settings.mcp.page_size, settings.mcp.server_name.as_str()), (7, "glossator"));
     assert_eq!(settings.door.allowed_hosts, ["a.test", "b.test:80"]);
-    assert_eq!(settings.log, LogSettings::of_level("warn", LogFormat::Json));
+    assert_eq!((settings.log.level, settings.log.format), (LogLevel::Warn, LogFormat::Json));
 }
 
 #[test]
@@ -62,8 +60,10 @@ fn variables_may_stand_in_the_file_and_their_values_are_not_told() {
     let file = "server: { listen: \"127.0.0.1:${PORT}\", connections: \"${N:-12}\" }";
     let listener = layered(file, &[("PORT", "9")], &[]).unwrap().listener;
     assert_eq!((listener.listen.port(), listener.connection_limit), (9, 12));
-    for key in SERVER.names().filter(|key| *key != "title" && *key != "instructions" && *key != "name") {
-        let name = variable("server", key);
+    /// Any text is right for these, and `tls` and `auth` are maps.
+    const TEXTS: [&str; 5] = ["title", "instructions", "name", "tls", "auth"];
+    for key in ServerSettings::keys().names().filter(|key| !TEXTS.contains(key)) {
+        let name = variable(&format!("server.{key}"));
         let found = layered("server: {}", &[(name.as_str(), "s3cr3t@://")], &[]);
         let problems = found.map(|_| ()).expect_err(key);
         assert!(problems.starts_with(&name) && !problems.contains("s3cr3t"), "{problems}");

@@ -1,30 +1,31 @@
 //! Collects the problems of one run, so that all of them are told at once.
 
 use std::{
+    any::{Any, TypeId},
     cell::{Cell, RefCell},
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     path::{Path, PathBuf},
+    rc::Rc,
     time::SystemTime,
 };
 
 use super::{
-    language::Compiled,
-    problem::{Problem, Severity},
+    problem::{self, Problem, Problems, Severity},
     source::{Files, Span},
 };
-use crate::translate::Stop;
 
-/// Where every part of the room reports what it finds.
-pub(super) struct Report<'f> {
+/// Collector of the problems of one run.
+pub(crate) struct Report<'f> {
     files: &'f Files,
     found: RefCell<Vec<Problem>>,
     errors: Cell<usize>,
     context: RefCell<Option<Context>>,
     /// What was told in some context, so that it is not told again for every route.
     told: RefCell<HashSet<(usize, usize, String)>>,
-    compiled: Compiled,
-    /// What ends the reading when nobody waits for it any more.
-    stop: Option<Stop>,
+    /// Caches of what was compiled in this run, one of each type.
+    caches: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    /// Whether the reading is to end before its time.
+    is_cancelled: Option<&'f dyn Fn() -> bool>,
     /// The files that the configuration names.
     named: RefCell<BTreeSet<PathBuf>>,
     /// When the certificates expire that were read, by their places.
@@ -33,39 +34,39 @@ pub(super) struct Report<'f> {
 
 /// For whom something is read that stands elsewhere, such as named rules for a route.
 #[derive(Debug, Clone)]
-pub(super) struct Context {
+pub(crate) struct Context {
     /// What a message adds: "in the rules `report`, used by the route `get_report`".
-    pub(super) words: String,
+    pub(crate) words: String,
     /// The place in the operator's own file, for what stands in none of them.
-    pub(super) at: Span,
+    pub(crate) at: Span,
 }
 
 /// A way out, or none.
-pub(super) struct Help(Option<String>);
+pub(crate) struct Help(Option<String>);
 
 impl<'f> Report<'f> {
-    pub(super) fn new(files: &'f Files) -> Self {
+    pub(crate) fn new(files: &'f Files) -> Self {
         Self {
             files,
             found: RefCell::default(),
             errors: Cell::default(),
             context: RefCell::default(),
             told: RefCell::default(),
-            compiled: Compiled::default(),
-            stop: None,
+            caches: RefCell::default(),
+            is_cancelled: None,
             named: RefCell::default(),
             certificates: RefCell::default(),
         }
     }
 
-    /// The same, to be ended from outside.
-    pub(super) fn until(self, stop: &Stop) -> Self {
-        Self { stop: Some(stop.clone()), ..self }
+    /// The same, ended early when `is_cancelled` says so.
+    pub(crate) fn until(self, is_cancelled: &'f dyn Fn() -> bool) -> Self {
+        Self { is_cancelled: Some(is_cancelled), ..self }
     }
 
-    /// Whether nobody waits for it any more: then nothing more is read, and that is a problem like any other.
-    pub(super) fn is_stopped(&self) -> bool {
-        let is_stopped = self.stop.as_ref().is_some_and(Stop::is_asked);
+    /// Whether the reading was cancelled: then nothing more is read, and that is a problem like any other.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let is_stopped = self.is_cancelled.is_some_and(|is_cancelled| is_cancelled());
         if is_stopped && self.errors() == 0 {
             self.add(Problem::of_whole(
                 "configuration",
@@ -76,23 +77,25 @@ impl<'f> Report<'f> {
         is_stopped
     }
 
-    /// What has been compiled so far.
-    pub(super) fn compiled(&self) -> &Compiled {
-        &self.compiled
+    /// Cache of this run for values of one type, such as compiled patterns.
+    pub(crate) fn cache<T: Default + 'static>(&self) -> Rc<T> {
+        let mut caches = self.caches.borrow_mut();
+        let cache = caches.entry(TypeId::of::<T>()).or_insert_with(|| Rc::new(T::default()));
+        Rc::clone(cache).downcast().unwrap_or_default()
     }
 
     /// The configuration names a file, whether or not it can be read.
-    pub(super) fn names_file(&self, path: &Path) {
+    pub(crate) fn names_file(&self, path: &Path) {
         self.named.borrow_mut().insert(path.to_owned());
     }
 
     /// Every file that it names.
-    pub(super) fn named_files(&self) -> Vec<PathBuf> {
+    pub(crate) fn named_files(&self) -> Vec<PathBuf> {
         self.named.borrow().iter().cloned().collect()
     }
 
     /// Certificates stand there, or in a file that is named there. They may be read more than once.
-    pub(super) fn certificates_at(&self, span: Span, expiry: SystemTime) {
+    pub(crate) fn certificates_at(&self, span: Span, expiry: SystemTime) {
         let mut certificates = self.certificates.borrow_mut();
         if certificates.iter().all(|(known, _)| *known != span) {
             certificates.push((span, expiry));
@@ -100,16 +103,16 @@ impl<'f> Report<'f> {
     }
 
     /// When the certificates expire that were read, by their places.
-    pub(super) fn certificates(&self) -> Vec<(Span, SystemTime)> {
+    pub(crate) fn certificates(&self) -> Vec<(Span, SystemTime)> {
         self.certificates.borrow().clone()
     }
 
-    pub(super) fn files(&self) -> &'f Files {
+    pub(crate) fn files(&self) -> &'f Files {
         self.files
     }
 
     /// Reads something on behalf of somebody: problems say so.
-    pub(super) fn within<T>(&self, context: Option<Context>, read: impl FnOnce() -> T) -> T {
+    pub(crate) fn within<T>(&self, context: Option<Context>, read: impl FnOnce() -> T) -> T {
         let before = self.context.replace(context);
         let found = read();
         self.context.replace(before);
@@ -127,7 +130,7 @@ impl<'f> Report<'f> {
     }
 
     /// Something that makes the configuration unusable.
-    pub(super) fn error(&self, span: Span, message: impl Into<String>, help: impl Into<Help>) {
+    pub(crate) fn error(&self, span: Span, message: impl Into<String>, help: impl Into<Help>) {
         self.errors.set(self.errors.get() + 1);
         if let Some((span, message)) = self.told(span, message.into()).filter(|_| self.has_room()) {
             self.found.borrow_mut().push(Problem::at(self.files, span, message, help.into().0));
@@ -135,7 +138,7 @@ impl<'f> Report<'f> {
     }
 
     /// Something that works, but not as its writer thinks.
-    pub(super) fn warning(&self, span: Span, message: impl Into<String>, help: impl Into<Help>) {
+    pub(crate) fn warning(&self, span: Span, message: impl Into<String>, help: impl Into<Help>) {
         if let Some((span, message)) = self.told(span, message.into()).filter(|_| self.has_room()) {
             let mut problem = Problem::at(self.files, span, message, help.into().0);
             problem.severity = Severity::Warning;
@@ -144,31 +147,31 @@ impl<'f> Report<'f> {
     }
 
     /// A problem that stands in no file.
-    pub(super) fn add(&self, problem: Problem) {
+    pub(crate) fn add(&self, problem: Problem) {
         self.errors.set(self.errors.get() + usize::from(problem.is_error()));
         self.found.borrow_mut().push(problem);
     }
 
     /// A file that is wrong ten thousand times is told of often enough.
     fn has_room(&self) -> bool {
-        self.found.borrow().len() < super::Problems::MOST_TOLD
+        self.found.borrow().len() < Problems::MOST_TOLD
     }
 
     /// How many errors there are so far.
-    pub(super) fn errors(&self) -> usize {
+    pub(crate) fn errors(&self) -> usize {
         self.errors.get()
     }
 
     /// `file:line` of a span, to speak of a second place.
-    pub(super) fn place(&self, span: Span) -> String {
+    pub(crate) fn place(&self, span: Span) -> String {
         format!("{}:{}", self.files.name(span), self.files.place(span).line)
     }
 
     /// What was found; where that is a part of all, the last says so.
-    pub(super) fn into_problems(self) -> Vec<Problem> {
+    pub(crate) fn into_problems(self) -> Vec<Problem> {
         let mut found = self.found.into_inner();
-        super::problem::sort(&mut found);
-        if found.len() >= super::Problems::MOST_TOLD {
+        problem::sort(&mut found);
+        if found.len() >= Problems::MOST_TOLD {
             let message = format!("there may be more than these {} problems", found.len());
             found.push(Problem::of_whole("configuration", message, Some("mend these first".to_owned())));
         }
@@ -178,7 +181,7 @@ impl<'f> Report<'f> {
 
 /// What comes of reading one file of this text, and the problems with it.
 #[cfg(test)]
-pub(super) fn reading<T>(text: &str, read: impl FnOnce(&Report<'_>) -> T) -> (T, Vec<Problem>) {
+pub(crate) fn reading<T>(text: &str, read: impl FnOnce(&Report<'_>) -> T) -> (T, Vec<Problem>) {
     let files = Files::of_one("a.yaml", text);
     let report = Report::new(&files);
     let found = read(&report);

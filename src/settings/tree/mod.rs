@@ -1,23 +1,32 @@
 //! The tree of a file as written: every key and value with its place.
 
-use std::ops::Range;
-
 use serde_json::{Map, Value};
 
+mod cost;
+mod map;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+pub(crate) use self::{
+    cost::{Budget, Cost},
+    yaml::read,
+};
 use super::source::Span;
 
 /// One value of the file.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) span: Span,
-    pub(super) kind: Kind,
+pub(crate) struct Node {
+    pub(crate) span: Span,
+    pub(crate) kind: Kind,
     /// Whether it stands under a key whose name says that it is a secret.
-    pub(super) secret: bool,
+    pub(crate) secret: bool,
 }
 
 /// What a value is.
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Nothing, `null` or `~`.
     Nothing,
     Flag(bool),
@@ -30,14 +39,14 @@ pub(super) enum Kind {
 
 /// A text and how it was written.
 #[derive(Debug, Clone)]
-pub(super) struct Text {
-    pub(super) text: String,
-    pub(super) style: Style,
+pub(crate) struct Text {
+    pub(crate) text: String,
+    pub(crate) style: Style,
 }
 
 /// How a text was written, to find its lines again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(crate) enum Style {
     /// In a line, without quotes or in them.
     Inline,
     /// As a block after `|`: line by line as it is.
@@ -48,38 +57,38 @@ pub(super) enum Style {
 
 /// A key and its value.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) key: Key,
-    pub(super) value: Node,
+pub(crate) struct Entry {
+    pub(crate) key: Key,
+    pub(crate) value: Node,
 }
 
 /// A key and its place.
 #[derive(Debug, Clone)]
-pub(super) struct Key {
-    pub(super) text: String,
-    pub(super) span: Span,
+pub(crate) struct Key {
+    pub(crate) text: String,
+    pub(crate) span: Span,
 }
 
 impl Entry {
     /// A member that stands at one place.
-    pub(super) fn new(name: &str, value: Node, span: Span) -> Self {
+    pub(crate) fn new(name: &str, value: Node, span: Span) -> Self {
         Self { key: Key { text: name.to_owned(), span }, value }
     }
 }
 
 impl Node {
     /// A value whose key says nothing of a secret.
-    pub(super) fn new(kind: Kind, span: Span) -> Self {
+    pub(crate) fn new(kind: Kind, span: Span) -> Self {
         Self { span, kind, secret: false }
     }
 
     /// A text in a line.
-    pub(super) fn of_text(text: &str, span: Span) -> Self {
+    pub(crate) fn of_text(text: &str, span: Span) -> Self {
         Self::new(Kind::Text(Text { text: text.to_owned(), style: Style::Inline }), span)
     }
 
     /// JSON, all of it at one place.
-    pub(super) fn of_json(value: &Value, span: Span) -> Self {
+    pub(crate) fn of_json(value: &Value, span: Span) -> Self {
         let kind = match value {
             Value::Null => Kind::Nothing,
             Value::Bool(flag) => Kind::Flag(*flag),
@@ -96,7 +105,7 @@ impl Node {
     }
 
     /// The value's text, when it is one.
-    pub(super) fn as_text(&self) -> Option<&str> {
+    pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Text(text) => Some(&text.text),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => None,
@@ -104,20 +113,25 @@ impl Node {
     }
 
     /// The members, when it is a map.
-    pub(super) fn as_map(&self) -> Option<&[Entry]> {
+    pub(crate) fn as_map(&self) -> Option<&[Entry]> {
         match &self.kind {
             Kind::Map(entries) => Some(entries),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => None,
         }
     }
 
+    /// The entry of a key, when it is a map that has it.
+    pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
+        self.as_map()?.iter().find(|entry| entry.key.text == key)
+    }
+
     /// The value of a key, when it is a map that has it.
-    pub(super) fn get(&self, key: &str) -> Option<&Self> {
-        self.as_map()?.iter().find(|entry| entry.key.text == key).map(|entry| &entry.value)
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        self.entry(key).map(|entry| &entry.value)
     }
 
     /// What a scalar says, as text: `5`, `true` and `"5"` alike.
-    pub(super) fn scalar(&self) -> Option<String> {
+    pub(crate) fn scalar(&self) -> Option<String> {
         match &self.kind {
             Kind::Flag(flag) => Some(flag.to_string()),
             Kind::Number(text) => Some(text.clone()),
@@ -127,7 +141,7 @@ impl Node {
     }
 
     /// What was found, for a message; never a secret.
-    pub(super) fn found(&self) -> String {
+    pub(crate) fn found(&self) -> String {
         const LONGEST_SHOWN: usize = 60;
         match &self.kind {
             Kind::Nothing => "nothing".to_owned(),
@@ -147,7 +161,7 @@ impl Node {
     }
 
     /// As JSON; the text of numbers is kept.
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         match &self.kind {
             Kind::Nothing => Value::Null,
             Kind::Flag(flag) => Value::Bool(*flag),
@@ -159,12 +173,12 @@ impl Node {
     }
 
     /// The members as JSON.
-    pub(super) fn entries_to_json(entries: &[Entry]) -> Map<String, Value> {
+    pub(crate) fn entries_to_json(entries: &[Entry]) -> Map<String, Value> {
         entries.iter().map(|entry| (entry.key.text.clone(), entry.value.to_json())).collect()
     }
 
     /// The deepest value on the way that a JSON Pointer (RFC 6901) names.
-    pub(super) fn at_pointer(&self, pointer: &str) -> &Self {
+    pub(crate) fn at_pointer(&self, pointer: &str) -> &Self {
         let mut node = self;
         for segment in pointer.split('/').skip(1) {
             // Undo `~1` before `~0`, or `~01` would turn into `/` (RFC 6901, section 4).
@@ -181,106 +195,10 @@ impl Node {
         }
         node
     }
-
-    /// Marks what stands under secret keys of a whole file, and tells its places in it.
-    pub(super) fn mark_secrets(&mut self, ranges: &mut Vec<Range<usize>>) {
-        /// Sections in which the keys are names that the file gives: one may be `auth`, and is no setting then.
-        const NAMED: [&str; 4] = ["upstreams", "routes", "clients", "prompts"];
-        let Kind::Map(entries) = &mut self.kind else { return self.mark_below(ranges) };
-        for entry in entries {
-            match &mut entry.value.kind {
-                Kind::Map(named) if NAMED.contains(&entry.key.text.as_str()) => {
-                    named.iter_mut().for_each(|named| named.value.mark_below(ranges));
-                }
-                _ => entry.mark_secrets(ranges),
-            }
-        }
-    }
-
-    fn mark_below(&mut self, ranges: &mut Vec<Range<usize>>) {
-        match &mut self.kind {
-            Kind::Map(entries) => entries.iter_mut().for_each(|entry| entry.mark_secrets(ranges)),
-            Kind::List(items) => items.iter_mut().for_each(|item| item.mark_below(ranges)),
-            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
-        }
-    }
-
-    /// The same for what stands in `auth` under keys that are none there: one of them may be a secret's, misspelt.
-    fn hide_unknown(&mut self, ranges: &mut Vec<Range<usize>>) {
-        const KNOWN: [&super::keys::Keys; 6] = [
-            &super::keys::AUTH,
-            &super::keys::BASIC,
-            &super::keys::OAUTH,
-            &super::keys::TLS,
-            &super::keys::SERVER_AUTH,
-            &super::keys::TOKENS,
-        ];
-        let Kind::Map(entries) = &mut self.kind else { return };
-        for Entry { key, value } in entries.iter_mut().filter(|entry| entry.key.text != "parameters") {
-            if KNOWN.iter().all(|keys| keys.get(&key.text).is_none()) {
-                value.hide(ranges);
-            }
-            value.hide_unknown(ranges);
-        }
-    }
-
-    /// All that stands in it, where a text was wanted and something else was written.
-    fn hide_all(&mut self, ranges: &mut Vec<Range<usize>>) {
-        match &mut self.kind {
-            Kind::Map(entries) => entries.iter_mut().for_each(|entry| entry.value.hide_all(ranges)),
-            Kind::List(items) => items.iter_mut().for_each(|item| item.hide_all(ranges)),
-            _ => self.hide(ranges),
-        }
-    }
-
-    fn hide(&mut self, ranges: &mut Vec<Range<usize>>) {
-        match &mut self.kind {
-            Kind::Text(text) if super::secret::is_only_references(&text.text) => {}
-            Kind::Text(_) | Kind::Number(_) => {
-                self.secret = true;
-                ranges.push(self.span.start..self.span.end);
-            }
-            Kind::List(items) => items.iter_mut().for_each(|item| item.hide(ranges)),
-            Kind::Nothing | Kind::Flag(_) | Kind::Map(_) => {}
-        }
-    }
-}
-
-impl Entry {
-    /// Below a key of `PLAIN` names are the file's own words, not keys of settings.
-    fn mark_secrets(&mut self, ranges: &mut Vec<Range<usize>>) {
-        const PLAIN: [&str; 9] =
-            ["extract", "fields", "input", "output", "tests", "names", "rules", "with", "parameters"];
-        /// Settings that are texts and nothing else.
-        const WORDS: [&str; 5] = ["secret", "token", "password", "client_secret", "bearer"];
-        /// Sections in which nothing but settings stand.
-        const SETTINGS: [&str; 4] = ["server", "admin", "shared", "auth"];
-        let Self { key, value } = self;
-        let key = key.text.as_str();
-        if PLAIN.contains(&key) {
-            return;
-        }
-        // In the place of the hash of a key there may be the key itself, by mistake.
-        let is_key = matches!(key, "keys" | "hash");
-        // `breaker` is near to `bearer`, and is no misspelt one.
-        let is_setting = super::keys::UPSTREAM.get(key).is_some();
-        let is_misspelt = !is_setting && super::suggest::nearest(key, WORDS).is_some();
-        if is_key || super::secret::is_secret_name(key) || is_misspelt {
-            value.hide(ranges);
-        }
-        if let (Kind::Map(settings), true) = (&mut value.kind, SETTINGS.contains(&key)) {
-            let words = settings.iter_mut().filter(|setting| WORDS.contains(&setting.key.text.as_str()));
-            words.for_each(|setting| setting.value.hide_all(ranges));
-        }
-        if key == "auth" {
-            value.hide_unknown(ranges);
-        }
-        value.mark_below(ranges);
-    }
 }
 
 /// A plain scalar by the core schema of YAML 1.2 (section 10.3.2).
-pub(super) fn resolve_plain(text: &str) -> Kind {
+pub(crate) fn resolve_plain(text: &str) -> Kind {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Kind::Nothing,
         "true" | "True" | "TRUE" => Kind::Flag(true),
@@ -335,36 +253,4 @@ fn json_number(text: &str) -> Option<String> {
     };
     let exponent = exponent.map(|text| format!("e{text}")).unwrap_or_default();
     Some(format!("{sign}{whole}{fraction}{exponent}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(text: &str, expected: Option<&str>) {
-        assert_eq!(json_number(text).as_deref(), expected);
-        if let Some(expected) = expected {
-            serde_json::from_str::<Value>(expected).unwrap();
-        }
-    }
-
-    #[test]
-    fn numbers_keep_every_digit() {
-        check("12345678901234567890.10", Some("12345678901234567890.10"));
-        check("1.0", Some("1.0"));
-        check("-0", Some("-0"));
-        check("+.5e+3", Some("0.5e+3"));
-        check("5.", Some("5.0"));
-        check("007", Some("7"));
-        check("0x1F", Some("31"));
-        check("0o17", Some("15"));
-    }
-
-    #[test]
-    fn what_only_looks_like_a_number_is_a_text() {
-        for text in ["", ".", "-", "1_000", "1e", "1.2.3", "12:30", ".inf", "0x", "0xg", "١"] {
-            check(text, None);
-        }
-    }
 }

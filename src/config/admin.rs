@@ -1,0 +1,79 @@
+//! `admin`: the port of the admin API.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use settings_derive::Section;
+
+use super::server::hosts_of;
+use crate::{
+    crypto::Secret,
+    inbound::filter::read_hosts,
+    settings::{
+        section::{Checked, Cursor, OpenSection, Setting},
+        source::Origin,
+    },
+};
+
+/// The admin API: its address, and its clients.
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(id = "admin", process, variables, default, check = Self::complete)]
+pub struct AdminSettings {
+    /// Address and port for operators, or `off`. Where nothing is said and another process has it, there is none.
+    #[key(with = read_listen, default = Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901)), restart)]
+    pub listen: Option<SocketAddr>,
+    /// Whether the address is configured: then it has to be free.
+    #[key(skip)]
+    pub is_named: bool,
+    /// Values of `Host` that are answered there; `*` for all.
+    #[key(
+        with = read_hosts,
+        shown = "loopback names and the address that is listened on, or all where that is every address",
+        restart
+    )]
+    pub allowed_hosts: Vec<String>,
+    /// Upstreams without which `/readyz` says 503, by name; `*` for all of them.
+    #[key(shown = "none", restart)]
+    pub ready_needs: Vec<String>,
+    /// What operators show as bearer token, at least 16 bytes; probes need none.
+    #[key(shown = "none is asked for", secret, restart)]
+    pub token: Option<Secret>,
+}
+
+fn read_listen(value: &Cursor<'_>) -> Checked<Option<SocketAddr>> {
+    match value.node.as_text() {
+        Some("off") => Ok(None),
+        _ => SocketAddr::read(value).map(Some),
+    }
+}
+
+impl AdminSettings {
+    /// Fills in the hosts, and warns of a port that other machines reach without a token.
+    fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        self.is_named = section.entry("listen").is_some();
+        if section.entry("allowed_hosts").is_none() {
+            self.allowed_hosts = match self.listen {
+                // A scraper may use any name.
+                Some(listen) if listen.ip().is_unspecified() => vec!["*".to_owned()],
+                Some(listen) => hosts_of(listen),
+                None => Vec::new(),
+            };
+        }
+        let is_open = self.listen.is_some_and(|listen| !listen.ip().to_canonical().is_loopback());
+        if let Some(entry) = section.entry("listen").filter(|_| is_open && self.token.is_none()) {
+            let report = section.value.context.report;
+            let help = match report.files().origin(entry.value.span) {
+                Origin::File | Origin::BuiltIn => {
+                    "write `token: ${ADMIN_TOKEN}` beside it (`openssl rand -base64 32` makes one), or listen on \
+                     `127.0.0.1`"
+                }
+                Origin::Variable | Origin::Flag => {
+                    "set `GLOSSATOR__ADMIN__TOKEN`, or write `admin: { token: \"${ADMIN_TOKEN}\" }`; `openssl rand \
+                     -base64 32` makes one"
+                }
+            };
+            let message = "other machines can reach the admin port, and it asks for no token";
+            report.warning(entry.value.span, message, help);
+        }
+        Ok(self)
+    }
+}

@@ -1,0 +1,171 @@
+//! `server`: the listener for clients, the request filter, what MCP clients are told, and memory limits.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use settings_derive::Section;
+
+use super::{
+    keys::{SERVER_AUTH, SERVER_TLS},
+    section::ReadElsewhere,
+};
+use crate::{
+    inbound::{filter::FilterSettings, mcp::McpSettings},
+    policy::Store,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        source::Origin,
+    },
+    upstream::UpstreamBuffer,
+};
+
+const HOUR: u64 = 3_600_000;
+
+/// The section `server`.
+#[derive(Debug, Clone, Section)]
+#[section(id = "server", process, variables, default, check = Self::complete)]
+pub(super) struct ServerSettings {
+    #[key(part)]
+    pub(super) listener: ListenerSettings,
+    #[key(part)]
+    pub(super) filter: FilterSettings,
+    #[key(part)]
+    pub(super) mcp: McpSettings,
+    /// How much is kept of replies, by all routes with a `cache` together.
+    #[key(name = "cache_limit", size = 0..=1 << 40, default = Store::LIMIT_BYTES_DEFAULT, live)]
+    pub(super) cache_limit_bytes: usize,
+    /// How much memory responses of upstreams take at once, of all calls together, from when they are read until the
+    /// results are sent. A response longer than 16 KiB counts 3 times its length, or 10 times where rules or a schema
+    /// look into it; one that is compressed counts as long as `reply_limit`. Calls beyond it wait, for 10 s at most; then
+    /// the tool error says to try again, for REST clients with 503 and `Retry-After`.
+    #[key(
+        name = "upstream_buffer_limit",
+        size = 1 << 20..=1 << 40,
+        default = UpstreamBuffer::LIMIT_BYTES_DEFAULT,
+        live
+    )]
+    pub(super) upstream_buffer_limit_bytes: usize,
+    /// TLS with clients.
+    #[key(kind = ValueKind::Section(|| &SERVER_TLS), shown = "none", live)]
+    tls: ReadElsewhere,
+    /// Tokens that other servers give to clients.
+    #[key(kind = ValueKind::Section(|| &SERVER_AUTH), shown = "none", live)]
+    auth: ReadElsewhere,
+}
+
+/// Listener for clients, and how their connections are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
+#[section(id = "server", process, default)]
+pub struct ListenerSettings {
+    /// Address and port that clients connect to.
+    // Port 0 takes any that is free.
+    #[key(default = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080), restart)]
+    pub listen: SocketAddr,
+    /// How many connections are open at once; when more come, those make room that have asked nothing for the longest.
+    #[key(name = "connections", range = 1..=1_000_000, default = 4096, restart)]
+    pub connection_limit: usize,
+    /// How long a client may take to send its request's head, and a connection be idle.
+    #[key(range = 1..=HOUR, default = Duration::from_secs(60), restart)]
+    pub header_timeout: Duration,
+    /// How long a client may take none of what is written to it.
+    #[key(range = 1..=HOUR, default = Duration::from_secs(30), restart)]
+    pub write_timeout: Duration,
+    /// How much is held at once of long answers that clients have not taken yet, of all together; those up to 64 KiB do not
+    /// count. When there is more, who has taken nothing for the longest is cut off, and not only after `write_timeout`,
+    /// but after a thirtieth of it at the earliest: whoever reads 200 KiB in that time is not. No more than half of
+    /// `upstream_buffer_limit`.
+    // Half of the memory for responses of upstreams; four of the longest: one of `reply_limit`, as text and as structure.
+    #[key(
+        name = "answers_limit",
+        size = 1..=1 << 40,
+        default = UpstreamBuffer::LIMIT_BYTES_DEFAULT / 2,
+        restart
+    )]
+    pub answers_limit_bytes: usize,
+    /// How long calls in flight may take to end when the process stops; then they get an error.
+    // More than the default `deadline`: a call that has begun ends by its own.
+    #[key(range = 0..=HOUR, default = Duration::from_secs(35), restart)]
+    pub drain: Duration,
+    /// How long everything is still served after SIGTERM while `/readyz` says 503, so that a load balancer hears of it
+    /// before connections are refused; `drain` begins after it.
+    #[key(range = 0..=HOUR, default = Duration::ZERO, restart)]
+    pub shutdown_delay: Duration,
+    /// How often the files of the configuration are looked at; when they have changed, they are read again. `0s` is never.
+    #[key(range = 0..=HOUR, default = Duration::from_secs(1), restart)]
+    pub watch: Duration,
+}
+
+impl ListenerSettings {
+    /// How soon a client has to read some of its response where others need the memory.
+    pub fn taken_within(&self) -> Duration {
+        self.write_timeout / 30
+    }
+}
+
+impl ServerSettings {
+    /// Without `allowed_hosts`, the address that is listened on is one of them. Where that is every address, other machines
+    /// can connect, and all of their requests are rejected.
+    fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        if section.entry("allowed_hosts").is_some() {
+            return Ok(self);
+        }
+        let listen = self.listener.listen;
+        self.filter.allowed_hosts = hosts_of(listen);
+        if let Some(entry) = section.entry("listen").filter(|_| listen.ip().is_unspecified()) {
+            let report = section.value.context.report;
+            let help = match report.files().origin(entry.value.span) {
+                Origin::File | Origin::BuiltIn => {
+                    "write `allowed_hosts: [NAME]` with the names that clients use, or `[\"*\"]`"
+                }
+                Origin::Variable | Origin::Flag => {
+                    "write `server: { allowed_hosts: [NAME] }` with the names that clients use, or set \
+                     `GLOSSATOR__SERVER__ALLOWED_HOSTS`; `*` allows all"
+                }
+            };
+            let message =
+                "other machines can connect, and are refused: only the hosts of this machine are allowed";
+            report.warning(entry.value.span, message, help);
+        }
+        Ok(self)
+    }
+}
+
+/// The names of this machine, and the address that a port listens on.
+pub(super) fn hosts_of(listen: SocketAddr) -> Vec<String> {
+    let mut hosts = FilterSettings::default().allowed_hosts;
+    if !listen.ip().is_loopback() && !listen.ip().is_unspecified() {
+        hosts.push(match listen {
+            SocketAddr::V4(address) => address.ip().to_string(),
+            SocketAddr::V6(address) => format!("[{}]", address.ip()),
+        });
+    }
+    hosts
+}
+
+/// An address and a port; `localhost` is one, too.
+impl Setting for SocketAddr {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        // `listen: 8080` is a number to YAML, and an address without a host to us.
+        let Some(text) = value.node.scalar() else { return value.reject_kind("a text", None) };
+        let numbers = match text.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => text.clone(),
+        };
+        numbers.parse().or_else(|_| {
+            let message = format!("expected an address and a port, found `{text}`");
+            let port = text.trim_start_matches(':').parse::<u16>().unwrap_or(8080);
+            let help =
+                format!("write `127.0.0.1:{port}`, or `0.0.0.0:{port}` to be reached from other machines");
+            value.reject(Invalid::new(message, help))
+        })
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        Some(format!("`{self}`"))
+    }
+}

@@ -1,0 +1,236 @@
+//! `#[derive(Section)]`.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{Data, DeriveInput, Error, Field, Fields, Ident, Result};
+
+use crate::attributes::{Options, description};
+
+const SECTION_OPTIONS: [&str; 9] =
+    ["name", "id", "text", "bare", "check", "check_keys", "variables", "default", "process"];
+const KEY_OPTIONS: [&str; 17] = [
+    "name",
+    "default",
+    "range",
+    "size",
+    "kind",
+    "live",
+    "restart",
+    "secret",
+    "example",
+    "conflicts",
+    "requires",
+    "help",
+    "part",
+    "skip",
+    "description",
+    "with",
+    "shown",
+];
+
+/// A field, and what is declared of it.
+struct Declared<'a> {
+    field: &'a Field,
+    options: Options,
+}
+
+pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new_spanned(&input.ident, "a section is a struct"));
+    };
+    let Fields::Named(fields) = &data.fields else {
+        return Err(Error::new_spanned(&input.ident, "the fields of a section have names"));
+    };
+    let section = Options::read(&input.attrs, "section", &SECTION_OPTIONS)?;
+    let declared = fields.named.iter().map(|field| {
+        let options = Options::read(&field.attrs, "key", &KEY_OPTIONS)?;
+        Ok(Declared { field, options })
+    });
+    let declared: Vec<Declared<'_>> = declared.collect::<Result<_>>()?;
+    if section.has("process") {
+        declared.iter().try_for_each(Declared::demand_effect)?;
+    }
+    let name = &input.ident;
+    let id = section.text("id").unwrap_or_else(|| name.to_string().to_lowercase());
+    let title = section.text("name").unwrap_or_else(|| format!("`{id}`"));
+    let short_form = match section.text("text") {
+        Some(key) => quote!(ShortForm::Text(#key)),
+        None if section.has("bare") => quote!(ShortForm::Nothing),
+        None => quote!(ShortForm::None),
+    };
+    let variables = section.has("variables");
+    let rows = declared.iter().filter(|field| !field.options.has("skip")).map(Declared::row);
+    let idents: Vec<_> = declared.iter().map(Declared::ident).collect();
+    let nothing = idents.iter().map(|_| quote!(None));
+    let mut row = 0;
+    let reads: Vec<_> = declared
+        .iter()
+        .map(|field| {
+            let read = field.read(row);
+            row += usize::from(!field.options.has("skip"));
+            read
+        })
+        .collect();
+    let check = section.value("check").map(|check| quote!(let read = #check(read, section)?;));
+    let check_keys = section
+        .value("check_keys")
+        .map(|check| quote!(fn check_keys(section: &OpenSection<'_>) -> Checked<()> { #check(section) }));
+    let differences = declared.iter().filter_map(Declared::difference);
+    let default = section.has("default").then(|| {
+        let values = declared.iter().map(Declared::default_field);
+        quote!(impl Default for #name { fn default() -> Self { Self { #(#values),* } } })
+    });
+    Ok(quote! {
+        const _: () = {
+            use crate::settings::{
+                keys::{KeySpec, KeyTable, Row, ShortForm, TakesEffect, ValueKind},
+                section::{Checked, Cursor, OpenSection, Section, Setting},
+            };
+            static KEYS: KeyTable = KeyTable {
+                section: #title, id: #id, short_form: #short_form, expands_variables: #variables, rows: &[#(#rows),*],
+            };
+            impl Section for #name {
+                fn keys() -> &'static KeyTable { &KEYS }
+                fn read_fields(section: &OpenSection<'_>, base: Option<Self>) -> Checked<Self> {
+                    let (#(#idents,)*) = match base {
+                        Some(Self { #(#idents),* }) => (#(Some(#idents),)*),
+                        None => (#(#nothing,)*),
+                    };
+                    #(#reads)*
+                    let read = Self { #(#idents: #idents?),* };
+                    #check
+                    Ok(read)
+                }
+                #check_keys
+                fn restart_differences(&self, other: &Self, found: &mut Vec<&'static str>) {
+                    let _ = (other, &found);
+                    #(#differences)*
+                }
+            }
+            impl Setting for #name {
+                const KIND: ValueKind = ValueKind::Section(<Self as Section>::keys);
+                fn read(value: &Cursor<'_>) -> Checked<Self> { OpenSection::read(value, None) }
+                fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
+                    OpenSection::read(value, base)
+                }
+            }
+            #default
+        };
+    })
+}
+
+impl Declared<'_> {
+    #[expect(clippy::expect_used, reason = "only structs with named fields come here")]
+    fn ident(&self) -> &Ident {
+        self.field.ident.as_ref().expect("fields of a section have names")
+    }
+
+    fn key(&self) -> String {
+        let ident = self.ident().to_string();
+        self.options.text("name").unwrap_or_else(|| ident.trim_start_matches("r#").to_owned())
+    }
+
+    /// A process setting says when a change of it takes effect.
+    fn demand_effect(&self) -> Result<()> {
+        let says = ["live", "restart", "part", "skip"].iter().any(|option| self.options.has(option));
+        let message = "a setting of the process says `live` or `restart`: when a change of it takes effect";
+        if says { Ok(()) } else { Err(Error::new_spanned(self.ident(), message)) }
+    }
+
+    /// The row of the table.
+    fn row(&self) -> TokenStream {
+        let (ty, key) = (&self.field.ty, self.key());
+        if self.options.has("part") {
+            return quote!(Row::Part(<#ty as Section>::keys));
+        }
+        let kind = match (self.options.value("range"), self.options.value("size"), self.options.value("kind"))
+        {
+            (Some(range), ..) => quote!(<#ty as Setting>::KIND.within(#range)),
+            (_, Some(size), _) => quote!(<#ty as Setting>::KIND.size_within(#size)),
+            (.., Some(kind)) => kind.to_token_stream(),
+            _ => quote!(<#ty as Setting>::KIND),
+        };
+        let default = match self.options.value("default") {
+            _ if self.options.has("shown") => {
+                let shown = self.options.text("shown").unwrap_or_default();
+                quote!(Some(|_| Some(#shown.to_owned())))
+            }
+            Some(value) => quote!(Some(|kind| Setting::shown(&{ let value: #ty = #value; value }, kind))),
+            None => quote!(None),
+        };
+        let takes_effect = match (self.options.has("restart"), self.options.has("live")) {
+            (true, _) => quote!(Some(TakesEffect::OnRestart)),
+            (_, true) => quote!(Some(TakesEffect::OnReload)),
+            _ => quote!(None),
+        };
+        let description = self.options.text("description").unwrap_or_else(|| description(&self.field.attrs));
+        let secret = self.options.has("secret");
+        let example = self.options.text("example").unwrap_or_default();
+        let conflicts = self.options.texts("conflicts");
+        let requires = match self.options.text("requires") {
+            Some(other) => {
+                let help = self.options.text("help").unwrap_or_default();
+                quote!(Some((#other, #help)))
+            }
+            None => quote!(None),
+        };
+        quote!(Row::Key(KeySpec {
+            name: #key, kind: #kind, description: #description, default: #default, takes_effect: #takes_effect,
+            secret: #secret, example: #example, conflicts: &[#(#conflicts),*], requires: #requires,
+        }))
+    }
+
+    /// The declared default, as the function that makes it.
+    fn default(&self) -> TokenStream {
+        let ty = &self.field.ty;
+        match self.options.value("default").or_else(|| self.options.value("skip")) {
+            Some(value) => quote!(Some(|| { let value: #ty = #value; value })),
+            None if self.options.has("skip") => quote!(Some(<#ty as Default>::default)),
+            None => quote!(None),
+        }
+    }
+
+    fn default_field(&self) -> TokenStream {
+        let (ident, ty) = (self.ident(), &self.field.ty);
+        if self.options.has("part") {
+            return quote!(#ident: Default::default());
+        }
+        if self.options.has("skip") {
+            let value =
+                self.options.value("skip").map_or_else(|| quote!(Default::default()), |value| quote!(#value));
+            return quote!(#ident: #value);
+        }
+        let value = self.default();
+        quote!(#ident: crate::settings::section::default_of::<#ty>(#value))
+    }
+
+    /// Reads the field into a variable of its name; `row` is the index of its row.
+    fn read(&self, row: usize) -> TokenStream {
+        let (ident, ty) = (self.ident(), &self.field.ty);
+        if self.options.has("skip") {
+            let value =
+                self.options.value("skip").map_or_else(|| quote!(Default::default()), |value| quote!(#value));
+            return quote!(let #ident: Checked<#ty> = Ok(#ident.unwrap_or_else(|| #value)););
+        }
+        if self.options.has("part") {
+            return quote! {
+                let #ident: Checked<#ty> = Section::read_fields(section, #ident);
+                let #ident = <#ty as Section>::check_keys(section).and(#ident);
+            };
+        }
+        let default = self.default();
+        let read = match self.options.value("with") {
+            Some(read) => quote!(|value, _| #read(value)),
+            None => quote!(Setting::read_over),
+        };
+        quote!(let #ident: Checked<#ty> = section.field(&KEYS.rows[#row], #ident, #default, #read);)
+    }
+
+    fn difference(&self) -> Option<TokenStream> {
+        let (ident, key) = (self.ident(), self.key());
+        if self.options.has("part") {
+            return Some(quote!(Section::restart_differences(&self.#ident, &other.#ident, found);));
+        }
+        self.options.has("restart").then(|| quote!(if self.#ident != other.#ident { found.push(#key); }))
+    }
+}

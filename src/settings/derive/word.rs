@@ -1,0 +1,48 @@
+//! `#[derive(Word)]`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Data, DeriveInput, Error, LitStr, Result};
+
+pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
+    let Data::Enum(data) = &input.data else {
+        return Err(Error::new_spanned(&input.ident, "words are the variants of an enum"));
+    };
+    let name = &input.ident;
+    let (mut words, mut variants) = (Vec::new(), Vec::new());
+    for variant in &data.variants {
+        let attribute = variant.attrs.iter().find(|attribute| attribute.path().is_ident("word"));
+        words.push(match attribute {
+            Some(attribute) => attribute.parse_args::<LitStr>()?.value(),
+            None => snake_case(&variant.ident.to_string()),
+        });
+        variants.push(&variant.ident);
+    }
+    Ok(quote! {
+        impl crate::settings::value::Word for #name {
+            const WORDS: &'static [(&'static str, Self)] = &[#((#words, Self::#variants)),*];
+        }
+        impl crate::settings::section::Setting for #name {
+            const KIND: crate::settings::keys::ValueKind = crate::settings::keys::ValueKind::Word(&[#(#words),*]);
+            fn read(
+                value: &crate::settings::section::Cursor<'_>,
+            ) -> crate::settings::section::Checked<Self> {
+                crate::settings::value::read_word(value)
+            }
+            fn shown(&self, _kind: crate::settings::keys::ValueKind) -> Option<String> {
+                Some(format!("`{}`", crate::settings::value::Word::word(self)))
+            }
+        }
+    })
+}
+
+fn snake_case(name: &str) -> String {
+    let mut word = String::new();
+    for (index, letter) in name.char_indices() {
+        if letter.is_uppercase() && index > 0 {
+            word.push('_');
+        }
+        word.extend(letter.to_lowercase());
+    }
+    word
+}

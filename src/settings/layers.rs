@@ -1,0 +1,247 @@
+//! Layers of process settings: the file, environment variables over it, flags over those.
+//!
+//! The crate `config` merges them. A value travels through it as its origin alone, such as `environment variable
+//! GLOSSATOR__SERVER__LISTEN`, by which it is found again: so one reader reads all layers, and each problem names the
+//! file and line, the variable or the flag.
+
+use std::collections::HashMap;
+
+use config::{Config, ConfigError, Map, Source, Value, ValueKind as Merged};
+
+use super::{
+    keys::{KeyTable, ValueKind},
+    problem::Problem,
+    report::Report,
+    secret::Environment,
+    source::{Files, Origin, Span},
+    suggest,
+    tree::{Entry, Kind, Node, resolve_plain},
+};
+
+/// Prefix of the environment variables that set something.
+const PREFIX: &str = "GLOSSATOR__";
+
+/// A setting given by a flag of the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flag {
+    /// As the user wrote it: `--listen`.
+    pub name: String,
+    /// Path of the setting: `server.listen`.
+    pub setting: String,
+    /// Its value; items of a list are separated by commas.
+    pub value: String,
+}
+
+/// Variables and flags, as texts among the files so that problems can name them.
+pub(crate) struct Given {
+    variables: Vec<(String, Span)>,
+    flags: Vec<(String, Span)>,
+}
+
+impl Given {
+    /// Adds them to the files. Empty variables count as absent: that is how containers leave one open.
+    pub(crate) fn add(files: &mut Files, environment: &Environment, flags: &[Flag]) -> Self {
+        let of_settings =
+            environment.iter().filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty());
+        let variables = of_settings
+            .map(|(name, value)| (name.to_owned(), files.add_outside(name, value, Origin::Variable)))
+            .collect();
+        let flags = flags
+            .iter()
+            .map(|flag| (flag.setting.clone(), files.add_outside(&flag.name, &flag.value, Origin::Flag)))
+            .collect();
+        Self { variables, flags }
+    }
+
+    /// The variable or flag that gives a setting; the flag where both do.
+    pub(crate) fn origin<'f>(&self, files: &'f Files, setting: &str) -> Option<&'f str> {
+        let flag = self.flags.iter().find(|(given, _)| given == setting);
+        let (_, span) =
+            flag.or_else(|| self.variables.iter().find(|(name, _)| *name == variable(setting)))?;
+        Some(files.name(*span))
+    }
+}
+
+/// The environment variable of a setting such as `server.listen`.
+pub(crate) fn variable(setting: &str) -> String {
+    format!("{PREFIX}{}", setting.to_ascii_uppercase().replace('.', "__"))
+}
+
+/// One setting of the process.
+struct ProcessSetting {
+    path: String,
+    kind: ValueKind,
+}
+
+/// Every setting of the sections; those of a section in a section have its path.
+fn settings_of(tables: &[&'static KeyTable]) -> Vec<ProcessSetting> {
+    fn add(table: &'static KeyTable, path: &str, found: &mut Vec<ProcessSetting>) {
+        for key in table.keys().filter(|key| key.takes_effect.is_some()) {
+            let path = format!("{path}.{}", key.name);
+            match key.kind {
+                ValueKind::Section(table) => add(table(), &path, found),
+                kind => found.push(ProcessSetting { path, kind }),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    tables.iter().for_each(|table| add(table, table.id, &mut found));
+    found
+}
+
+/// Puts variables and flags over the sections of the file.
+pub(crate) fn merge(
+    report: &Report<'_>,
+    environment: &Environment,
+    mut root: Node,
+    tables: &[&'static KeyTable],
+    given: &Given,
+) -> Node {
+    let settings = settings_of(tables);
+    report_unknown_variables(report, environment, &settings, given);
+    let mut layers = Layers::default();
+    let is_process = |entry: &Entry| tables.iter().any(|table| table.id == entry.key.text);
+    let Kind::Map(entries) = &mut root.kind else { return root };
+    // A section that is not a map is reported by its reader.
+    let (sections, rest): (Vec<_>, Vec<_>) = std::mem::take(entries)
+        .into_iter()
+        .partition(|entry| is_process(entry) && entry.value.as_map().is_some());
+    *entries = rest;
+    let file = layers.of_file(report, &sections);
+    let variables = layers.of_given(report, &settings, &given.variables, "environment variable", variable);
+    let flags = layers.of_given(report, &settings, &given.flags, "flag", str::to_owned);
+    let merged = Config::builder().add_source(file).add_source(variables).add_source(flags).build();
+    match merged {
+        Ok(config) => {
+            let found = layers.tree(&config.cache, root.span);
+            // Only what the file left open is added where it has something else than a map.
+            let is_new = |entry: &Entry| !entries.iter().any(|known| known.key.text == entry.key.text);
+            let new: Vec<_> = found.into_iter().filter(is_new).collect();
+            entries.extend(new);
+        }
+        Err(error) => report.add(Problem::of_whole("settings", error.to_string(), None)),
+    }
+    root
+}
+
+fn report_unknown_variables(
+    report: &Report<'_>,
+    environment: &Environment,
+    settings: &[ProcessSetting],
+    given: &Given,
+) {
+    let known: Vec<String> = settings.iter().map(|setting| variable(&setting.path)).collect();
+    let without_pairs = |name: &str| name.replace("__", "_");
+    for (name, _) in environment.iter().filter(|(name, _)| !name.starts_with(PREFIX)) {
+        if let Some(meant) = known.iter().find(|known| without_pairs(known) == *name) {
+            let help = format!("write `{meant}`, with two underscores each time");
+            report.add(Problem::of_whole(name, "this variable sets nothing", Some(help)));
+        }
+    }
+    for (name, _) in given.variables.iter().filter(|(name, _)| !known.contains(name)) {
+        report.add(Problem::of_whole(
+            name,
+            "this variable sets nothing: no setting of the process is called so",
+            suggest::help(name, "known variables", known.iter().map(String::as_str)),
+        ));
+    }
+}
+
+/// The values of all layers by their origins, while `config` merges the origins.
+#[derive(Default)]
+struct Layers {
+    by_origin: HashMap<String, Entry>,
+    /// Key and value spans of the maps of the file, by their paths.
+    maps: HashMap<String, (Span, Span)>,
+}
+
+/// One layer: values by the paths of their settings.
+#[derive(Debug, Clone)]
+struct Layer(Vec<(String, Value)>);
+
+impl Source for Layer {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, Value>, ConfigError> {
+        Ok(self.0.iter().cloned().collect())
+    }
+}
+
+impl Layers {
+    fn keep(&mut self, origin: String, entry: Entry) -> Value {
+        let value = Value::new(Some(&origin), Merged::Nil);
+        self.by_origin.insert(origin, entry);
+        value
+    }
+
+    fn of_file(&mut self, report: &Report<'_>, sections: &[Entry]) -> Layer {
+        Layer(sections.iter().map(|entry| (entry.key.text.clone(), self.value(report, "", entry))).collect())
+    }
+
+    /// Maps as tables, for `config` to merge; all else as it is.
+    fn value(&mut self, report: &Report<'_>, path: &str, entry: &Entry) -> Value {
+        let path = format!("{path}.{}", entry.key.text);
+        let Some(entries) = entry.value.as_map().filter(|entries| !entries.is_empty()) else {
+            return self.keep(format!("{} {path}", report.place(entry.key.span)), entry.clone());
+        };
+        let table: Map<_, _> =
+            entries.iter().map(|entry| (entry.key.text.clone(), self.value(report, &path, entry))).collect();
+        self.maps.insert(path, (entry.key.span, entry.value.span));
+        Value::new(None, Merged::Table(table))
+    }
+
+    fn of_given(
+        &mut self,
+        report: &Report<'_>,
+        settings: &[ProcessSetting],
+        given: &[(String, Span)],
+        origin: &str,
+        name_of: fn(&str) -> String,
+    ) -> Layer {
+        let known = given.iter().filter_map(|(name, span)| {
+            let setting = settings.iter().find(|setting| name_of(&setting.path) == *name)?;
+            let node = node_of(report.files().text(*span), setting.kind, *span);
+            let key = setting.path.rsplit('.').next().unwrap_or_default();
+            Some((setting.path.clone(), self.keep(format!("{origin} {name}"), Entry::new(key, node, *span))))
+        });
+        Layer(known.collect())
+    }
+
+    /// The entries of a merged table, in the order of the file, with what the file has not at the end.
+    fn tree(&self, table: &Value, span: Span) -> Vec<Entry> {
+        self.entries(table, "", span)
+    }
+
+    fn entries(&self, table: &Value, path: &str, span: Span) -> Vec<Entry> {
+        let Merged::Table(members) = &table.kind else { return Vec::new() };
+        let mut entries: Vec<Entry> = members
+            .iter()
+            .filter_map(|(name, value)| {
+                if let Some(origin) = value.origin() {
+                    return self.by_origin.get(origin).cloned();
+                }
+                let path = format!("{path}.{name}");
+                let (key, span) = self.maps.get(&path).copied().unwrap_or((span, span));
+                let inside = self.entries(value, &path, span);
+                Some(Entry::new(name, Node::new(Kind::Map(inside), span), key))
+            })
+            .collect();
+        entries.sort_by_key(|entry| (entry.key.span.file, entry.key.span.start));
+        entries
+    }
+}
+
+/// A text from outside the file as the kind that its key accepts; a text that is none is rejected by the reader.
+pub(super) fn node_of(text: &str, kind: ValueKind, span: Span) -> Node {
+    let text = text.trim();
+    match kind {
+        ValueKind::Flag | ValueKind::Count(..) | ValueKind::Fraction => Node::new(resolve_plain(text), span),
+        ValueKind::List(_) | ValueKind::OneOrMore(_) => {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Node::new(Kind::List(items.map(|item| Node::of_text(item, span)).collect()), span)
+        }
+        _ => Node::of_text(text, span),
+    }
+}

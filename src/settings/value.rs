@@ -1,0 +1,378 @@
+//! Settings that are plain values, and holders of several.
+
+use std::time::Duration;
+
+use super::{
+    keys::ValueKind,
+    section::{Checked, Cursor, Invalid, Setting},
+    source::Span,
+    suggest,
+    tree::{Kind, Node},
+    units,
+};
+
+/// A value that is written as a text.
+pub(crate) trait FromText: Sized {
+    /// Reads the text.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and how to fix it.
+    fn from_text(text: &str) -> Result<Self, Invalid>;
+
+    /// The text as the reference writes a default.
+    fn shown(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Implements [`Setting`] for types that are [`FromText`].
+macro_rules! text_settings {
+    ($($type:ty),* $(,)?) => {$(
+        impl $crate::settings::section::Setting for $type {
+            const KIND: $crate::settings::keys::ValueKind = $crate::settings::keys::ValueKind::Text;
+
+            fn read(
+                value: &$crate::settings::section::Cursor<'_>,
+            ) -> $crate::settings::section::Checked<Self> {
+                let text = $crate::settings::value::text_of(value)?;
+                $crate::settings::value::FromText::from_text(text)
+                    .or_else(|invalid| value.reject(invalid))
+            }
+
+            fn shown(&self, _kind: $crate::settings::keys::ValueKind) -> Option<String> {
+                $crate::settings::value::FromText::shown(self)
+            }
+        }
+    )*};
+}
+
+pub(crate) use text_settings;
+
+text_settings!(String);
+
+impl FromText for String {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        Ok(text.to_owned())
+    }
+
+    fn shown(&self) -> Option<String> {
+        Some(format!("`{self}`"))
+    }
+}
+
+/// The text of a value.
+///
+/// # Errors
+///
+/// Where it is of another kind; the help says how to write a text that looks like one.
+pub(crate) fn text_of<'n>(value: &Cursor<'n>) -> Checked<&'n str> {
+    if let Some(text) = value.node.as_text() {
+        return Ok(text);
+    }
+    let span = value.node.span;
+    let help = match &value.node.kind {
+        Kind::Flag(_) | Kind::Number(_) => Some("put it in quotes".to_owned()),
+        Kind::Map(_) if value.context.report.files().text(span)[span.start..].starts_with('{') => {
+            Some("a text that begins with `{` is put in quotes".to_owned())
+        }
+        Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+    };
+    let message = format!("{} takes a text, found {}", value.name, value.node.found());
+    value.reject(Invalid { message, help, shows_value: true })
+}
+
+impl Setting for bool {
+    const KIND: ValueKind = ValueKind::Flag;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        if let Kind::Flag(flag) = value.node.kind {
+            return Ok(flag);
+        }
+        let help = match value.node.as_text().map(str::to_ascii_lowercase).as_deref() {
+            Some("yes" | "on" | "true" | "1") => "write `true`",
+            Some("no" | "off" | "false" | "0") => "write `false`",
+            _ => "write `true` or `false`",
+        };
+        value.reject_kind("`true` or `false`", Some(help.to_owned()))
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        Some(format!("`{self}`"))
+    }
+}
+
+impl Setting for Duration {
+    const KIND: ValueKind = ValueKind::Duration(0, u64::MAX);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let ValueKind::Duration(least, most) = value.kind else {
+            return value.reject_kind("a duration", None);
+        };
+        let text = measure_text(value.node);
+        let duration = units::duration_within(&text, least, most);
+        duration.or_else(|error| value.reject(error.into()))
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        Some(format!("`{}`", units::show_duration(u64::try_from(self.as_millis()).ok()?)))
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Setting for $number {
+            const KIND: ValueKind = ValueKind::Count(0, <$number>::MAX as u64);
+
+            fn read(value: &Cursor<'_>) -> Checked<Self> {
+                let number = number(value)?;
+                Self::try_from(number).or_else(|_| value.reject_kind("a smaller number", None))
+            }
+
+            fn shown(&self, kind: ValueKind) -> Option<String> {
+                match kind {
+                    ValueKind::Size(..) => Some(format!("`{}`", units::show_size(u64::try_from(*self).ok()?))),
+                    _ => Some(self.to_string()),
+                }
+            }
+        }
+    )*};
+}
+
+numbers!(u16, u32, u64, usize);
+
+/// A count, or a size in bytes, within the range of its key.
+fn number(value: &Cursor<'_>) -> Checked<u64> {
+    let (least, most) = match value.kind {
+        ValueKind::Size(least, most) => {
+            let size = units::size_within(&measure_text(value.node), least, most);
+            return size.or_else(|error| value.reject(error.into()));
+        }
+        ValueKind::Count(least, most) => (least, most),
+        _ => return value.reject_kind("a number", None),
+    };
+    let number = match &value.node.kind {
+        Kind::Number(text) => text.parse().ok().filter(|count| (least..=most).contains(count)),
+        _ => None,
+    };
+    let found = value.node.found();
+    number.map_or_else(
+        || {
+            let message =
+                format!("{} must be a whole number from {least} to {most}, found {found}", value.name);
+            value.reject(Invalid::new(message, format!("write a number such as `{}`", least.max(1))))
+        },
+        Ok,
+    )
+}
+
+/// The text of a duration or size. A number without a unit is text too: the message says which unit to write.
+fn measure_text(node: &Node) -> String {
+    node.scalar().unwrap_or_else(|| node.found())
+}
+
+/// An enum whose variants are the words that a key accepts. `#[derive(Word)]` implements it.
+pub(crate) trait Word: Copy + PartialEq + 'static {
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// The word of the variant.
+    fn word(&self) -> &'static str {
+        Self::WORDS.iter().find(|(_, known)| known == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// Reads one of the words of an enum.
+pub(crate) fn read_word<T: Word>(value: &Cursor<'_>) -> Checked<T> {
+    let found = value.node.scalar().unwrap_or_default();
+    if let Some((_, variant)) = T::WORDS.iter().find(|(word, _)| *word == found) {
+        return Ok(*variant);
+    }
+    let words = || T::WORDS.iter().map(|(word, _)| *word);
+    let message =
+        format!("{} must be one of {}; found {}", value.name, suggest::listed(words()), value.node.found());
+    let help = suggest::nearest(&found, words()).map(|word| format!("did you mean `{word}`?"));
+    value.reject(Invalid { message, help, shows_value: true })
+}
+
+/// A setting that may be absent.
+impl<T: Setting> Setting for Option<T> {
+    const KIND: ValueKind = T::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        T::read(value).map(Some)
+    }
+
+    fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
+        T::read_over(value, base.flatten()).map(Some)
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(None)
+    }
+
+    fn shown(&self, kind: ValueKind) -> Option<String> {
+        self.as_ref()?.shown(kind)
+    }
+}
+
+/// Reads every item before any error is returned, so that all problems are reported in one run.
+fn read_items<T: Setting>(value: &Cursor<'_>, items: &[Node], name: &str) -> Checked<Vec<T>> {
+    let kind = match value.kind {
+        ValueKind::List(item) | ValueKind::OneOrMore(item) => *item,
+        other => other,
+    };
+    let read = |item: &Node| {
+        let item = value.part(item, name, kind);
+        match item.expand(kind)? {
+            None => T::read(&item),
+            Some((node, expanded)) => T::read(&item.expanded_as(&node, expanded)),
+        }
+    };
+    let read: Vec<Checked<T>> = items.iter().map(read).collect();
+    read.into_iter().collect()
+}
+
+impl<T: Setting> Setting for Vec<T> {
+    const KIND: ValueKind = ValueKind::List(&T::KIND);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Kind::List(items) = &value.node.kind else {
+            let help = value.node.as_text().map(|text| format!("write `[{text}]`"));
+            return value.reject_kind("a list", help);
+        };
+        read_items(value, items, &format!("an item of {}", value.name))
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self::new())
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        let items: Option<Vec<_>> = self.iter().map(|item| item.shown(T::KIND)).collect();
+        items.filter(|items| !items.is_empty()).map(|items| items.join(", "))
+    }
+}
+
+/// One value, or a list of at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
+
+impl<T: Setting> Setting for OneOrMore<T> {
+    const KIND: ValueKind = ValueKind::OneOrMore(&T::KIND);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match &value.node.kind {
+            Kind::List(items) if items.is_empty() => {
+                value.reject(Invalid::new(format!("{} is empty", value.name), "name one"))
+            }
+            Kind::List(items) => read_items(value, items, value.name).map(Self),
+            _ => read_items(value, std::slice::from_ref(value.node), value.name).map(Self),
+        }
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self(Vec::new()))
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        match &self.0[..] {
+            [one] => one.shown(T::KIND),
+            _ => None,
+        }
+    }
+}
+
+/// A text with at least one character.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NonEmpty(pub(crate) String);
+
+impl Setting for NonEmpty {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match text_of(value)? {
+            "" => {
+                let help = value.key.map_or_else(String::new, |key| format!("write `{}`", key.example));
+                value.reject(Invalid::new(format!("{} is empty", value.name), help))
+            }
+            text => Ok(Self(text.to_owned())),
+        }
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        Some(format!("`{}`", self.0))
+    }
+}
+
+/// A map with names of the user's own, or names of a type, in the order of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Named<T, K = String>(pub(crate) Vec<(K, Span, T)>);
+
+impl<T: Setting, K: FromText> Setting for Named<T, K> {
+    const KIND: ValueKind = ValueKind::Map(&T::KIND);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
+        let read = entries.iter().map(|entry| {
+            let name = format!("`{}`", entry.key.text);
+            let part = value.item(&entry.value, entry.key.span, &name, T::KIND);
+            let key =
+                K::from_text(&entry.key.text).or_else(|invalid| part.reject_at(entry.key.span, invalid));
+            let item = T::read(&part);
+            Ok((key?, entry.key.span, item?))
+        });
+        let read: Vec<Checked<_>> = read.collect();
+        read.into_iter().collect::<Checked<_>>().map(Self)
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self(Vec::new()))
+    }
+}
+
+/// `off`, or a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OrOff<T> {
+    Off,
+    On(T),
+}
+
+impl<T> OrOff<T> {
+    /// The setting, unless it is off.
+    pub(crate) fn on(self) -> Option<T> {
+        match self {
+            Self::Off => None,
+            Self::On(setting) => Some(setting),
+        }
+    }
+}
+
+impl<T: Setting> Setting for OrOff<T> {
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["off"]), T::KIND]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Self::read_over(value, None)
+    }
+
+    fn read_over(value: &Cursor<'_>, base: Option<Self>) -> Checked<Self> {
+        match &value.node.kind {
+            Kind::Flag(false) => Ok(Self::Off),
+            Kind::Text(text) if text.text == "off" => Ok(Self::Off),
+            Kind::Text(_) if !T::KIND.accepts_text() => {
+                let message = format!("{} must be one of `off`; found {}", value.name, value.node.found());
+                value.reject(Invalid { message, help: None, shows_value: true })
+            }
+            _ => {
+                let value = value.part(value.node, value.name, T::KIND);
+                T::read_over(&value, base.and_then(Self::on)).map(Self::On)
+            }
+        }
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        match self {
+            Self::Off => Some("`off`".to_owned()),
+            Self::On(setting) => setting.shown(T::KIND),
+        }
+    }
+}
