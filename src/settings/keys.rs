@@ -21,8 +21,6 @@ pub(crate) struct KeyTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShortForm {
     None,
-    /// The key alone: every setting has a default.
-    Nothing,
     /// A text: the value of this key.
     Text(&'static str),
 }
@@ -223,9 +221,7 @@ impl fmt::Display for ValueKind {
                     let kind = table.get(key).map_or(Self::Text, |key| key.kind);
                     write!(formatter, "{kind}; or ")?;
                 }
-                write!(formatter, "map of {}", table.section)?;
-                let nothing = matches!(table.short_form, ShortForm::Nothing);
-                formatter.write_str(if nothing { "; or nothing" } else { "" })
+                write!(formatter, "map of {}", table.section)
             }
             Self::Either(kinds) => {
                 let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();

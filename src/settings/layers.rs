@@ -52,14 +52,6 @@ impl Given {
             .collect();
         Self { variables, flags }
     }
-
-    /// The variable or flag that gives a setting; the flag where both do.
-    pub(crate) fn origin<'f>(&self, files: &'f Files, setting: &str) -> Option<&'f str> {
-        let flag = self.flags.iter().find(|(given, _)| given == setting);
-        let (_, span) =
-            flag.or_else(|| self.variables.iter().find(|(name, _)| *name == variable(setting)))?;
-        Some(files.name(*span))
-    }
 }
 
 /// The environment variable of a setting such as `server.listen`.

@@ -153,11 +153,6 @@ impl<'a> Cursor<'a> {
         Cursor { node, expanded, ..*self }
     }
 
-    /// An item of a list or map, whose key is at `place`.
-    pub(super) fn item(&self, node: &'a Node, place: Span, name: &'a str, kind: ValueKind) -> Self {
-        Self { node, place, name, kind, ..*self }
-    }
-
     /// Reports what is wrong with the value, without the value where it comes from outside the file.
     pub(crate) fn reject<T>(&self, invalid: Invalid) -> Checked<T> {
         self.reject_at(self.node.span, invalid)
@@ -196,22 +191,6 @@ impl<'a> Cursor<'a> {
     pub(crate) fn warn(&self, message: String, help: impl Into<String>) {
         self.context.report.warning(self.node.span, message, help.into());
     }
-
-    /// The place of some words of the value.
-    pub(crate) fn place_of(&self, words: &str) -> Span {
-        let span = self.node.span;
-        let written = &self.context.report.files().text(span)[span.start..span.end];
-        written.find(words).map_or(span, |at| Span {
-            start: span.start + at,
-            end: span.start + at + words.len(),
-            ..span
-        })
-    }
-
-    /// Reads it as one more kind, for values that have several forms.
-    pub(crate) fn read<T: Setting>(&self) -> Checked<T> {
-        T::read(&Self { kind: T::KIND, ..*self })
-    }
 }
 
 /// A section while it is read: a map with known keys.
@@ -234,7 +213,6 @@ impl<'a> OpenSection<'a> {
         let single;
         let entries = match (&node.kind, table.short_form) {
             (Kind::Map(entries), _) => entries.as_slice(),
-            (Kind::Nothing, ShortForm::Nothing) => &[],
             (Kind::Text(_) | Kind::Number(_), ShortForm::Text(key)) => {
                 single = [Entry::new(key, node.clone(), value.place)];
                 &single
@@ -256,8 +234,8 @@ impl<'a> OpenSection<'a> {
         }
         let section = OpenSection { value: *value, table, entries, has_unknown_keys };
         let read = T::read_fields(&section, base);
-        let checked = section.check_neighbours().and(T::check_keys(&section));
-        if has_unknown_keys { Err(Reported(())) } else { checked.and(read) }
+        let (neighbours, keys) = (section.check_neighbours(), T::check_keys(&section));
+        if has_unknown_keys { Err(Reported(())) } else { neighbours.and(keys).and(read) }
     }
 
     /// The entry of a key.
@@ -360,13 +338,6 @@ impl<'a> OpenSection<'a> {
 
     /// Reports a problem at a place in it.
     pub(crate) fn reject_at(&self, span: Span, message: &str, help: &str) -> Reported {
-        self.value.context.report.error(span, message, help);
-        Reported(())
-    }
-
-    /// Reports a problem at a key.
-    pub(crate) fn reject_key(&self, name: &str, message: String, help: &str) -> Reported {
-        let span = self.entry(name).map_or(self.value.place, |entry| entry.key.span);
         self.value.context.report.error(span, message, help);
         Reported(())
     }

@@ -115,10 +115,6 @@ impl Files {
         files
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// The name of the file that holds `span`.
     pub(crate) fn name(&self, span: Span) -> &str {
         &self.0[span.file].name

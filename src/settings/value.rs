@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{
     keys::ValueKind,
     section::{Checked, Cursor, Invalid, Setting},
-    source::Span,
     suggest,
     tree::{Kind, Node},
     units,
@@ -250,83 +249,6 @@ impl<T: Setting> Setting for Vec<T> {
     fn shown(&self, _kind: ValueKind) -> Option<String> {
         let items: Option<Vec<_>> = self.iter().map(|item| item.shown(T::KIND)).collect();
         items.filter(|items| !items.is_empty()).map(|items| items.join(", "))
-    }
-}
-
-/// One value, or a list of at least one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
-
-impl<T: Setting> Setting for OneOrMore<T> {
-    const KIND: ValueKind = ValueKind::OneOrMore(&T::KIND);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match &value.node.kind {
-            Kind::List(items) if items.is_empty() => {
-                value.reject(Invalid::new(format!("{} is empty", value.name), "name one"))
-            }
-            Kind::List(items) => read_items(value, items, value.name).map(Self),
-            _ => read_items(value, std::slice::from_ref(value.node), value.name).map(Self),
-        }
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self(Vec::new()))
-    }
-
-    fn shown(&self, _kind: ValueKind) -> Option<String> {
-        match &self.0[..] {
-            [one] => one.shown(T::KIND),
-            _ => None,
-        }
-    }
-}
-
-/// A text with at least one character.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NonEmpty(pub(crate) String);
-
-impl Setting for NonEmpty {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        match text_of(value)? {
-            "" => {
-                let help = value.key.map_or_else(String::new, |key| format!("write `{}`", key.example));
-                value.reject(Invalid::new(format!("{} is empty", value.name), help))
-            }
-            text => Ok(Self(text.to_owned())),
-        }
-    }
-
-    fn shown(&self, _kind: ValueKind) -> Option<String> {
-        Some(format!("`{}`", self.0))
-    }
-}
-
-/// A map with names of the user's own, or names of a type, in the order of the file.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Named<T, K = String>(pub(crate) Vec<(K, Span, T)>);
-
-impl<T: Setting, K: FromText> Setting for Named<T, K> {
-    const KIND: ValueKind = ValueKind::Map(&T::KIND);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
-        let read = entries.iter().map(|entry| {
-            let name = format!("`{}`", entry.key.text);
-            let part = value.item(&entry.value, entry.key.span, &name, T::KIND);
-            let key =
-                K::from_text(&entry.key.text).or_else(|invalid| part.reject_at(entry.key.span, invalid));
-            let item = T::read(&part);
-            Ok((key?, entry.key.span, item?))
-        });
-        let read: Vec<Checked<_>> = read.collect();
-        read.into_iter().collect::<Checked<_>>().map(Self)
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self(Vec::new()))
     }
 }
 

@@ -6,8 +6,8 @@ use syn::{Data, DeriveInput, Error, Field, Fields, Ident, Result};
 
 use crate::attributes::{Options, description};
 
-const SECTION_OPTIONS: [&str; 9] =
-    ["name", "id", "text", "bare", "check", "check_keys", "variables", "default", "process"];
+const SECTION_OPTIONS: [&str; 8] =
+    ["name", "id", "text", "check", "check_keys", "variables", "default", "process"];
 const KEY_OPTIONS: [&str; 17] = [
     "name",
     "default",
@@ -55,7 +55,6 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let title = section.text("name").unwrap_or_else(|| format!("`{id}`"));
     let short_form = match section.text("text") {
         Some(key) => quote!(ShortForm::Text(#key)),
-        None if section.has("bare") => quote!(ShortForm::Nothing),
         None => quote!(ShortForm::None),
     };
     let variables = section.has("variables");
