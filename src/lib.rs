@@ -12,8 +12,8 @@
 //!   content, and a declared output schema is met by every success.
 //! - Only [`inbound`]`::mcp` names the MCP library, only [`crypto`] a cipher, only [`tls`] the TLS library,
 //!   only [`shared_state`] the store of several replicas, only [`upstream`] the HTTP client and the programs
-//!   that are started, only [`translate`] the jq engine, only [`model`] the schema validator, only [`settings`] the YAML parser, only [`config`]
-//!   the shape of the file on disk.
+//!   that are started, only [`translate`] the jq engine, only [`model`] the schema validator, only [`settings`]
+//!   the YAML parser, only [`config`] the shape of the file on disk.
 //! - Nothing is read without a bound, what is passed through unread and the responses of our own store aside.
 
 pub mod settings;

@@ -11,6 +11,7 @@ use std::{
 };
 
 use http::StatusCode;
+use settings_derive::Section;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -51,11 +52,15 @@ pub(super) struct CircuitBreaker {
 }
 
 /// The parts of [`BreakerSettings`] that a route or an upstream sets; the others are inherited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
+#[section(id = "breaker")]
 pub struct BreakerOverride {
-    /// In the place of [`BreakerSettings::failures`].
+    /// After how many failures in a row it opens.
+    // `Some(None)` where the circuit breaker is off.
+    #[key(range = 1..=1_000_000, inherits = BreakerSettings::default().failures)]
     pub failures: Option<Option<u32>>,
-    /// In the place of [`BreakerSettings::rest`].
+    /// How long it stays open before one call is let through.
+    #[key(range = 1..=3_600_000, inherits = BreakerSettings::default().rest)]
     pub rest: Option<Duration>,
 }
 

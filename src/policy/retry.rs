@@ -7,6 +7,7 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
+use settings_derive::Section;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
@@ -50,13 +51,17 @@ impl Default for RetrySettings {
 }
 
 /// The parts of [`RetrySettings`] that a route or an upstream sets; the others are inherited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
+#[section(id = "retry")]
 pub struct RetryOverride {
-    /// In the place of [`RetrySettings::attempts`].
+    /// How often one call asks, the first time included.
+    #[key(range = 1..=10, inherits = RetrySettings::default().attempts)]
     pub attempts: Option<u32>,
-    /// In the place of [`RetrySettings::backoff`].
+    /// The longest wait before the second attempt; it doubles with each, and is random up to that.
+    #[key(range = 1..=3_600_000, inherits = RetrySettings::default().backoff)]
     pub backoff: Option<Duration>,
-    /// In the place of [`RetrySettings::longest_wait`].
+    /// The longest wait between two attempts.
+    #[key(range = 1..=3_600_000, inherits = RetrySettings::default().longest_wait)]
     pub longest_wait: Option<Duration>,
 }
 

@@ -143,7 +143,7 @@ async fn during_the_delay_it_serves_and_says_that_it_is_not_ready() {
     assert_eq!(Client::connect(operators).await.ask("GET /readyz", &[], "").await.status, 200);
     assert_eq!(health(&["--address", &operators.to_string()], None), (Some(0), "ready\n".to_owned()));
     program.terminate();
-    program.tells("stopping", 1).await;
+    program.tells("graceful shutdown started", 1).await;
     assert_eq!(Client::connect(operators).await.ask("GET /readyz", &[], "").await.status, 503);
     let mut anew = program.connect().await;
     for client in [&mut before, &mut anew] {

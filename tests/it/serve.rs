@@ -69,7 +69,7 @@ async fn the_second_signal_ends_the_program_at_once() {
     program.terminate();
     // As from `timeout`, which tells the process and then its group.
     program.terminate();
-    program.tells("stopping", 1).await;
+    program.tells("graceful shutdown started", 1).await;
     assert!(program.is_running(), "the call in flight was not waited for");
     soon("the second signal counts", async {
         while program.is_running() {

@@ -3,7 +3,6 @@
 //! The reader refuses keys that are not here, `schema` describes the ones that are, and a test holds that each
 //! is read by somebody; so file, schema and program can't drift apart.
 
-mod addresses;
 mod ask;
 mod clients;
 mod content;
@@ -20,8 +19,8 @@ mod telemetry;
 mod upstream;
 
 pub(super) use self::{
-    addresses::*, ask::*, clients::*, content::*, example::*, extract::*, field::*, process::*, prompt::*,
-    route::*, rule::*, server_tls::*, shared::*, telemetry::*, upstream::*,
+    ask::*, clients::*, content::*, example::*, extract::*, field::*, process::*, prompt::*, route::*,
+    rule::*, server_tls::*, shared::*, telemetry::*, upstream::*,
 };
 
 use crate::{

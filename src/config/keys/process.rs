@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::version::VERSION;
+use crate::policy::{BreakerOverride, RetryOverride};
 use crate::{
     config::{AdminSettings, server::ServerSettings},
     settings::section::Section as _,
@@ -119,10 +120,10 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
             "How many of these one caller may have, so that none takes all; the next is turned away. Default: all of them.",
         ),
         key("attempt_timeout", DEADLINE, "How long one attempt may take. Default: as long as the call."),
-        key("retry", Either(&[OFF, Section(|| &RETRY)]), "How what fails in passing is asked again."),
+        key("retry", <OrOff<RetryOverride> as Setting>::KIND, "How what fails in passing is asked again."),
         key(
             "breaker",
-            Either(&[OFF, Section(|| &BREAKER)]),
+            <OrOff<BreakerOverride> as Setting>::KIND,
             "When the circuit breakers of upstreams and routes open.",
         ),
         key("rate", RATE_FORM, "How often one upstream may be asked. Default: no limit."),

@@ -1,6 +1,7 @@
 //! A route and what it asks.
 
 use super::*;
+use crate::policy::{BreakerOverride, RetryOverride};
 
 pub(in crate::config) static ROUTE: Keys = Keys::new(
     "a route",
@@ -106,12 +107,12 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
         ),
         key(
             "retry",
-            Either(&[OFF, Section(|| &RETRY)]),
+            <OrOff<RetryOverride> as Setting>::KIND,
             "How what fails in passing is asked again, or `off`, in the place of what the upstream says.",
         ),
         key(
             "breaker",
-            Either(&[OFF, Section(|| &BREAKER)]),
+            <OrOff<BreakerOverride> as Setting>::KIND,
             "When its own circuit breaker opens, or `off`, in the place of what the upstream says: after so many \
              responses with 502, 503 or 504 in a row.",
         ),

@@ -1,6 +1,10 @@
 //! What an upstream is, who it is told we are, and what guards it.
 
 use super::*;
+use crate::{
+    policy::{BreakerOverride, RetryOverride},
+    upstream::http::{EjectionSettings, HealthSettings},
+};
 
 pub(in crate::config) static UPSTREAM: Keys = Keys::new(
     "an upstream",
@@ -14,12 +18,12 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
         ),
         key(
             "ejection",
-            Either(&[OFF, Section(|| &EJECTION)]),
+            <OrOff<EjectionSettings> as Setting>::KIND,
             "When one address of several is left out, or `off`.",
         ),
         key(
             "health",
-            Section(|| &HEALTH),
+            <HealthSettings as Setting>::KIND,
             "How each address is asked after its health. Default: not at all.",
         ),
         key(
@@ -84,12 +88,12 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
         key("attempt_timeout", DEADLINE, "How long one attempt may take."),
         key(
             "retry",
-            Either(&[OFF, Section(|| &RETRY)]),
+            <OrOff<RetryOverride> as Setting>::KIND,
             "How what fails in passing is asked again, or `off`.",
         ),
         key(
             "breaker",
-            Either(&[OFF, Section(|| &BREAKER)]),
+            <OrOff<BreakerOverride> as Setting>::KIND,
             "When its circuit breaker opens, and those of its routes, or `off`.",
         ),
         key(
@@ -293,32 +297,5 @@ pub(in crate::config) static TLS: Keys = Keys::new(
             "Our own certificate and those above it, in PEM, for servers that ask for one.",
         ),
         key("key", Text, "Its private key, in PEM: `file:/path` or `${NAME}`."),
-    ],
-);
-
-pub(in crate::config) static RETRY: Keys = Keys::new(
-    "`retry`",
-    "retry",
-    &[
-        key("attempts", Count(1, 10), "How often one call asks, the first time included. Default 3."),
-        key(
-            "backoff",
-            Duration(1, HOUR),
-            "The longest wait before the second attempt; it doubles with each, and is random up to that. Default `100ms`.",
-        ),
-        key("longest_wait", Duration(1, HOUR), "The longest wait between two attempts. Default `2s`."),
-    ],
-);
-
-pub(in crate::config) static BREAKER: Keys = Keys::new(
-    "`breaker`",
-    "breaker",
-    &[
-        key("failures", Count(1, 1_000_000), "After how many failures in a row it opens. Default 10."),
-        key(
-            "rest",
-            Duration(1, HOUR),
-            "How long it stays open before one call is let through. Default `5s`.",
-        ),
     ],
 );

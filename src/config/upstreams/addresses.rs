@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use http::uri::PathAndQuery;
-
-use super::policies::{Choice, choice};
 use crate::{
     config::{
-        keys::{EJECTION, HEALTH},
         node::{Kind, Node},
         report::Report,
         secret::{self, Environment},
         section::{self, Section},
     },
+    settings::value::OrOff,
     upstream::http::{ADDRESS_LIMIT, Address, AddressError, EjectionSettings, HealthSettings, HttpSettings},
 };
 
@@ -83,8 +80,12 @@ pub(super) fn care(section: &Section<'_, '_>, addresses: &Addresses) -> Care {
         }
     }
     Care {
-        ejection: ejection(section),
-        health: section.section("health", &HEALTH).and_then(|section| health(&section)),
+        ejection: match section.read::<OrOff<EjectionSettings>>("ejection") {
+            None => EjectionSettings::default(),
+            Some(OrOff::Off) => EjectionSettings { failures: None, ..EjectionSettings::default() },
+            Some(OrOff::On(settings)) => settings,
+        },
+        health: section.read("health"),
         dns_refresh: section.duration("dns_refresh").unwrap_or(HttpSettings::DNS_REFRESH_DEFAULT),
     }
 }
@@ -100,50 +101,6 @@ impl Addresses {
     fn all(&self) -> impl Iterator<Item = &Address> {
         std::iter::once(&self.first).chain(&self.others)
     }
-}
-
-fn ejection(section: &Section<'_, '_>) -> EjectionSettings {
-    let mut settings = EjectionSettings::default();
-    match choice(section, "ejection") {
-        Some(Choice::Off) => settings.failures = None,
-        Some(Choice::Map) => {
-            if let Some(section) = section.section("ejection", &EJECTION) {
-                let failures = section.count("failures").and_then(|count| u32::try_from(count).ok());
-                settings.failures = failures.or(settings.failures);
-                settings.rest = section.duration("rest").unwrap_or(settings.rest);
-                let longest = section.duration("longest_rest");
-                if let (Some(entry), Some(longest)) = (section.entry("longest_rest"), longest)
-                    && longest < settings.rest
-                {
-                    let message = "`longest_rest` is shorter than `rest`";
-                    section.report.error(entry.value.span, message, "write at least as much as `rest`");
-                }
-                settings.longest_rest = longest.unwrap_or(settings.longest_rest).max(settings.rest);
-            }
-        }
-        None => {}
-    }
-    settings
-}
-
-fn health(section: &Section<'_, '_>) -> Option<HealthSettings> {
-    let node = section.required("path", "write `path: /health`");
-    let interval = section.duration("interval");
-    let timeout = section.duration("timeout");
-    let failures = section.count("failures").and_then(|count| u32::try_from(count).ok());
-    let node = node?;
-    let text = section::text_of(section.report, node, "`path`")?;
-    let path = text.parse::<PathAndQuery>().ok().filter(|_| text.starts_with('/'));
-    if path.is_none() {
-        let message = format!("`path` is a path from the root on, found {}", node.found());
-        section.report.error(node.span, message, "write `path: /health`");
-    }
-    Some(HealthSettings {
-        path: path?,
-        interval: interval.unwrap_or(HealthSettings::INTERVAL_DEFAULT),
-        timeout: timeout.unwrap_or(HealthSettings::TIMEOUT_DEFAULT),
-        failures: failures.unwrap_or(HealthSettings::FAILURES_DEFAULT),
-    })
 }
 
 /// One address. `None` when it is none; that has been reported then.

@@ -1,11 +1,7 @@
 //! How carefully an upstream is asked, in `defaults` and at the upstream itself.
 
 use crate::{
-    config::{
-        keys::{BREAKER, RETRY},
-        node::Kind,
-        section::{self, Section},
-    },
+    config::section::Section,
     policy::{BreakerOverride, PolicySettings, RateSettings, RetryOverride},
     settings::value::OrOff,
 };
@@ -43,49 +39,18 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
 
 /// `retry`, here or at a route.
 pub(super) fn retry(section: &Section<'_, '_>) -> RetryOverride {
-    match choice(section, "retry") {
-        Some(Choice::Off) => RetryOverride { attempts: Some(1), ..RetryOverride::default() },
-        Some(Choice::Map) => {
-            section.section("retry", &RETRY).map_or_else(RetryOverride::default, |section| RetryOverride {
-                attempts: section.count("attempts").and_then(|count| u32::try_from(count).ok()),
-                backoff: section.duration("backoff"),
-                longest_wait: section.duration("longest_wait"),
-            })
-        }
+    match section.read::<OrOff<RetryOverride>>("retry") {
         None => RetryOverride::default(),
+        Some(OrOff::Off) => RetryOverride { attempts: Some(1), ..RetryOverride::default() },
+        Some(OrOff::On(settings)) => settings,
     }
 }
 
 /// `breaker`, here or at a route.
 pub(super) fn breaker(section: &Section<'_, '_>) -> BreakerOverride {
-    match choice(section, "breaker") {
-        Some(Choice::Off) => BreakerOverride { failures: Some(None), ..BreakerOverride::default() },
-        Some(Choice::Map) => {
-            section.section("breaker", &BREAKER).map_or_else(BreakerOverride::default, |section| {
-                let failures = section.count("failures").and_then(|count| u32::try_from(count).ok());
-                BreakerOverride { failures: failures.map(Some), rest: section.duration("rest") }
-            })
-        }
+    match section.read::<OrOff<BreakerOverride>>("breaker") {
         None => BreakerOverride::default(),
-    }
-}
-
-/// What a key says that takes `off` or a map.
-pub(super) enum Choice {
-    Off,
-    Map,
-}
-
-pub(super) fn choice(section: &Section<'_, '_>, name: &'static str) -> Option<Choice> {
-    let node = section.get(name)?;
-    match &node.kind {
-        Kind::Text(_) => {
-            let word = section::word_of(section.report, node, &format!("`{name}`"), &["off"]);
-            word.map(|_| Choice::Off)
-        }
-        Kind::Flag(false) => Some(Choice::Off),
-        Kind::Nothing | Kind::Flag(true) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {
-            Some(Choice::Map)
-        }
+        Some(OrOff::Off) => BreakerOverride { failures: Some(None), ..BreakerOverride::default() },
+        Some(OrOff::On(settings)) => settings,
     }
 }

@@ -313,7 +313,7 @@ fn answered(answer: Option<response::RpcResponse>, form: ResponseForm) -> Respon
 
 /// Settings of the MCP API.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
-#[section(id = "server", process, default, check_keys = Self::check_keys)]
+#[section(id = "server", process, default, check = Self::check)]
 pub struct McpSettings {
     /// What MCP clients are told the server is called.
     #[key(name = "name", with = read_name, default = "glossator".to_owned(), restart)]
@@ -370,13 +370,11 @@ fn read_name(value: &Cursor<'_>) -> Checked<String> {
 
 impl McpSettings {
     /// An advertised address is of use only with a key that replicas share.
-    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        match (section.entry("peer"), section.entry("secret")) {
-            (Some(peer), None) => {
-                let help = "write `secret`, the same on every replica: `openssl rand -base64 32` makes one";
-                Err(section.reject_at(peer.value.span, "`peer` means nothing without `secret`", help))
-            }
-            _ => Ok(()),
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        if let (Some(peer), None) = (section.entry("peer"), &self.secret) {
+            let help = "write `secret`, the same on every replica: `openssl rand -base64 32` makes one";
+            return Err(section.reject_at(peer.value.span, "`peer` means nothing without `secret`", help));
         }
+        Ok(self)
     }
 }

@@ -19,7 +19,8 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// On a field, a doc comment (the description) and `#[key(…)]`: `name = "KEY"`, `default = EXPRESSION`, `range = A..=B`
 /// (milliseconds of a duration, or a count), `size = A..=B` (bytes), `kind = KIND`, `with = FN` (reads the value in place
-/// of its type, `fn(&Cursor) -> Checked<T>`), `shown = "…"` (the default in words), `live` or `restart`, `secret`,
+/// of its type, `fn(&Cursor) -> Checked<T>`), `shown = "…"` (the default in words),
+/// `inherits = EXPRESSION` (the value that holds where neither this key nor one that it overrides is written), `live` or `restart`, `secret`,
 /// `example = "…"` (what to write where it is missing), `conflicts = "KEY, KEY"`, `requires = "KEY"` with `help = "…"`,
 /// `part` (a struct with keys of the same section), `skip` or `skip = EXPRESSION` (no key: always that value).
 #[proc_macro_derive(Section, attributes(section, key))]

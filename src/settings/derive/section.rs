@@ -8,7 +8,7 @@ use crate::attributes::{Options, description};
 
 const SECTION_OPTIONS: [&str; 8] =
     ["name", "id", "text", "check", "check_keys", "variables", "default", "process"];
-const KEY_OPTIONS: [&str; 17] = [
+const KEY_OPTIONS: [&str; 18] = [
     "name",
     "default",
     "range",
@@ -26,6 +26,7 @@ const KEY_OPTIONS: [&str; 17] = [
     "description",
     "with",
     "shown",
+    "inherits",
 ];
 
 /// A field, and what is declared of it.
@@ -155,7 +156,10 @@ impl Declared<'_> {
                 quote!(Some(|_| Some(#shown.to_owned())))
             }
             Some(value) => quote!(Some(|kind| Setting::shown(&{ let value: #ty = #value; value }, kind))),
-            None => quote!(None),
+            None => match self.options.value("inherits") {
+                Some(value) => quote!(Some(|kind| Setting::shown(&#value, kind))),
+                None => quote!(None),
+            },
         };
         let takes_effect = match (self.options.has("restart"), self.options.has("live")) {
             (true, _) => quote!(Some(TakesEffect::OnRestart)),
@@ -231,5 +235,54 @@ impl Declared<'_> {
             return Some(quote!(Section::restart_differences(&self.#ident, &other.#ident, found);));
         }
         self.options.has("restart").then(|| quote!(if self.#ident != other.#ident { found.push(#key); }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_quote;
+
+    use super::*;
+
+    #[test]
+    fn a_field_is_a_row_a_read_a_comparison_and_a_default() {
+        let input = parse_quote! {
+            #[section(id = "server", process, default)]
+            struct Listener {
+                /// How many connections are open
+                /// at once.
+                #[key(name = "connections", range = 1..=9, default = 4, restart)]
+                limit: usize,
+                #[key(part)]
+                filter: Filter,
+                #[key(skip)]
+                port: Port,
+            }
+        };
+        let output = derive(&input).unwrap().to_string();
+        for part in [
+            "section : \"`server`\" , id : \"server\"",
+            "name : \"connections\" , kind : < usize as Setting > :: KIND . within (1 ..= 9)",
+            "description : \"How many connections are open at once.\"",
+            "takes_effect : Some (TakesEffect :: OnRestart)",
+            "Row :: Part (< Filter as Section > :: keys)",
+            "section . field (& KEYS . rows [0usize] , limit , Some (|| { let value : usize = 4 ; value })",
+            "if self . limit != other . limit { found . push (\"connections\") ; }",
+            "port : Default :: default ()",
+        ] {
+            assert!(output.contains(part), "{part}\n{output}");
+        }
+        assert!(!output.contains("self . port"), "{output}");
+    }
+
+    #[test]
+    fn what_is_declared_wrongly_does_not_compile() {
+        let message = |input: DeriveInput| derive(&input).unwrap_err().to_string();
+        let neither = parse_quote! { #[section(process)] struct S { #[key(default = 1)] a: u32 } };
+        assert!(message(neither).contains("says `live` or `restart`"));
+        let unknown = parse_quote! { struct S { #[key(rnage = 1..=2)] a: u32 } };
+        assert!(message(unknown).contains("unknown option; known here: name, default, range"));
+        let tuple = parse_quote! { struct S(u32); };
+        assert!(message(tuple).contains("fields of a section have names"));
     }
 }

@@ -46,3 +46,18 @@ fn snake_case(name: &str) -> String {
     }
     word
 }
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_quote;
+
+    use super::*;
+
+    #[test]
+    fn a_variant_is_its_name_in_snake_case_or_its_own_word() {
+        let input = parse_quote! { enum E { FollowLocation, #[word("http1.0")] Old } };
+        let output = derive(&input).unwrap().to_string();
+        assert!(output.contains("(\"follow_location\" , Self :: FollowLocation)"), "{output}");
+        assert!(output.contains("(\"http1.0\" , Self :: Old)"), "{output}");
+    }
+}

@@ -81,8 +81,8 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("the pattern of an upstream's secrets", "src/translate/matcher.rs", "TEXTS_LIMIT_BYTES"),
     ("a file of the configuration", "src/config/folder.rs", "FILE_LIMIT_BYTES"),
     ("files of the configuration", "src/config/folder.rs", "FILE_COUNT_LIMIT"),
-    ("nesting in it", "src/config/file/mod.rs", "DEPTH_LIMIT"),
-    ("values in it, aliases put in", "src/config/file/mod.rs", "NODE_LIMIT"),
+    ("nesting in it", "src/settings/tree/yaml.rs", "DEPTH_LIMIT"),
+    ("values in it, aliases put in", "src/settings/tree/yaml.rs", "NODE_LIMIT"),
 ];
 
 /// What the program takes by itself, and what connections take that only sit there, as the page says.

@@ -345,7 +345,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "tests/it/shared.rs::what_somebody_else_writes_there_is_taken_for_nothing",
         ],
     ),
-    ("F1", &["src/config/file/tests.rs::hostile_files_are_refused_in_time", "tests/problems/alias_bomb"]),
+    ("F1", &["src/settings/tree/tests.rs::hostile_files_are_refused_in_time", "tests/problems/alias_bomb"]),
     (
         "F2",
         &[

@@ -11,11 +11,13 @@ use std::{
 };
 
 use http::StatusCode;
+use settings_derive::Section;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::AddressView;
 use crate::{
+    settings::section::{Checked, OpenSection},
     telemetry::Ticket,
     upstream::{
         Stage, UpstreamError,
@@ -191,19 +193,33 @@ impl Drop for Load {
 }
 
 /// When an endpoint that fails is ejected, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(id = "ejection", default, check = Self::complete)]
 pub struct EjectionSettings {
-    /// After how many failures in a row; `None` never ejects one.
+    /// After how many failures in a row.
+    // `None` where outlier detection is off.
+    #[key(range = 1..=1_000_000, default = Some(3))]
     pub failures: Option<u32>,
-    /// How long at first. It doubles with each failure that follows.
+    /// For how long at first; it doubles with each failure after.
+    #[key(range = 1..=3_600_000, default = Duration::from_secs(5))]
     pub rest: Duration,
-    /// How long at most.
+    /// For how long at most.
+    #[key(range = 1..=24 * 3_600_000, default = Duration::from_secs(60))]
     pub longest_rest: Duration,
 }
 
-impl Default for EjectionSettings {
-    fn default() -> Self {
-        Self { failures: Some(3), rest: Duration::from_secs(5), longest_rest: Duration::from_secs(60) }
+impl EjectionSettings {
+    /// The longest time is never shorter than the first.
+    fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        if self.longest_rest < self.rest {
+            if let Some(entry) = section.entry("longest_rest") {
+                let (message, help) =
+                    ("`longest_rest` is shorter than `rest`", "write at least as much as `rest`");
+                return Err(section.reject_at(entry.value.span, message, help));
+            }
+            self.longest_rest = self.rest;
+        }
+        Ok(self)
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, header, uri::PathAndQuery};
 use http_body_util::{BodyExt, Limited};
+use settings_derive::Section;
 use tokio::{
     runtime::Handle,
     task::JoinSet,
@@ -17,6 +18,11 @@ use tracing::debug;
 
 use super::{Endpoint, Endpoints, WhenHealthy};
 use crate::{
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+        value::text_of,
+    },
     telemetry::Chain,
     upstream::http::{
         client::USER_AGENT,
@@ -28,25 +34,37 @@ use crate::{
 const BODY_LIMIT_BYTES: usize = 64 << 10;
 
 /// How the health of each endpoint is checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(id = "health")]
 pub struct HealthSettings {
-    /// The path of a `GET`, after the base of the address. An endpoint that responds with a 2xx is healthy.
+    /// What is asked for with `GET`, after the base of each address: `/health`. A 2xx is good.
+    #[key(example = "path: /health")]
     pub path: PathAndQuery,
-    /// How often; each time a tenth sooner or later.
+    /// How often, a tenth sooner or later.
+    #[key(range = 100..=3_600_000, default = Duration::from_secs(10))]
     pub interval: Duration,
-    /// The timeout of the response.
+    /// How long the answer may take.
+    #[key(range = 1..=3_600_000, default = Duration::from_secs(2))]
     pub timeout: Duration,
-    /// After how many failures in a row an endpoint is unhealthy. One success makes it healthy.
+    /// After how many failures in a row an address is left out; one good answer brings it back.
+    #[key(range = 1..=1_000, default = 2)]
     pub failures: u32,
 }
 
-impl HealthSettings {
-    /// For [`interval`](Self::interval).
-    pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(10);
-    /// For [`timeout`](Self::timeout).
-    pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
-    /// For [`failures`](Self::failures).
-    pub const FAILURES_DEFAULT: u32 = 2;
+impl Setting for PathAndQuery {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let text = text_of(value)?;
+        text.parse().ok().filter(|_| text.starts_with('/')).map_or_else(
+            || {
+                let message =
+                    format!("{} is a path from the root on, found {}", value.name, value.node.found());
+                value.reject(Invalid::new(message, "write `path: /health`"))
+            },
+            Ok,
+        )
+    }
 }
 
 impl Endpoints {
