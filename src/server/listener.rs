@@ -85,30 +85,28 @@ impl From<TcpListener> for Listener {
 /// How long accepting pauses after the system refused, at first and at most.
 pub(super) const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Accepts the next connection. An error of one client is not logged; an error of the system (no more file
-/// descriptors) is, and accepting is retried after a pause: ending the server for it would end it for every
-/// client.
+/// Accepts the next connection into `accepted`, unless one waits there already: it stays there when this is
+/// cancelled. An error of one client is not logged; an error of the system (no more file descriptors) is, and
+/// accepting is retried after a pause: ending the server for it would end it for every client.
 pub(super) async fn accept(
     listener: &TcpListener,
+    accepted: &mut Option<(TcpStream, SocketAddr)>,
     reserve: u64,
     limiter: &ConnectionLimiter,
     failures: &mut AcceptFailures,
-) -> (TcpStream, SocketAddr) {
+) {
     let mut pause = ACCEPT_PAUSE.0;
-    let mut accepted: Option<(TcpStream, SocketAddr)> = None;
     loop {
-        let next = match accepted.take() {
-            Some(waiting) => Ok(waiting),
-            None => listener.accept().await,
+        let checked = match accepted {
+            Some((stream, _)) => leaves_descriptors_free(stream, reserve).map(|()| true),
+            None => listener.accept().await.map(|next| {
+                *accepted = Some(next);
+                false
+            }),
         };
-        let error = match next {
-            Ok((stream, peer)) => match leaves_descriptors_free(&stream, reserve) {
-                Ok(()) => return (stream, peer),
-                Err(error) => {
-                    accepted = Some((stream, peer));
-                    error
-                }
-            },
+        let error = match checked {
+            Ok(true) => return,
+            Ok(false) => continue,
             Err(error) => error,
         };
         if matches!(

@@ -126,8 +126,8 @@ pub async fn serve(
     let (shutdown, is_ending) = watch::channel(Shutdown::Serving);
     let ending = Ending::new(is_ending);
     let server = ConnectionServer { settings, tls, handler, phases, ending, handshakes: handshakes.clone() };
-    let mut acceptor =
-        Acceptor { limiter, server, reserve, slots_logged: None, failures: AcceptFailures::default() };
+    let failures = AcceptFailures::default();
+    let mut acceptor = Acceptor { limiter, server, reserve, accepted: None, slots_logged: None, failures };
     let (before, during) = (TaskTracker::new(), TaskTracker::new());
     let open = || before.len() + during.len();
     acceptor.accept_until(&port, &before, stop).await;
@@ -174,6 +174,8 @@ struct Acceptor {
     server: ConnectionServer,
     /// How many file descriptors connections leave free.
     reserve: u64,
+    /// The connection that waits for a slot. It is not lost when the server begins to end.
+    accepted: Option<(TcpStream, SocketAddr)>,
     /// When it was last logged that all slots are occupied.
     slots_logged: Option<Instant>,
     failures: AcceptFailures,
@@ -184,28 +186,40 @@ impl Acceptor {
     async fn accept_until(&mut self, port: &TcpListener, tasks: &TaskTracker, end: impl Future<Output = ()>) {
         let mut end = pin!(end);
         loop {
-            let accepted = async {
-                let (stream, peer) = accept(port, self.reserve, &self.limiter, &mut self.failures).await;
-                (self.limiter.slot(&mut self.slots_logged).await, stream, peer)
+            let admitted = async {
+                accept(port, &mut self.accepted, self.reserve, &self.limiter, &mut self.failures).await;
+                self.limiter.slot(&mut self.slots_logged).await
             };
-            tokio::select! {
+            let slot = tokio::select! {
                 biased;
                 () = &mut end => return,
-                (slot, stream, peer) = accepted => self.spawn(slot, stream, peer, tasks),
+                slot = admitted => slot,
+            };
+            if let Some((stream, peer)) = self.accepted.take() {
+                self.spawn(slot, stream, peer, tasks);
             }
         }
     }
 
     /// Serves those that the system has connected already, and closes the port: they would be reset with it.
+    /// All of them together wait for slots no longer than one may: there can be a thousand.
     async fn accept_queued(&mut self, port: TcpListener, tasks: &TaskTracker) {
         // Not tokio's: what that has not heard of yet it does not look for.
         let Ok(port) = port.into_std() else { return };
-        while let Ok((stream, peer)) = port.accept() {
-            let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-            let slot = timeout(ACCEPT_PAUSE.1, self.limiter.slot(&mut self.slots_logged)).await;
-            if let (Ok(stream), Ok(slot)) = (stream, slot) {
-                self.spawn(slot, stream, peer, tasks);
-            }
+        let queued = std::iter::from_fn(|| {
+            let (stream, peer) = port.accept().ok()?;
+            Some(
+                stream
+                    .set_nonblocking(true)
+                    .and_then(|()| TcpStream::from_std(stream))
+                    .map(|stream| (stream, peer)),
+            )
+        });
+        let until = Instant::now() + ACCEPT_PAUSE.1;
+        for (stream, peer) in self.accepted.take().into_iter().chain(queued.flatten()) {
+            let slot = timeout_at(until, self.limiter.slot(&mut self.slots_logged)).await;
+            let Ok(slot) = slot else { return };
+            self.spawn(slot, stream, peer, tasks);
         }
     }
 

@@ -59,6 +59,52 @@ async fn who_connects_while_requests_are_in_flight_is_served() {
 }
 
 #[tokio::test]
+async fn who_waits_for_a_slot_when_the_end_begins_is_served() {
+    let (upstream, gate) = slow_and_quick().await;
+    let mut setup = setup(&upstream);
+    setup.server.connection_limit = 1;
+    let mut proxy = setup.start().await;
+    let mut slow = proxy.connect().await;
+    slow.write(SLOW).await;
+    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    let mut waiting = proxy.connect().await;
+    waiting.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    // It is accepted, and served no sooner than another one has ended.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    proxy.stop();
+    assert!(!gate.is_open());
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    gate.open();
+    assert_eq!(slow.read(false).await.told(), "done");
+    assert_eq!(waiting.read(false).await.told(), "done");
+    assert_eq!(proxy.ended().await, Drained::All);
+}
+
+#[tokio::test]
+async fn those_that_wait_for_a_slot_do_not_hold_the_end_up() {
+    let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
+    let mut setup = setup(&upstream);
+    setup.server.connection_limit = 1;
+    setup.server.drain = Duration::from_millis(20);
+    let mut proxy = setup.start().await;
+    let mut slow = proxy.connect().await;
+    slow.write(SLOW).await;
+    upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
+    // More of them than the seconds that a test may take.
+    let mut waiting = Vec::new();
+    for _ in 0..50 {
+        waiting.push(proxy.connect().await);
+    }
+    proxy.stop();
+    assert_eq!(slow.read(false).await.status, 503);
+    assert_eq!(proxy.ended().await, Drained::CutOff { connections: 1 });
+}
+
+#[tokio::test]
 async fn a_call_that_outlasts_the_drain_gets_an_error_by_every_way_in() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let mut setup = setup(&upstream);
