@@ -188,6 +188,9 @@ impl App {
         let _ = timeout(max_wait, async {
             while let Some(fetched) = fetches.join_next().await {
                 if let Ok(Some(discovered)) = fetched {
+                    if let Some(bound) = self.active.upstreams.get_mut(&discovered.upstream) {
+                        bound.is_listed = true;
+                    }
                     self.lists.set(discovered.upstream, discovered.lists);
                 }
             }
@@ -370,6 +373,8 @@ struct BoundUpstream {
     routes: HashMap<ToolName, Arc<RoutePolicies>>,
     /// Polls the lists of an MCP server.
     discovery: Option<Arc<Discovery>>,
+    /// Whether its lists were fetched before that began: those that are known may be of the server before it.
+    is_listed: bool,
 }
 
 impl Active {
@@ -404,8 +409,9 @@ impl Active {
         for (name, bound) in &mut self.upstreams {
             if let (Some(upstream), None) = (bound.upstream.mcp(), &bound.discovery) {
                 let interval = bound.file.tools.clone().unwrap_or_default().refresh;
+                let wait = if bound.is_listed { interval } else { Duration::ZERO };
                 let wanted = (bound.file.wanted_lists(), interval);
-                let known = known.get(name).cloned();
+                let known = (known.get(name).cloned(), wait);
                 let discovery = Discovery::begin(upstream.clone(), wanted, known, discovered.clone());
                 bound.discovery = Some(Arc::new(discovery));
             }
@@ -463,14 +469,15 @@ impl BoundUpstream {
         let upstream = Upstream::new(file.settings.clone());
         let sharing = shared.map(|store| Sharing { store: store.clone(), identity: file.identity.clone() });
         let policies = UpstreamPolicies::new(upstream.clone(), file.policy, sharing);
-        Self { file: file.clone(), upstream, policies, routes: HashMap::new(), discovery: None }
+        let routes = HashMap::new();
+        Self { file: file.clone(), upstream, policies, routes, discovery: None, is_listed: false }
     }
 
     /// The same upstream with another configuration's rules for lists, which may have another poll interval.
     fn with(&self, file: &UpstreamFile) -> Self {
         let is_same = self.file.tools == file.tools && self.file.wanted_lists() == file.wanted_lists();
         let discovery = self.discovery.clone().filter(|_| is_same);
-        Self { file: file.clone(), discovery, ..self.clone() }
+        Self { file: file.clone(), discovery, is_listed: self.is_listed && is_same, ..self.clone() }
     }
 
     /// Replaces its routes; one with the same policies as before keeps their state.

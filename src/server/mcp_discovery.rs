@@ -199,11 +199,11 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
 impl Discovery {
-    /// Starts polling. Lists equal to `known` are not reported.
+    /// Starts polling, after a first wait. Lists equal to the known ones are not reported.
     pub(super) fn begin(
         upstream: McpUpstream,
         (wanted, interval): (WantedLists, Duration),
-        known: Option<McpLists>,
+        known: (Option<McpLists>, Duration),
         discovered: mpsc::Sender<Discovered>,
     ) -> Self {
         let polling = poll(upstream, (wanted, interval), known, discovered);
@@ -214,13 +214,11 @@ impl Discovery {
 async fn poll(
     upstream: McpUpstream,
     (wanted, interval): (WantedLists, Duration),
-    mut known: Option<McpLists>,
+    (mut known, mut wait): (Option<McpLists>, Duration),
     discovered: mpsc::Sender<Discovered>,
 ) {
     let name = upstream.name().clone();
     let mut changes = upstream.changes();
-    // `known` is recent.
-    let mut wait = if known.is_some() { interval } else { Duration::ZERO };
     let mut failures = 0_u32;
     loop {
         // Fetch at once after a reconnect.

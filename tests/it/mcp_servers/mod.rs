@@ -9,7 +9,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use glossator::{
     config::{self, Sources},
-    server::{self, Running},
+    server::{self, App, Running},
 };
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, time::Duration};
@@ -32,8 +32,12 @@ impl Served {
     async fn start_after(patience: Duration, text: &str) -> Self {
         let loaded = config::load(&Sources::of_text("a.yaml", text));
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
-        let mut app = server::App::new(&loaded).unwrap();
+        let mut app = App::new(&loaded).unwrap();
         app.discover(patience).await;
+        Self::of(app).await
+    }
+
+    async fn of(app: App) -> Self {
         let (settings, handler) = (app.settings, app.handler.clone());
         let running = app.run(None);
         let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();

@@ -5,10 +5,15 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use glossator::{
+    config::{self, Sources},
+    server::App,
+};
 use serde_json::{Value, json};
+use tokio::time::Duration;
 
 use super::{Served, json as answer, server, server_of, status, what_was_said};
-use crate::support::{Client, Gate, Program, Step, soon};
+use crate::support::{Asked, Client, Gate, Program, Scripted, Step, soon};
 
 fn tool(name: &str) -> Value {
     json!({ "name": name, "inputSchema": { "type": "object" } })
@@ -158,13 +163,29 @@ async fn a_caller_that_leaves_ends_the_call() {
         Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
     let mut client = Client::connect(served.address).await;
     client.write("POST /tools/slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
-    let called = |asked: &crate::support::Asked| asked.body.windows(10).any(|part| part == b"tools/call");
+    let called = |asked: &Asked| asked.body.windows(10).any(|part| part == b"tools/call");
     old.until("the call", move |state| state.asked.iter().any(called)).await;
     drop(client);
     old.until("the word that nobody waits", |state| {
         state.asked.iter().any(|asked| asked.body.windows(9).any(|part| part == b"cancelled"))
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_server_in_the_place_of_another_is_listed_at_once() {
+    let one = server_of(json!([tool("one")]), |said, _| said.text("1")).await;
+    let other = server_of(json!([tool("other")]), |said, _| said.text("2")).await;
+    let load = |server: &Scripted| {
+        let text = format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", server.address);
+        config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
+    };
+    let mut app = App::new(&load(&one)).unwrap();
+    app.discover(Duration::from_secs(10)).await;
+    app.apply(&load(&other)).unwrap();
+    let served = Served::of(app).await;
+    served.until_names(&["other"]).await;
+    assert_eq!(served.call("other", json!({})).await.json()["structuredContent"], json!({ "result": 2 }));
 }
 
 #[tokio::test]
