@@ -168,9 +168,11 @@ impl HttpLink {
         let params = lifecycle::params(outgoing, id, session.agreed.is_per_request());
         let body = jsonrpc::request(id, outgoing.method, params);
         let mut guard = CancelOnDrop { link: self, session, id, is_over: false };
-        let response =
-            self.post(Some(session), outgoing.headers, body, outgoing.method, outgoing.name).await?;
-        let answer = self.answer(session, response, id, outgoing).await;
+        let response = self.post(Some(session), outgoing.headers, body, outgoing.method, outgoing.name).await;
+        let answer = match response {
+            Ok(response) => self.answer(session, response, id, outgoing).await,
+            Err(error) => Err(error.into()),
+        };
         guard.is_over = true;
         answer
     }
@@ -217,7 +219,7 @@ impl HttpLink {
     pub(super) async fn close(&self) {
         let Some(session) = self.session.lock().await.take() else { return };
         if session.id.is_some() {
-            let sent = self.send(Some(&session), Method::DELETE, HeaderMap::new(), Bytes::new());
+            let sent = self.http.open(request(Method::DELETE, session.headers(), Bytes::new()), due());
             if !matches!(timeout(NOTIFY_TIMEOUT, sent).await, Ok(Ok(_))) {
                 debug!(upstream = %self.name(), "ending the session failed");
             }
@@ -327,25 +329,7 @@ impl HttpLink {
         method: &str,
         name: Option<&str>,
     ) -> Result<IncomingResponse, UpstreamError> {
-        let mut headers = more.clone();
-        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if session.is_some_and(|session| session.agreed.is_per_request()) {
-            headers.insert(METHOD, header_value(method));
-            headers.extend(name.map(|name| (NAME, header_value(name))));
-        }
-        self.send(session, Method::POST, headers, body).await
-    }
-
-    async fn send(
-        &self,
-        session: Option<&Session>,
-        method: Method,
-        mut headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<IncomingResponse, UpstreamError> {
-        headers.extend(session.map(Session::headers).unwrap_or_default());
-        self.http.open(request(method, headers, body), due()).await
+        self.http.open(post_request(session, more, body, method, name), due()).await
     }
 
     /// Sends a message that has no response, in the background.
@@ -365,6 +349,25 @@ impl HttpLink {
 /// When a request has an endpoint at the latest; calls have timeouts of their own for the response.
 fn due() -> Instant {
     Instant::now() + McpUpstream::START_TIMEOUT
+}
+
+/// The request with one message.
+fn post_request(
+    session: Option<&Session>,
+    more: &HeaderMap,
+    body: Bytes,
+    method: &str,
+    name: Option<&str>,
+) -> HttpRequest {
+    let mut headers = more.clone();
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if session.is_some_and(|session| session.agreed.is_per_request()) {
+        headers.insert(METHOD, header_value(method));
+        headers.extend(name.map(|name| (NAME, header_value(name))));
+    }
+    headers.extend(session.map(Session::headers).unwrap_or_default());
+    request(Method::POST, headers, body)
 }
 
 fn request(method: Method, headers: HeaderMap, body: Bytes) -> HttpRequest {
@@ -431,7 +434,10 @@ impl HttpLink {
             while let Some(data) = events.next().map_err(too_long)? {
                 if let Some(response) = jsonrpc::response_to(&data, id) {
                     let text = Bytes::copy_from_slice(response.text.as_bytes());
-                    tokio::spawn(timeout(END_TIMEOUT, body.collect()));
+                    // Nothing of it is kept, however much comes.
+                    tokio::spawn(timeout(END_TIMEOUT, async move {
+                        while let Some(Ok(_)) = body.frame().await {}
+                    }));
                     let text = scrubber.scrub(Reply::new(StatusCode::OK, HeaderMap::new(), text)).body;
                     return Ok(account.finish(text));
                 }
@@ -462,22 +468,20 @@ impl HttpLink {
         }
     }
 
-    /// Opens the stream of notifications, where the server has one.
-    async fn open_stream(&self, session: &Session) -> Result<Option<ResponseBody>, UpstreamError> {
-        let mut headers = HeaderMap::new();
-        let response = if session.agreed.is_per_request() {
-            let (id, method) = (self.ids.fetch_add(1, Ordering::Relaxed), "subscriptions/listen");
-            let params = [("notifications".to_owned(), session.agreed.declared.changes().into())];
-            let (params, limit_bytes) = (params.into_iter().collect(), MESSAGE_LIMIT_BYTES);
-            let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, ask: None };
-            let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, true));
-            self.post(Some(session), &headers, body, method, None).await?
-        } else {
+    /// The request for the stream of notifications.
+    fn listen_request(&self, session: &Session) -> HttpRequest {
+        if !session.agreed.is_per_request() {
+            let mut headers = session.headers();
             headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-            self.send(Some(session), Method::GET, headers, Bytes::new()).await?
-        };
-        let has_events = response.status().is_success() && is_event_stream(response.headers());
-        Ok(has_events.then(|| response.into_body().0))
+            return request(Method::GET, headers, Bytes::new());
+        }
+        let (headers, limit_bytes) = (HeaderMap::new(), MESSAGE_LIMIT_BYTES);
+        let (id, method) = (self.ids.fetch_add(1, Ordering::Relaxed), "subscriptions/listen");
+        let params = [("notifications".to_owned(), session.agreed.declared.changes().into())];
+        let params = params.into_iter().collect();
+        let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, ask: None };
+        let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, true));
+        post_request(Some(session), &headers, body, method, None)
     }
 }
 
@@ -490,15 +494,20 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
     let mut wait = BACKOFF.0;
     loop {
-        let opened = {
+        let (http, request) = {
             let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
-            link.open_stream(&session).await
+            (link.http.clone(), link.listen_request(&session))
         };
+        // Without the link and the session: some servers send no headers before there is a notification, and
+        // the end of the session ends this.
+        let opened = http.open(request, due()).await;
         let began = Instant::now();
         match opened {
+            Ok(response) if response.status().is_success() && is_event_stream(response.headers()) => {
+                read_notifications(&link, &session, response.into_body().0).await;
+            }
             // It has no such stream.
-            Ok(None) => return,
-            Ok(Some(body)) => read_notifications(&link, &session, body).await,
+            Ok(_) => return,
             Err(error) => debug!(upstream = %error.upstream(), "can't listen to the server: {error}"),
         }
         if began.elapsed() > BACKOFF.1 {

@@ -7,7 +7,12 @@ use std::sync::{
 
 use glossator::{
     config::{self, Sources},
+    route::UpstreamName,
     server::App,
+    upstream::{
+        http::HttpSettings,
+        mcp::{McpSettings, McpTransport, McpUpstream, WantedLists},
+    },
 };
 use serde_json::{Value, json};
 use tokio::time::Duration;
@@ -172,6 +177,37 @@ async fn a_caller_that_leaves_ends_the_call() {
     .await;
 }
 
+/// It holds the request for its notifications without a word, as some do until there is one.
+#[tokio::test]
+async fn a_server_that_is_no_longer_configured_is_left_though_it_has_no_notifications() {
+    let gate = Gate::new();
+    let old = server(move |said| match said.method() {
+        "initialize" => {
+            let result = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}}}"#;
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, said.message["id"]);
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s1";
+            let response = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            Some(vec![Step::Send(response.into_bytes())])
+        }
+        "server/discover" => Some(status("400 Bad Request")),
+        "tools/list" => Some(said.result(r#"{"tools":[]}"#)),
+        "" if said.asked.line().starts_with("GET ") => Some(vec![Step::Hold(gate.clone())]),
+        _ => None,
+    })
+    .await;
+    let address = format!("http://{}/mcp", old.address).parse().unwrap();
+    let name: UpstreamName = "old".parse().unwrap();
+    let transport = McpTransport::Http(Box::new(HttpSettings::new(name.clone(), address)));
+    let upstream = McpUpstream::new(McpSettings { name, transport });
+    upstream.list(WantedLists::default(), None).await.unwrap();
+    let listens = |asked: &Asked| asked.line().starts_with("GET /mcp");
+    old.until("it listens", |state| state.asked.iter().any(listens)).await;
+    drop(upstream);
+    let ends = |asked: &Asked| asked.line().starts_with("DELETE /mcp");
+    old.until("the end of the session", |state| state.asked.iter().any(ends)).await;
+    old.until("the end of all connections", |state| state.left == state.connections).await;
+}
+
 #[tokio::test]
 async fn a_server_in_the_place_of_another_is_listed_at_once() {
     let one = server_of(json!([tool("one")]), |said, _| said.text("1")).await;
@@ -186,6 +222,20 @@ async fn a_server_in_the_place_of_another_is_listed_at_once() {
     let served = Served::of(app).await;
     served.until_names(&["other"]).await;
     assert_eq!(served.call("other", json!({})).await.json()["structuredContent"], json!({ "result": 2 }));
+}
+
+#[tokio::test]
+async fn a_call_that_failed_is_not_cancelled() {
+    let old = server_of(json!([tool("add")]), |_, _| vec![Step::Close]).await;
+    let served =
+        Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
+    for _ in 0..5 {
+        assert_eq!(served.call("add", json!({})).await.json()["isError"], json!(true));
+    }
+    served.running.end().await;
+    let said = what_was_said(&old);
+    assert!(said.iter().any(|what| what == "tools/call add"), "{said:?}");
+    assert!(!said.iter().any(|what| what == "notifications/cancelled"), "{said:?}");
 }
 
 #[tokio::test]
