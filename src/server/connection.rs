@@ -201,15 +201,17 @@ impl ConnectionServer {
             () = draining => false,
         };
         connection.as_mut().graceful_shutdown();
+        // Written bytes are still sent; a client that reads none of them is disconnected.
+        let flush_timeout = self.settings.write_timeout.min(HANDSHAKE_TIMEOUT);
         let abandoned = async {
             if is_idle {
                 debug!(peer = peer.map(display), "closing an idle connection");
-                // Written bytes are still sent; a client that reads none of them is disconnected.
-                return sleep(self.settings.write_timeout.min(HANDSHAKE_TIMEOUT)).await;
+                return sleep(flush_timeout).await;
             }
             sleep(FIRST_REQUEST_TIMEOUT).await;
             if !activity.is_unused() {
-                std::future::pending::<()>().await;
+                // HTTP/2 ends when the client has answered a ping, and a client that is gone answers none.
+                activity.timed_out(flush_timeout, self.settings.drain).await;
             }
         };
         tokio::select! {

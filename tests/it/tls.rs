@@ -7,7 +7,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use glossator::config::{self, Sources};
+use glossator::{
+    config::{self, Sources},
+    server::Drained,
+};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn::http2};
@@ -133,6 +136,30 @@ async fn clients_come_through_tls_in_http_1_1_and_http_2() {
     assert_eq!(last.header("x-forwarded-proto"), ["https"]);
     assert_eq!(last.header("x-forwarded-host"), ["localhost:8443"]);
     assert_eq!(last.header("host"), [upstream.address.to_string()]);
+}
+
+/// As one whose machine sleeps: its connection stays open, and nothing is answered over it, not even a ping.
+#[tokio::test]
+async fn a_client_of_http_2_that_falls_silent_does_not_hold_the_end_up() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let certified = Arc::new(certified());
+    let keys = format!("drain: 1h, write_timeout: 20ms, {}", section(&certified, ""));
+    let mut served = Loaded::start(&load(upstream.address, &keys)).await;
+    let address = served.address;
+    let asked = tokio::task::spawn_blocking(move || {
+        // A runtime that nobody drives after its first request.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let sender = runtime.block_on(async {
+            let (mut sender, _) = http2_client(address, &certified).await;
+            assert_eq!(text(get(&mut sender, "https://localhost/old").await).await, "old");
+            sender
+        });
+        (runtime, sender)
+    });
+    let (runtime, _sender) = asked.await.unwrap();
+    served.stop();
+    assert_eq!(served.ended().await, Drained::All);
+    runtime.shutdown_background();
 }
 
 #[tokio::test]
