@@ -12,7 +12,7 @@ mod number;
 mod tests;
 mod time;
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use serde_json::{Map, Value};
 
@@ -37,6 +37,8 @@ const LONGEST_SHOWN: usize = 60;
 pub struct Fields {
     list: Box<[Field]>,
     others: Option<Box<FieldType>>,
+    /// The keys of an extracted object that fields are in or below.
+    outermost_keys: BTreeSet<String>,
 }
 
 /// One field.
@@ -83,7 +85,9 @@ impl Field {
 impl Fields {
     /// Fields in the order of the file.
     pub fn new(list: Vec<Field>) -> Self {
-        Self { list: list.into(), others: None }
+        let keys = |field: &Field| [field.from.as_str().to_owned(), field.from.first().to_owned()];
+        let outermost_keys = list.iter().flat_map(keys).collect();
+        Self { list: list.into(), others: None, outermost_keys }
     }
 
     /// The same, with a type for all that is found beside them.
@@ -101,6 +105,11 @@ impl Fields {
     /// The fields, those that have no name of their own aside.
     pub fn iter(&self) -> impl Iterator<Item = &Field> {
         self.list.iter()
+    }
+
+    /// Whether a field is in or below this key of an extracted object.
+    pub(crate) fn use_key(&self, key: &str) -> bool {
+        self.outermost_keys.contains(key)
     }
 
     /// The JSON Schema of one object with these fields.

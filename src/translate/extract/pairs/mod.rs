@@ -425,9 +425,7 @@ impl<'t> Builder<'_, 't> {
 
     /// Whether an outermost key is extracted.
     fn wants(&self, key: &str) -> bool {
-        self.wanted.is_none_or(|fields| {
-            fields.iter().any(|field| field.from.as_str() == key || field.from.first() == key)
-        })
+        self.wanted.is_none_or(|fields| fields.use_key(key))
     }
 
     fn begin_section(&mut self, name: &str) {
