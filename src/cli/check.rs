@@ -51,7 +51,7 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
             }
         }
     }
-    if is_good { Ok(()) } else { Err(Failure::Found) }
+    if is_good { Ok(()) } else { Err(Failure::Shown(1)) }
 }
 
 /// The tools that have no output schema, and why.
@@ -73,7 +73,7 @@ fn tell_of_schemas(loaded: &Loaded, screen: &mut Screen) {
     }
 }
 
-fn count(number: usize, what: &str) -> String {
+pub(super) fn count(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {what}{plural}")
 }

@@ -58,7 +58,7 @@ fn load(
     let sources = Sources { origin, environment, flags: arguments.overrides.flags() };
     crate::config::load(&sources).map_err(|problems| {
         screen.problems(problems.as_slice());
-        Failure::Found
+        Failure::Shown(1)
     })
 }
 

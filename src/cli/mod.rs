@@ -10,17 +10,21 @@ mod health;
 mod import;
 mod infer;
 mod key;
+mod migrate;
 mod output;
 mod serve;
 mod test;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue},
+};
 use serde_json::json;
 
 use crate::{
-    config::{Environment, Flag, Loaded, Origin, Problems, Sources},
+    config::{Environment, Flag, Loaded, Origin, Problems, Sources, renamed_flag},
     telemetry::{Chain, log},
 };
 use output::Screen;
@@ -47,6 +51,8 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Report everything that is wrong with a configuration, with its place and how to fix it
     Check(check::CheckArguments),
+    /// Give files of an earlier program the names of today
+    Migrate(migrate::MigrateArguments),
     /// Run the examples in the routes
     Test(test::TestArguments),
     /// Show step by step how one reply becomes a result
@@ -87,8 +93,8 @@ enum Output {
 /// Why a command did not do its work.
 #[derive(Debug)]
 enum Failure {
-    /// Problems were found, or a test failed; they have been shown.
-    Found,
+    /// Problems were found, or a test failed; they have been shown. The exit status.
+    Shown(u8),
     /// The configuration is not good.
     Problems(Problems),
     /// Any other failure, as text.
@@ -120,7 +126,7 @@ impl Failure {
 
     fn exit_status(&self) -> u8 {
         match self {
-            Self::Found => 1,
+            Self::Shown(status) => *status,
             Self::Problems(_) => CONFIG_STATUS,
             Self::Other { status, .. } => *status,
         }
@@ -163,6 +169,7 @@ fn program() -> ExitCode {
         Command::Cgi(arguments) => serve::cgi(&arguments, &mut screen),
         Command::Demo(arguments) => demo::demo(&arguments, &mut screen),
         Command::Check(arguments) => check::check(&arguments, &mut screen),
+        Command::Migrate(arguments) => migrate::migrate(&arguments, &mut screen),
         Command::Test(arguments) => test::test(&arguments, &mut screen),
         Command::Explain(arguments) => explain::explain(&arguments, &mut screen),
         Command::Infer(arguments) => infer::infer(&arguments, &mut screen),
@@ -178,7 +185,7 @@ fn program() -> ExitCode {
     log::flush();
     let Err(failure) = done else { return ExitCode::SUCCESS };
     match (&failure, output) {
-        (Failure::Found, _) => {}
+        (Failure::Shown(_), _) => {}
         (Failure::Problems(problems), Output::Text) => screen.problems(problems.as_slice()),
         (Failure::Problems(problems), Output::Json) => {
             screen.json(&json!({ "ok": false, "problems": problems }));
@@ -192,6 +199,12 @@ fn program() -> ExitCode {
 /// Shows what the command line is answered with at once: help, the version, or what is wrong with it.
 fn show(answer: &clap::Error, screen: &mut Screen) -> ExitCode {
     screen.write_as(serve::format_in(std::env::args_os()));
+    if let Some(ContextValue::String(flag)) = answer.get(ContextKind::InvalidArg)
+        && let Some(now) = renamed_flag(flag)
+    {
+        screen.complain(&format!("`{flag}` is called `{now}` now"));
+        return ExitCode::from(2);
+    }
     if answer.use_stderr() && screen.writes_json() {
         let text = answer.to_string();
         screen.complain(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
@@ -207,6 +220,7 @@ impl Command {
     fn output(&self) -> Output {
         match self {
             Self::Check(arguments) => arguments.output,
+            Self::Migrate(arguments) => arguments.output,
             Self::Test(arguments) => arguments.output,
             Self::Explain(arguments) => arguments.output,
             Self::Infer(arguments) => arguments.output,

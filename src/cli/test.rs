@@ -83,7 +83,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     for (name, why) in refused {
         screen.complain(&format!("{name} is left as it is: {why}"));
     }
-    if failed == 0 { Ok(()) } else { Err(Failure::Found) }
+    if failed == 0 { Ok(()) } else { Err(Failure::Shown(1)) }
 }
 
 /// Every example with its name, `ROUTE/EXAMPLE`; one without a name goes by its number.

@@ -44,7 +44,12 @@ pub(super) fn of_text(name: &str, text: &str) -> (Files, Vec<Problem>) {
 }
 
 /// Adds a file of these bytes, or tells why they are no text.
-fn add(files: &mut Files, problems: &mut Vec<Problem>, name: &str, bytes: Vec<u8>) -> Option<usize> {
+pub(super) fn add(
+    files: &mut Files,
+    problems: &mut Vec<Problem>,
+    name: &str,
+    bytes: Vec<u8>,
+) -> Option<usize> {
     match String::from_utf8(bytes) {
         Ok(text) => {
             // Some editors put a mark at the beginning; it is no part of the text.

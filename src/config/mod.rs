@@ -2,7 +2,7 @@
 //!
 //! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
 //! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what its repetitions take; `keys` lists every key
-//! there is, `section` reads them, `version` knows the languages a file was written in; `compile` makes one configuration of the trees, with a file for each part
+//! there is, `section` reads them, `version` knows the languages a file was written in, `renamed` the names of earlier programs, and `migrate` rewrites files that have them; `compile` makes one configuration of the trees, with a file for each part
 //! (`upstreams` of each kind, with their `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
 //! routes of what MCP servers list later, `draft` of what is only tried out, and
@@ -34,10 +34,12 @@ mod keywords;
 mod language;
 mod limit;
 mod log_lines;
+mod migrate;
 mod mirror;
 mod promise;
 mod prompts;
 mod recording;
+mod renamed;
 mod reply;
 mod request;
 mod resource;
@@ -84,7 +86,9 @@ pub use certificates::CertificateExpiry;
 pub use draft::Draft;
 pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use import::{ImportNote, Imported, Importer, ProxiedLists};
+pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use prompts::PromptFile;
+pub use renamed::renamed_flag;
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use server::ListenerSettings;

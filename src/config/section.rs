@@ -8,12 +8,12 @@ use super::{
     AdminSettings, Environment,
     keys::{DEFAULTS, FILE, Keys, REQUEST, ROUTE, RULE, Takes, UPSTREAM},
     node::{Entry, Key, Kind, Node},
+    renamed,
     report::Report,
     server::ServerSettings,
     source::Span,
     suggest,
     units::{self, UnitError},
-    version,
 };
 use crate::{
     settings::{
@@ -131,7 +131,12 @@ impl<'s, 'f> Section<'s, 'f> {
     pub(super) fn read<T: Setting>(&self, name: &'static str) -> Option<T> {
         static NO_VARIABLES: Environment = Environment::empty();
         let entry = self.entry(name)?;
-        let context = Context { report: self.report, environment: &NO_VARIABLES, report_unknown_key };
+        let context = Context {
+            report: self.report,
+            environment: &NO_VARIABLES,
+            report_unknown_key,
+            report_renamed_word: renamed::report_word,
+        };
         let shown = format!("`{name}`");
         T::read(&Cursor::new(context, entry.key.span, &entry.value, &shown, T::KIND)).ok()
     }
@@ -157,6 +162,9 @@ impl<'s, 'f> Section<'s, 'f> {
     pub(super) fn word(&self, name: &'static str) -> Option<&'static str> {
         let node = self.get(name)?;
         let Some(Takes::Word(words)) = self.takes(name) else { return None };
+        if renamed::report_word(self.report, node, self.keys.id, name) {
+            return None;
+        }
         word_of(self.report, node, &format!("`{name}`"), words)
     }
 
@@ -254,7 +262,7 @@ impl Drop for Section<'_, '_> {
 }
 
 pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
-    if version::report_former(report, key, keys.id, keys.section) {
+    if renamed::report_key(report, key, keys.id, keys.section) {
         return;
     }
     let message = format!("unknown key `{}` in {}", key.text, keys.section);

@@ -81,16 +81,18 @@ fn settings_of(tables: &[&'static KeyTable]) -> Vec<ProcessSetting> {
     found
 }
 
-/// Puts variables and flags over the sections of the file.
+/// Puts variables and flags over the sections of the file. `renamed` has the message and help for a variable of an
+/// earlier program.
 pub(crate) fn merge(
     report: &Report<'_>,
     environment: &Environment,
     mut root: Node,
     tables: &[&'static KeyTable],
     given: &Given,
+    renamed: fn(&str) -> Option<(String, String)>,
 ) -> Node {
     let settings = settings_of(tables);
-    report_unknown_variables(report, environment, &settings, given);
+    report_unknown_variables(report, environment, &settings, given, renamed);
     let mut layers = Layers::default();
     let is_process = |entry: &Entry| tables.iter().any(|table| table.id == entry.key.text);
     let Kind::Map(entries) = &mut root.kind else { return root };
@@ -131,11 +133,14 @@ fn report_unknown_variables(
         }
     }
     for (name, _) in given.variables.iter().filter(|(name, _)| !known.contains(name)) {
-        report.add(Problem::of_whole(
-            name,
-            "this variable sets nothing: no setting of the process is called so",
-            suggest::help(name, "known variables", known.iter().map(String::as_str)),
-        ));
+        let (message, help) = match renamed(name) {
+            Some((message, help)) => (message, Some(help)),
+            None => (
+                "this variable sets nothing: no setting of the process is called so".to_owned(),
+                suggest::help(name, "known variables", known.iter().map(String::as_str)),
+            ),
+        };
+        report.add(Problem::of_whole(name, message, help));
     }
 }
 

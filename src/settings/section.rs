@@ -28,6 +28,8 @@ pub(crate) struct Context<'a> {
     pub(crate) environment: &'a Environment,
     /// Reports a key that a section does not have; the advice may name other sections.
     pub(crate) report_unknown_key: fn(&Report<'_>, &Key, &KeyTable),
+    /// Reports a word that a key of a section, by its id, took in an earlier program; `false` where it is none.
+    pub(crate) report_renamed_word: fn(&Report<'_>, &Node, &str, &str) -> bool,
 }
 
 /// What is wrong with a value, and how to fix it.
@@ -178,6 +180,13 @@ impl<'a> Cursor<'a> {
             _ => report.error(span, message, help),
         }
         Err(Reported(()))
+    }
+
+    /// Reports a word that the key took in an earlier program.
+    pub(super) fn reject_renamed_word(&self) -> Checked<()> {
+        let Context { report, report_renamed_word, .. } = self.context;
+        let is_renamed = |key: &KeySpec| report_renamed_word(report, self.node, self.section_id, key.name);
+        if self.key.is_some_and(is_renamed) { Err(Reported(())) } else { Ok(()) }
     }
 
     /// Reports a value of another kind.

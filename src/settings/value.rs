@@ -186,6 +186,7 @@ pub(crate) fn read_word<T: Word>(value: &Cursor<'_>) -> Checked<T> {
     if let Some((_, variant)) = T::WORDS.iter().find(|(word, _)| *word == found) {
         return Ok(*variant);
     }
+    value.reject_renamed_word()?;
     let words = || T::WORDS.iter().map(|(word, _)| *word);
     let message =
         format!("{} must be one of {}; found {}", value.name, suggest::listed(words()), value.node.found());

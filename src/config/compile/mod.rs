@@ -20,6 +20,7 @@ use super::{
     node::{Entry, Node},
     problem::Problem,
     prompts::{self, PromptFile},
+    renamed::{renamed_variable, report_word},
     report::Report,
     routes::{self, RouteDefaults, RouteFile, Surroundings},
     rules::RuleSets,
@@ -54,11 +55,11 @@ pub(in crate::config) fn compile(
     version::check(report, &trees)?;
     let root = merge(report, trees)?;
     let process_tables = [ServerSettings::keys(), AdminSettings::keys(), LogSettings::keys()];
-    let root = layers::merge(report, environment, root, &process_tables, given);
+    let root = layers::merge(report, environment, root, &process_tables, given, renamed_variable);
     let file = Section::open(report, root.span, &root, &FILE)?;
     // It has been looked at in every file.
     let _ = file.get(version::KEY);
-    let context = Context { report, environment, report_unknown_key };
+    let context = Context { report, environment, report_unknown_key, report_renamed_word: report_word };
     let (server, admin, log) = (
         read_section::<ServerSettings>(context, file.entry("server"), root.span, "`server`"),
         read_section::<AdminSettings>(context, file.entry("admin"), root.span, "`admin`"),

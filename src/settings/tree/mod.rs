@@ -11,7 +11,7 @@ mod yaml;
 
 pub(crate) use self::{
     cost::{Budget, Cost},
-    yaml::read,
+    yaml::{read, read_documents},
 };
 use super::source::Span;
 

@@ -27,10 +27,26 @@ const KEY_LIMIT: usize = 1024;
 
 /// Reads one file. `None` when it is no YAML, or empty; that has been reported then.
 pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
+    let beginning = report.files().beginning(file);
+    match read_documents(report, file, 1)?.pop() {
+        None | Some(Node { kind: Kind::Nothing, .. }) => {
+            report.error(
+                beginning,
+                "the file is empty",
+                "three lines are enough: an upstream, a route and its request; see `glossator schema`",
+            );
+            None
+        }
+        Some(root) => Some(root),
+    }
+}
+
+/// Reads all documents of a file, of which there may be `most`. `None` when it is no YAML; that has been reported
+/// then.
+pub(crate) fn read_documents(report: &Report<'_>, file: usize, most: usize) -> Option<Vec<Node>> {
     let files = report.files();
-    let beginning = files.beginning(file);
-    let text = files.text(beginning);
-    let mut tree = Tree::new(report, file);
+    let text = files.text(files.beginning(file));
+    let mut tree = Tree::new(report, file, most);
     let options = granit_parser::options! {
         flow_nesting_limit: DEPTH_LIMIT,
         block_nesting_limit: DEPTH_LIMIT,
@@ -46,17 +62,7 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
             }
         }
     }
-    match tree.root {
-        None | Some(Node { kind: Kind::Nothing, .. }) => {
-            report.error(
-                beginning,
-                "the file is empty",
-                "three lines are enough: an upstream, a route and its request; see `glossator schema`",
-            );
-            None
-        }
-        Some(root) => Some(root),
-    }
+    Some(tree.roots)
 }
 
 /// The tree while it grows.
@@ -65,8 +71,10 @@ struct Tree<'r, 'f> {
     file: usize,
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
-    root: Option<Node>,
+    roots: Vec<Node>,
     documents: usize,
+    /// How many documents there may be.
+    most_documents: usize,
     budget: Budget,
 }
 
@@ -89,14 +97,15 @@ struct Anchored {
 }
 
 impl<'r, 'f> Tree<'r, 'f> {
-    fn new(report: &'r Report<'f>, file: usize) -> Self {
+    fn new(report: &'r Report<'f>, file: usize, most_documents: usize) -> Self {
         Self {
             report,
             file,
             open: Vec::new(),
             anchors: HashMap::new(),
-            root: None,
+            roots: Vec::new(),
             documents: 0,
+            most_documents,
             budget: Budget::new(NODE_LIMIT, TEXT_LIMIT_BYTES),
         }
     }
@@ -112,7 +121,7 @@ impl<'r, 'f> Tree<'r, 'f> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
-                if self.documents > 1 {
+                if self.documents > self.most_documents {
                     self.report.error(
                         span,
                         "a second document begins here; a file holds one",
@@ -247,11 +256,7 @@ impl<'r, 'f> Tree<'r, 'f> {
             self.anchors.insert(anchor, Anchored { node: node.clone(), cost });
         }
         match self.open.last_mut().map(|open| &mut open.inside) {
-            None => {
-                if self.root.is_none() {
-                    self.root = Some(node);
-                }
-            }
+            None => self.roots.push(node),
             Some(Inside::List(items)) => items.push(node),
             Some(Inside::Map(map)) => map.take(self.report, node),
         }

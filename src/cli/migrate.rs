@@ -1,0 +1,234 @@
+//! `glossator migrate`: gives files the names of today.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, fchown},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde_json::{Value, json};
+use similar::TextDiff;
+
+use super::{
+    CONFIG_STATUS, Failure, Output,
+    output::{Paint, Screen, read_input},
+};
+use crate::config::{Change, Format, Migrated, Problem, Problems, Remark, migrate as migrated};
+
+/// The longest file that is rewritten, in bytes: the longest that a configuration may have.
+const FILE_LIMIT_BYTES: u64 = 4 << 20;
+
+#[derive(Debug, Args)]
+pub(super) struct MigrateArguments {
+    /// Files, or folders with all that is in them: configurations (`.yaml`, `.yml`), and pages with blocks of
+    /// YAML (`.md`)
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Print what would change as a unified diff, and change nothing
+    #[arg(long)]
+    diff: bool,
+    /// Rewrite the other files where one is no YAML
+    #[arg(long)]
+    keep_going: bool,
+    /// The form of what is printed
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(super) output: Output,
+}
+
+/// A file and what becomes of it.
+struct Rewritten {
+    path: PathBuf,
+    name: String,
+    before: String,
+    after: Migrated,
+}
+
+pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Result<(), Failure> {
+    let mut paths = BTreeMap::new();
+    for path in &arguments.paths {
+        find(path, &mut paths)?;
+    }
+    let (mut files, mut problems) = (Vec::new(), Vec::new());
+    for (path, format) in &paths {
+        match rewrite(path, *format)? {
+            Ok(file) => files.push(file),
+            Err(found) => problems.extend(found.as_slice().to_vec()),
+        }
+    }
+    let is_written = problems.is_empty() || arguments.keep_going;
+    if is_written && !arguments.diff {
+        write_all(&files)?;
+    }
+    match arguments.output {
+        Output::Json => screen.json(&as_json(&files, &problems, arguments.diff)),
+        Output::Text => {
+            screen.problems(&problems);
+            if is_written {
+                show(&files, arguments.diff, screen);
+            }
+        }
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    match arguments.output {
+        Output::Json => Err(Failure::Shown(CONFIG_STATUS)),
+        Output::Text => {
+            let text = if arguments.keep_going {
+                "only the other files were looked at"
+            } else {
+                "nothing was changed"
+            };
+            Err(Failure::Other { text: text.to_owned(), status: CONFIG_STATUS })
+        }
+    }
+}
+
+/// Adds the files that a path names. Links in folders are passed over: what they lead to may be elsewhere.
+fn find(path: &Path, found: &mut BTreeMap<PathBuf, Format>) -> Result<(), Failure> {
+    let why = |error: io::Error| Failure::usage(format!("{}: {error}", path.display()));
+    if fs::metadata(path).map_err(why)?.is_file() {
+        let Some(format) = format_of(path) else {
+            let text = format!("{}: expected a `.yaml`, `.yml` or `.md` file", path.display());
+            return Err(Failure::usage(text));
+        };
+        found.insert(path.to_owned(), format);
+        return Ok(());
+    }
+    for entry in fs::read_dir(path).map_err(why)? {
+        let entry = entry.map_err(why)?;
+        let (kind, path) = (entry.file_type().map_err(why)?, entry.path());
+        let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if !is_hidden && (kind.is_dir() || (kind.is_file() && format_of(&path).is_some())) {
+            find(&path, found)?;
+        }
+    }
+    Ok(())
+}
+
+fn format_of(path: &Path) -> Option<Format> {
+    match path.extension()?.to_str()? {
+        "yaml" | "yml" => Some(Format::Yaml),
+        "md" => Some(Format::Markdown),
+        _ => None,
+    }
+}
+
+/// Reads a file and gives it its new names; the problems where it is no YAML.
+fn rewrite(path: &Path, format: Format) -> Result<Result<Rewritten, Problems>, Failure> {
+    let name = path.display().to_string();
+    let before = read_input(path, FILE_LIMIT_BYTES, "file")?;
+    Ok(migrated(&name, &before, format).map(|after| {
+        let before = String::from_utf8(before).expect("only UTF-8 is migrated");
+        Rewritten { path: path.to_owned(), name, before, after }
+    }))
+}
+
+/// Writes what has changed: first all of it beside the files, then each in the place of its file.
+fn write_all(files: &[Rewritten]) -> Result<(), Failure> {
+    let mut beside = Vec::new();
+    let mut written = Ok(());
+    for file in files.iter().filter(|file| file.after.text != file.before) {
+        // A link stays one, and its file is replaced.
+        let target = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = target.with_file_name(format!(".{name}.migrate-{}", std::process::id()));
+        written = write_beside(&target, &temporary, &file.after.text)
+            .map_err(|error| Failure::runtime(format!("{}: {error}", file.name)));
+        beside.push((temporary, target, &file.name));
+        if written.is_err() {
+            break;
+        }
+    }
+    for (temporary, target, name) in beside {
+        if written.is_ok() {
+            written =
+                fs::rename(&temporary, target).map_err(|error| Failure::runtime(format!("{name}: {error}")));
+        }
+        if written.is_err() {
+            let _ = fs::remove_file(temporary);
+        }
+    }
+    written
+}
+
+/// Writes a file that has the permissions, and where possible the owner, of another.
+fn write_beside(like: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let metadata = fs::metadata(like)?;
+    let mut file = File::create_new(path)?;
+    // Who is not root can give a file to nobody else.
+    let _ = fchown(&file, Some(metadata.uid()), Some(metadata.gid()));
+    file.set_permissions(metadata.permissions())?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn show(files: &[Rewritten], diff: bool, screen: &mut Screen) {
+    for Rewritten { name, before, after, .. } in files {
+        if diff {
+            show_diff(name, before, &after.text, screen);
+        } else {
+            for Change { line, column, section, was, now } in &after.changes {
+                let now = screen.paint(Paint::Good, &format!("`{now}`"));
+                screen.line(format!("{name}:{line}:{column}: {section}: `{was}` is now {now}"));
+            }
+        }
+    }
+    for Rewritten { name, after, .. } in files {
+        for Remark { line, column, message } in &after.remarks {
+            screen.remark(&format!("{name}:{line}:{column}: look here: {message}"));
+        }
+    }
+    if !diff {
+        let changes = files.iter().map(|file| file.after.changes.len()).sum();
+        let changed = files.iter().filter(|file| file.after.text != file.before).count();
+        let count = super::check::count;
+        screen.line(match changes {
+            0 => format!("nothing to rename in {}", count(files.len(), "file")),
+            _ => format!("{} in {changed} of {}", count(changes, "change"), count(files.len(), "file")),
+        });
+    }
+}
+
+fn diff_of(name: &str, before: &str, after: &str) -> String {
+    TextDiff::from_lines(before, after).unified_diff().header(name, name).to_string()
+}
+
+fn show_diff(name: &str, before: &str, after: &str, screen: &mut Screen) {
+    for line in diff_of(name, before, after).split_inclusive('\n') {
+        let words = line.trim_end_matches('\n');
+        screen.line(match line.as_bytes().first() {
+            Some(b'+') => screen.paint(Paint::Good, words),
+            Some(b'-') => screen.paint(Paint::Bad, words),
+            _ => words.to_owned(),
+        });
+    }
+}
+
+fn as_json(files: &[Rewritten], problems: &[Problem], diff: bool) -> Value {
+    let changes = files.iter().flat_map(|file| {
+        file.after.changes.iter().map(|Change { line, column, section, was, now }| {
+            json!({
+                "file": file.name, "line": line, "column": column,
+                "section": section, "was": was, "now": now,
+            })
+        })
+    });
+    let remarks = files.iter().flat_map(|file| {
+        let remarks = file.after.remarks.iter();
+        remarks.map(|Remark { line, column, message }| {
+            json!({ "file": file.name, "line": line, "column": column, "message": message })
+        })
+    });
+    let (changes, remarks): (Vec<_>, Vec<_>) = (changes.collect(), remarks.collect());
+    let mut json =
+        json!({ "ok": problems.is_empty(), "changes": changes, "remarks": remarks, "problems": problems });
+    if diff {
+        let diffs = files.iter().map(|file| diff_of(&file.name, &file.before, &file.after.text));
+        json["diff"] = diffs.collect::<String>().into();
+    }
+    json
+}

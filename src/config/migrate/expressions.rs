@@ -1,0 +1,81 @@
+//! Names in the texts of jq and templates, and variables of the environment in any text.
+
+use crate::config::renamed::Renames;
+
+/// Names to look for, each with its new one, and where they are names.
+pub(super) struct Words {
+    names: Vec<(String, String)>,
+    /// `$name` of jq, and names in `{{ }}` and `{% %}`; else a name is a word of its own anywhere.
+    in_expressions: bool,
+}
+
+/// A name in a text.
+#[derive(Debug, PartialEq)]
+pub(super) struct Word {
+    pub(super) at: usize,
+    pub(super) was: String,
+    pub(super) now: String,
+}
+
+/// All names that are looked for in texts.
+pub(super) struct Names {
+    /// Variables of jq and templates.
+    pub(super) expressions: Words,
+    /// Variables of the environment.
+    pub(super) environment: Words,
+}
+
+impl Names {
+    pub(super) fn new(renames: &Renames) -> Self {
+        let expressions = renames.variables.iter().map(|(was, now)| ((*was).to_owned(), (*now).to_owned()));
+        let environment = renames.environment().filter_map(|(was, now, _)| Some((was, now?)));
+        Self {
+            expressions: Words { names: expressions.collect(), in_expressions: true },
+            environment: Words { names: environment.collect(), in_expressions: false },
+        }
+    }
+}
+
+/// The names in a text that can be replaced, and those of which it is not sure what they name.
+pub(super) fn find(text: &str, words: &Words) -> (Vec<Word>, Vec<String>) {
+    let (mut found, mut unsure) = (Vec::new(), Vec::new());
+    for (was, now) in words.names.iter().filter(|(was, _)| text.contains(was.as_str())) {
+        let is_name = |character: char| character.is_alphanumeric() || character == '_';
+        let places = text
+            .match_indices(was.as_str())
+            .map(|(at, _)| at)
+            .filter(|at| !text[..*at].ends_with(is_name) && !text[at + was.len()..].starts_with(is_name));
+        let places: Vec<_> = places.collect();
+        if !words.in_expressions {
+            found.extend(places.iter().map(|at| Word { at: *at, was: was.clone(), now: now.clone() }));
+            continue;
+        }
+        let uses: Vec<_> = places.into_iter().filter(|at| is_variable(text, *at)).collect();
+        // A filter or template that gives the name to something of its own.
+        let is_own = [format!("as ${was}"), format!("set {was}"), format!("for {was}")];
+        if !uses.is_empty() && is_own.iter().any(|own| text.contains(own.as_str())) {
+            unsure.push(was.clone());
+            continue;
+        }
+        found.extend(uses.into_iter().map(|at| Word { at, was: was.clone(), now: now.clone() }));
+    }
+    found.sort_by_key(|word| word.at);
+    (found, unsure)
+}
+
+/// Whether the name at a place is a variable: `$name` of jq, or a name in a template that is neither a member
+/// nor in quotes.
+fn is_variable(text: &str, at: usize) -> bool {
+    let before = &text[..at];
+    if before.ends_with('$') {
+        return true;
+    }
+    let opened = before.rfind("{{").max(before.rfind("{%"));
+    let closed = before.rfind("}}").max(before.rfind("%}"));
+    let Some(opened) = opened.filter(|opened| closed.is_none_or(|closed| closed < *opened)) else {
+        return false;
+    };
+    let inside = &before[opened..];
+    let is_quoted = ['"', '\''].iter().any(|quote| inside.matches(*quote).count() % 2 == 1);
+    !is_quoted && !inside.trim_end().ends_with(['.', '|'])
+}

@@ -1,0 +1,140 @@
+//! Moves one key of a text into another section, with its lines and the comment above it.
+
+use std::ops::Range;
+
+use super::walk::Move;
+use crate::config::source::Span;
+
+/// How far what stands in a new section is indented.
+const STEP: usize = 2;
+
+/// The text with a key moved. `None` where its lines, or the part between two commas, are not all of it.
+pub(super) fn apply(text: &str, key: Span, step: &Move) -> Option<String> {
+    let is_flow = text[step.section.start..].starts_with('{');
+    if is_flow { in_braces(text, key, step) } else { in_lines(text, key, step) }
+}
+
+/// In `{ name: x, title: y }`.
+fn in_braces(text: &str, key: Span, step: &Move) -> Option<String> {
+    let mut keys = step.keys.clone();
+    keys.sort_by_key(|key| key.start);
+    let index = keys.iter().position(|own| own.start == key.start)?;
+    let close = step.section.end.checked_sub(1).filter(|close| text[*close..].starts_with('}'))?;
+    let next = keys.get(index + 1).map(|next| next.start);
+    let written = text[key.start..next.unwrap_or(close)].trim_end().trim_end_matches(',').trim_end();
+    if written.contains('#') {
+        return None;
+    }
+    let member = format!("{}{}", step.leaf, &written[key.end - key.start..]);
+    let own = key.start..key.start + written.len();
+    let Some((target, inside)) = &step.target else {
+        return Some(replaced(text, vec![(own, format!("{}: {{ {member} }}", step.parent))]));
+    };
+    // With the comma behind it, or before it.
+    let gone = match next {
+        Some(next) => key.start..next,
+        None => text[..key.start].trim_end().strip_suffix(',').map_or(key.start, str::len)..own.end,
+    };
+    Some(replaced(text, vec![(gone, String::new()), into_braces(text, *target, inside, &member)?]))
+}
+
+/// A member more in braces.
+fn into_braces(text: &str, target: Span, inside: &[Span], member: &str) -> Option<(Range<usize>, String)> {
+    let close = target.end.checked_sub(1).filter(|close| text[*close..].starts_with('}'))?;
+    let at = text[..close].trim_end().len();
+    let before = if inside.is_empty() { " " } else { ", " };
+    let after = if at == close { " " } else { "" };
+    Some((at..at, format!("{before}{member}{after}")))
+}
+
+/// In lines of their own.
+fn in_lines(text: &str, key: Span, step: &Move) -> Option<String> {
+    let column = column(text, key)?;
+    let own = lines_of(text, key, column);
+    let written = &text[own.clone()];
+    let line_end = if written.contains("\r\n") { "\r\n" } else { "\n" };
+    let at_key = line_start(text, key.start) - own.start + column;
+    let member = format!("{}{}{}", &written[..at_key], step.leaf, &written[at_key + key.end - key.start..]);
+    let member = if member.ends_with('\n') { member } else { member + line_end };
+    let Some((target, inside)) = &step.target else {
+        let head = format!("{}{}:{line_end}", " ".repeat(column), step.parent);
+        return Some(replaced(text, vec![(own, head + &indented(&member, STEP as isize))]));
+    };
+    if text[target.start..].starts_with('{') {
+        let one = member.trim();
+        if one.contains(['\n', '#', '|', '>']) {
+            return None;
+        }
+        return Some(replaced(text, vec![(own, String::new()), into_braces(text, *target, inside, one)?]));
+    }
+    let last = inside.iter().max_by_key(|key| key.start)?;
+    let inner = self::column(text, *last)?;
+    let end = lines_of(text, *last, inner).end;
+    let line = if text[..end].ends_with('\n') { "" } else { line_end };
+    let member = indented(&member, isize::try_from(inner).ok()? - isize::try_from(column).ok()?);
+    Some(replaced(text, vec![(own, String::new()), (end..end, format!("{line}{member}"))]))
+}
+
+/// In which column a key stands that is the first of its line.
+fn column(text: &str, key: Span) -> Option<usize> {
+    let before = &text[line_start(text, key.start)..key.start];
+    before.bytes().all(|byte| byte == b' ').then_some(before.len())
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |line| line + 1)
+}
+
+/// The lines of a key and its value, with the comments right above it.
+fn lines_of(text: &str, key: Span, column: usize) -> Range<usize> {
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let mut start = line_start(text, key.start);
+    while start > 0 {
+        let above = line_start(text, start - 1);
+        let line = &text[above..start];
+        if indent(line) != column || !line.trim_start().starts_with('#') {
+            break;
+        }
+        start = above;
+    }
+    let mut lines = text[line_start(text, key.start)..].split_inclusive('\n');
+    let mut end = line_start(text, key.start) + lines.next().map_or(0, str::len);
+    let mut at = end;
+    for line in lines {
+        at += line.len();
+        let words = line.trim();
+        if words.is_empty() {
+            continue;
+        }
+        let is_item = indent(line) == column && (words.starts_with("- ") || words == "-");
+        let is_close = indent(line) == column && words.starts_with(['}', ']']);
+        if indent(line) <= column && !is_item && !is_close {
+            break;
+        }
+        end = at;
+    }
+    start..end
+}
+
+/// Lines further right, or left.
+fn indented(lines: &str, by: isize) -> String {
+    let shift = |line: &str| match usize::try_from(by) {
+        _ if line.trim().is_empty() => line.to_owned(),
+        Ok(right) => format!("{}{line}", " ".repeat(right)),
+        Err(_) => {
+            let spaces = line.len() - line.trim_start_matches(' ').len();
+            line[by.unsigned_abs().min(spaces)..].to_owned()
+        }
+    };
+    lines.split_inclusive('\n').map(shift).collect()
+}
+
+/// A text with other words in some places.
+pub(super) fn replaced(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
+    edits.sort_by_key(|(range, _)| range.start);
+    let mut text = text.to_owned();
+    for (range, words) in edits.into_iter().rev() {
+        text.replace_range(range, &words);
+    }
+    text
+}

@@ -1,0 +1,120 @@
+//! YAML inside other files: blocks of a page in Markdown, and configurations that a manifest has as a text.
+
+use std::ops::Range;
+
+use crate::config::{
+    node::{Entry, Kind, Node, Style},
+    source::Files,
+};
+
+/// Some lines of a file without the indentation that they have there.
+pub(super) struct Piece {
+    pub(super) text: String,
+    /// Which bytes of the file they are.
+    pub(super) range: Range<usize>,
+    /// How many lines are before it.
+    pub(super) line: usize,
+    /// How many spaces have been taken from each line.
+    pub(super) indent: usize,
+}
+
+impl Piece {
+    /// Lines of a file. `None` where one is indented less.
+    fn new(file: &str, range: Range<usize>, indent: usize) -> Option<Self> {
+        let mut text = String::new();
+        for line in file[range.clone()].split_inclusive('\n') {
+            let is_blank = line.trim().is_empty();
+            text += if is_blank { line } else { line.strip_prefix(&" ".repeat(indent))? };
+        }
+        let line = file[..range.start].matches('\n').count();
+        Some(Self { text, range, line, indent })
+    }
+
+    /// Its lines as they stand in the file, with another text.
+    pub(super) fn in_file(&self, text: &str) -> String {
+        let margin = " ".repeat(self.indent);
+        let line =
+            |line: &str| if line.trim().is_empty() { line.to_owned() } else { format!("{margin}{line}") };
+        text.split_inclusive('\n').map(line).collect()
+    }
+}
+
+/// The blocks of a page that are YAML.
+pub(super) fn of_markdown(page: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    // The fence that closes the block, where its lines begin, its indentation, and whether it is YAML.
+    let mut open: Option<(String, usize, usize, bool)> = None;
+    let mut at = 0;
+    for line in page.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        let words = line.trim();
+        match &open {
+            Some((fence, begin, indent, is_yaml)) => {
+                let is_end =
+                    words.starts_with(fence.as_str()) && words.chars().all(|one| fence.starts_with(one));
+                if !is_end {
+                    continue;
+                }
+                if *is_yaml {
+                    pieces.extend(Piece::new(page, *begin..start, *indent));
+                }
+                open = None;
+            }
+            None => {
+                let Some(mark) = ["```", "~~~"].iter().find(|mark| words.starts_with(**mark)) else {
+                    continue;
+                };
+                let info = words.trim_start_matches(&mark[..1]);
+                let fence = &words[..words.len() - info.len()];
+                let language = info.split_whitespace().next().unwrap_or_default();
+                let indent = line.len() - line.trim_start_matches(' ').len();
+                open = Some((fence.to_owned(), at, indent, matches!(language, "yaml" | "yml")));
+            }
+        }
+    }
+    pieces
+}
+
+/// The configurations that a manifest has as texts, each under a file name: a `ConfigMap` of Kubernetes.
+pub(super) fn of_manifest(files: &Files, node: &Node, pieces: &mut Vec<Piece>) {
+    match &node.kind {
+        Kind::Map(entries) => {
+            for Entry { key, value } in entries {
+                let is_file = key.text.ends_with(".yaml") || key.text.ends_with(".yml");
+                match &value.kind {
+                    Kind::Text(text) if is_file && text.style == Style::Literal => {
+                        pieces.extend(of_literal(files, value, &text.text));
+                    }
+                    _ => of_manifest(files, value, pieces),
+                }
+            }
+        }
+        Kind::List(items) => items.iter().for_each(|item| of_manifest(files, item, pieces)),
+        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+    }
+}
+
+/// The lines of a text after `|`.
+fn of_literal(files: &Files, node: &Node, text: &str) -> Option<Piece> {
+    let file = files.text(node.span);
+    // The place of such a text is its first character, behind its indentation.
+    let start = file[..node.span.start].rfind('\n')? + 1;
+    let first = file[start..].lines().find(|line| !line.trim().is_empty())?;
+    let indent = first.len() - first.trim_start_matches(' ').len();
+    let is_inside = |line: &&str| line.trim().is_empty() || line.starts_with(&" ".repeat(indent));
+    let length: usize = file[start..].split_inclusive('\n').take_while(is_inside).map(str::len).sum();
+    let piece = Piece::new(file, start..start + length, indent)?;
+    // What stands there is what was read, or it is left alone.
+    let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+    let (mut here, mut read) = (lines(&piece.text), lines(text));
+    for lines in [&mut here, &mut read] {
+        while lines.last().is_some_and(String::is_empty) {
+            lines.pop();
+        }
+        while lines.first().is_some_and(String::is_empty) {
+            lines.remove(0);
+        }
+    }
+    (here == read).then_some(piece)
+}

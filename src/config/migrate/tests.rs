@@ -1,0 +1,285 @@
+//! What is renamed, and that nothing else is.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::renamed::{Now, Renamed};
+
+const fn row(sections: &'static [&'static str], key: &'static str, now: Now) -> Renamed {
+    Renamed { sections, key, now }
+}
+
+/// Names that no program ever took, for keys of every kind that there are.
+static OLD: Renames = Renames {
+    settings: &[
+        row(&["server"], "bind", Now::Key("listen")),
+        row(&["server"], "front_page", Now::Gone("leave it out")),
+        row(&["server"], "tls_certificate", Now::Key("tls.certificate")),
+        row(&["server"], "tls_key", Now::Key("tls.key")),
+        row(&["file"], "paths", Now::Key("routes")),
+        row(&["file"], "named", Now::Key("rules")),
+        row(&["route"], "about", Now::Key("description")),
+        row(&["route"], "checks", Now::Key("tests")),
+        row(&["route", "defaults"], "cloak", Now::Key("redact")),
+        row(&["route", "defaults", "upstream"], "again", Now::Key("retry")),
+        row(&["retry"], "tries", Now::Key("attempts")),
+        row(&["rule"], "if", Now::Key("when")),
+        row(&["use"], "values", Now::Key("with")),
+        row(&["rules"], "slots", Now::Key("parameters")),
+        row(&["pairs"], "gap", Now::Key("separator")),
+        row(&["example"], "wants", Now::Key("expect")),
+        row(&["route", "defaults"], "envelope", Now::Word("bare", "plain")),
+    ],
+    variables: &[("replies", "answers")],
+};
+
+#[track_caller]
+fn migrated(text: &str, format: Format) -> Migrated {
+    let migrated = migrate_by(&OLD, "a.yaml", text, format).unwrap_or_else(|problems| panic!("{problems}"));
+    let again = migrate_by(&OLD, "a.yaml", &migrated.text, format).unwrap();
+    assert_eq!((&again.text, again.changes.len()), (&migrated.text, 0), "a second time");
+    migrated
+}
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    assert_eq!(migrated(text, Format::Yaml).text, expected);
+}
+
+/// What is to be looked at, of a text that stays.
+#[track_caller]
+fn check_remarks(text: &str, expected: &[&str]) {
+    let migrated = migrated(text, Format::Yaml);
+    assert_eq!(migrated.text, text);
+    let remarks =
+        migrated.remarks.iter().map(|Remark { line, column, message }| format!("{line}:{column}: {message}"));
+    assert_eq!(remarks.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn keys_have_their_new_names_and_all_else_stays() {
+    let before = "# head\r\nserver:   # where\r\n  \"bind\" :  '127.0.0.1:80'   # bind\r\n\r\n\
+     'paths':\r\n    a:\r\n        \
+                  about: >-\r\n            about\r\n            bind\r\n        request: GET old/bind\r\n";
+    let after = before
+        .replace("\"bind\"", "\"listen\"")
+        .replace("'paths'", "'routes'")
+        .replace("about: >", "description: >");
+    check(before, &after);
+    check(&format!("\u{feff}{before}"), &format!("\u{feff}{after}"));
+    let changes = migrated(before, Format::Yaml).changes;
+    let change =
+        Change { line: 3, column: 3, section: "server".into(), was: "bind".into(), now: "listen".into() };
+    assert_eq!((changes.len(), &changes[0]), (3, &change));
+}
+
+#[test]
+fn every_section_is_found_by_its_old_names() {
+    check(
+        "named:\n  common:\n    slots: { word: }\n    reply: [ { if: { text: $(word) }, error: bind } ]\n\
+         defaults: { again: { tries: 2 }, envelope: bare, cloak: [bare] }\n\
+         upstreams:\n  old: { url: \"http://a\", again: off }\n\
+         paths:\n  a:\n    again: { tries: 1 }\n    envelope: \"bare\"\n    reply:\n      \
+         - { use: common, values: { word: if } }\n      \
+         - if: { status: 404 }\n        extract: { pairs: { gap: '=' }, fields: { gap: string } }\n      \
+         - extract: { bind: { pairs: { gap: [=] } }, about: json }\n    checks:\n      \
+         - given: { body: if }\n        wants: { text: x }\n",
+        "rules:\n  common:\n    parameters: { word: }\n    \
+         reply: [ { when: { text: $(word) }, error: bind } ]\n\
+         defaults: { retry: { attempts: 2 }, envelope: plain, redact: [bare] }\n\
+         upstreams:\n  old: { url: \"http://a\", retry: off }\n\
+         routes:\n  a:\n    retry: { attempts: 1 }\n    envelope: \"plain\"\n    reply:\n      \
+         - { use: common, with: { word: if } }\n      \
+         - when: { status: 404 }\n        \
+         extract: { pairs: { separator: '=' }, fields: { gap: string } }\n      \
+         - extract: { bind: { pairs: { separator: [=] } }, about: json }\n    tests:\n      \
+         - given: { body: if }\n        expect: { text: x }\n",
+    );
+}
+
+#[test]
+fn a_key_is_moved_with_its_comment() {
+    check(
+        "server:\n  # The one.\n  tls_certificate: |\n    a\n\n    b\n  listen: :80 # here\n  \
+         tls_key: file:/k # secret\n\nroutes: {}\n",
+        "server:\n  tls:\n    # The one.\n    certificate: |\n      a\n\n      b\n    \
+         key: file:/k # secret\n  listen: :80 # here\n\nroutes: {}\n",
+    );
+    check(
+        "server:\n  tls_key: k\n  tls:\n      # others\n      client_ca: c\n  listen: :80\nroutes: {}",
+        "server:\n  tls:\n      # others\n      client_ca: c\n      key: k\n  listen: :80\nroutes: {}",
+    );
+    check("server:\n  tls: { client_ca: c }\n  tls_key: k", "server:\n  tls: { client_ca: c, key: k }\n");
+    check(
+        "server: { tls_key: k, bind: :80, tls_certificate: c }\n",
+        "server: { tls: { key: k, certificate: c }, listen: :80 }\n",
+    );
+    check("server: {tls: {}, tls_key: [k]}\n", "server: {tls: { key: [k] }}\n");
+}
+
+#[test]
+fn what_is_not_sure_is_left_alone() {
+    check_remarks(
+        "server: { bind: a, listen: b, front_page: c }\n",
+        &[
+            "1:11: server: `bind` is called `listen` now, which is there as well",
+            "1:31: server: `front_page` is gone: leave it out",
+        ],
+    );
+    check_remarks(
+        "server: { tls_key: k, tls: file }\n",
+        &["1:11: server: `tls_key` is called `tls.key` now, which is there as well"],
+    );
+    check_remarks(
+        "server: { tls: { client_ca: c }, tls_key: k # why\n}\n",
+        &["1:34: server: `tls_key` is called `tls.key` now: move it by hand"],
+    );
+    // A map that is `retry` in one place, and something else in the other.
+    check_remarks(
+        "routes: { a: { retry: &r { tries: 1 }, cache: *r } }\n",
+        &["1:28: retry: `tries` is called `attempts` now, but an alias takes it for something else"],
+    );
+}
+
+#[test]
+fn anchors_and_merges_are_renamed_where_they_stand() {
+    check(
+        "upstreams: { a: &a { url: x, again: &r { tries: 2 } }, b: { <<: *a, url: y, retry: off } }\n\
+         defaults: { again: *r }\n",
+        "upstreams: { a: &a { url: x, retry: &r { attempts: 2 } }, b: { <<: *a, url: y, retry: off } }\n\
+         defaults: { retry: *r }\n",
+    );
+}
+
+#[test]
+fn names_in_jq_and_templates_are_renamed_where_they_are_variables() {
+    check(
+        "routes:\n  a:\n    confirm: \"replies: \
+         {{ replies.a }} {{ x.replies }} {{ 'replies' }} {{ f(replies) }}\"\n    \
+         reply: { structured: '$replies.replies | .replies' }\n    tests: [ { args: { a: $replies } } ]\n",
+        "routes:\n  a:\n    confirm: \"replies: \
+         {{ answers.a }} {{ x.replies }} {{ 'replies' }} {{ f(answers) }}\"\n    \
+         reply: { structured: '$answers.replies | .replies' }\n    tests: [ { args: { a: $replies } } ]\n",
+    );
+    check_remarks(
+        "routes: { a: { reply: { structured: '1 as $replies | $replies' } } }\n",
+        &["1:37: a rule: it may be the name of something else here: `replies`"],
+    );
+}
+
+#[test]
+fn other_files_have_variables_of_the_environment_and_configurations_as_texts() {
+    check(
+        "services:\n  a:\n    environment: { GLOSSATOR__SERVER__BIND: :80, bind: 1 }\n    \
+         command: 'x ${GLOSSATOR__SERVER__TLS_KEY}'\n\
+         ---\nkind: ConfigMap\ndata:\n  # bind\n  a.yaml: |\n      server:\n\n        \
+         bind: :80 # x\n        tls_key: k\n  b: |\n    server: { bind: x }\n",
+        "services:\n  a:\n    environment: { GLOSSATOR__SERVER__LISTEN: :80, bind: 1 }\n    \
+         command: 'x ${GLOSSATOR__SERVER__TLS__KEY}'\n\
+         ---\nkind: ConfigMap\ndata:\n  # bind\n  a.yaml: |\n      server:\n\n        \
+         listen: :80 # x\n        tls:\n          key: k\n  b: |\n    server: { bind: x }\n",
+    );
+    let manifest = "kind: ConfigMap\ndata:\n  a.yaml: |\n    server:\n      bind: x\n";
+    let change = &migrated(manifest, Format::Yaml).changes[0];
+    assert_eq!((change.line, change.column), (5, 7));
+    for other in [
+        "server: nginx\nlisten: bind\nbind: 1\nnot: ours\n",
+        "",
+        "# nothing\n",
+        "- bind\n",
+        "version: 3\nbind: 1\n",
+    ] {
+        check(other, other);
+    }
+}
+
+#[test]
+fn several_documents_are_renamed_each() {
+    check(
+        "---\nserver: { bind: a }\n---\npaths: {}\n...\n",
+        "---\nserver: { listen: a }\n---\nroutes: {}\n...\n",
+    );
+}
+
+#[test]
+fn blocks_of_a_page_are_renamed_wherever_they_belong() {
+    let before = "server: bind\n\n```yaml\nserver: { bind: a }\n```\n\n1. x\n\n   ```yaml\n   \
+     - if: { status: 404 }\n\n     error: bind\n   ```\n\n\
+                  ~~~yml\nretry: { tries: 5 }\n~~~\n\n```sh\nserver: { bind: a }\n```\n\n```yaml\n\
+                  services: { a: { bind: 1 } }\n```\n";
+    let after = before
+        .replacen("{ bind: a }", "{ listen: a }", 1)
+        .replace("- if:", "- when:")
+        .replace("tries", "attempts");
+    let found = migrated(before, Format::Markdown);
+    assert_eq!(found.text, after);
+    assert_eq!(found.remarks, []);
+    let places: Vec<_> = found.changes.iter().map(|change| (change.line, change.column)).collect();
+    assert_eq!(places, [(4, 11), (10, 6), (16, 10)]);
+}
+
+#[test]
+fn a_file_that_is_no_yaml_is_a_problem() {
+    let problems = migrate_by(&OLD, "a.yaml", "server: [1\n", Format::Yaml).unwrap_err();
+    assert!(problems.to_string().starts_with("a.yaml:"), "{problems}");
+}
+
+/// A value under a key that is nobody's, in every way to write it.
+fn value() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "x",
+        "'bind: 1'",
+        "\"\\\"bind\\\"\"",
+        "[bind, {bind: 1}]",
+        "{ bind: 1, }",
+        "|\n      bind: 1\n\n      if: 2\n",
+        "~",
+        "# bind\n      bind",
+        ">-\n      bind\n       if\n",
+        "&a x",
+        "[\n      bind, # if\n    ]",
+    ])
+}
+
+fn key() -> impl Strategy<Value = (String, String)> {
+    let names = vec![
+        ("about", "description"),
+        ("cloak", "redact"),
+        ("again", "retry"),
+        ("title", "title"),
+        ("input", "input"),
+    ];
+    (prop::sample::select(names), 0..3usize).prop_map(|((was, now), quotes)| {
+        let quote = ["", "'", "\""][quotes];
+        (format!("{quote}{was}{quote}"), format!("{quote}{now}{quote}"))
+    })
+}
+
+proptest! {
+    /// What was written with the old names is what would have been written with the new ones, byte for byte.
+    #[test]
+    fn a_file_is_the_same_but_for_its_names(
+        members in prop::collection::vec((key(), value(), "( *# if: bind)?"), 0..6),
+        ends in prop::sample::select(vec!["\n", "\r\n"]),
+    ) {
+        let (mut before, mut after) = ("paths:\n  a:\n".to_owned(), "routes:\n  a:\n".to_owned());
+        let mut seen = Vec::new();
+        for ((was, now), value, comment) in members {
+            let name = now.trim_matches(['"', '\'']).to_owned();
+            if seen.contains(&name) {
+                continue;
+            }
+            seen.push(name);
+            let has_comment = !comment.is_empty() && !value.contains('\n');
+            let comment = if has_comment { format!(" {comment}") } else { String::new() };
+            before += &format!("    {was}: {value}{comment}\n");
+            after += &format!("    {now}: {value}{comment}\n");
+        }
+        before += "    request: GET old/x\n";
+        after += "    request: GET old/x\n";
+        let (before, after) = (before.replace('\n', ends), after.replace('\n', ends));
+        let migrated = migrate_by(&OLD, "a.yaml", &before, Format::Yaml).unwrap();
+        prop_assert_eq!(migrated.text, after);
+        prop_assert!(migrated.remarks.is_empty());
+    }
+}

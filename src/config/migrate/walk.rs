@@ -1,0 +1,399 @@
+//! The walk over a tree of the file along the tables of keys, in which old names count like new ones.
+
+use std::collections::HashSet;
+
+use super::expressions::{self, Names, Words};
+use crate::config::{
+    keys::{Keys, Takes},
+    node::{Entry, Key, Kind, Node},
+    renamed::{Now, Renames, key_at},
+    source::Span,
+};
+
+/// Walks a tree, gives everything in it its new name, and keeps what that takes in the text.
+pub(super) struct Walk<'t> {
+    renames: &'t Renames,
+    names: &'t Names,
+    /// The text that the tree was read from.
+    text: &'t str,
+    /// Where names stay as they are, since another rename would go wrong.
+    refused: &'t HashSet<usize>,
+    /// Whether keys are moved into other sections.
+    moves: bool,
+    /// How many keys were keys of their sections, old names included.
+    pub(super) known: usize,
+    pub(super) unknown: usize,
+    /// Where keys stand that keep their names.
+    pub(super) kept: HashSet<usize>,
+    pub(super) found: Vec<Found>,
+    /// Whether texts of jq and templates are looked through: not those of examples.
+    expressions: bool,
+}
+
+/// Something with another name now.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Found {
+    /// The section, as messages call it.
+    pub(super) section: &'static str,
+    pub(super) span: Span,
+    pub(super) was: String,
+    pub(super) step: Step,
+}
+
+/// What is done about it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// Its words are replaced by these.
+    Replace(String),
+    /// It becomes the key `leaf` of the section `parent`, which may be there already.
+    Move(Box<Move>),
+    /// Nothing: a person has to look.
+    Remark(String),
+}
+
+/// A key that goes into another section of its section.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Move {
+    pub(super) parent: &'static str,
+    pub(super) leaf: &'static str,
+    /// The section.
+    pub(super) section: Span,
+    /// The keys that the section has of its own.
+    pub(super) keys: Vec<Span>,
+    /// The section `parent`, and its keys.
+    pub(super) target: Option<(Span, Vec<Span>)>,
+}
+
+/// How well a value has the form that a key takes; more is better.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    No,
+    /// Any value would.
+    Anything,
+    /// A map whose keys are nobody's.
+    Unknown,
+    /// A map with names of one's own.
+    Names,
+    /// A map with so few unknown keys, and so many known ones.
+    Section(std::cmp::Reverse<usize>, usize),
+    /// A scalar or a list.
+    Kind,
+}
+
+impl<'t> Walk<'t> {
+    pub(super) fn new(
+        renames: &'t Renames,
+        names: &'t Names,
+        text: &'t str,
+        refused: &'t HashSet<usize>,
+        moves: bool,
+    ) -> Self {
+        Self {
+            renames,
+            names,
+            text,
+            refused,
+            moves,
+            known: 0,
+            unknown: 0,
+            kept: HashSet::new(),
+            found: Vec::new(),
+            expressions: true,
+        }
+    }
+
+    /// Walks a value of which it is known what it takes.
+    pub(super) fn walk(&mut self, node: &mut Node, takes: &Takes) {
+        self.value(node, takes, None);
+    }
+
+    /// A file that is none of ours: it may name variables of the environment.
+    pub(super) fn foreign(&mut self, node: &mut Node) {
+        let names = self.names;
+        match &mut node.kind {
+            Kind::Map(entries) => {
+                for Entry { key, value } in entries {
+                    self.words(&mut key.text, key.span, &names.environment, "environment");
+                    self.foreign(value);
+                }
+            }
+            Kind::List(items) => items.iter_mut().for_each(|item| self.foreign(item)),
+            Kind::Text(text) if text.style == crate::config::node::Style::Inline => {
+                self.words(&mut text.text, node.span, &names.environment, "environment");
+            }
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {}
+        }
+    }
+
+    fn value(&mut self, node: &mut Node, takes: &Takes, at: Option<(&'static Keys, &'static str)>) {
+        if let Some((keys, key)) = at
+            && let Some(was) = node.scalar()
+        {
+            return self.scalar(node, &was, takes, keys, key);
+        }
+        match takes {
+            Takes::Section(keys) => self.section(node, keys()),
+            Takes::Either(kinds) => {
+                if let Some(takes) = kinds.iter().rev().max_by_key(|kind| self.fit(node, kind)) {
+                    self.value(node, takes, at);
+                }
+            }
+            Takes::List(item) | Takes::OneOrMore(item) => match &mut node.kind {
+                Kind::List(items) => items.iter_mut().for_each(|node| self.value(node, item, at)),
+                _ => self.value(node, item, at),
+            },
+            Takes::Map(item) => {
+                if let Kind::Map(entries) = &mut node.kind {
+                    entries.iter_mut().for_each(|entry| self.value(&mut entry.value, item, at));
+                }
+            }
+            Takes::Anything => self.anything(node, at),
+            Takes::JsonSchema
+            | Takes::Text
+            | Takes::Word(_)
+            | Takes::Flag
+            | Takes::FieldType
+            | Takes::Duration(..)
+            | Takes::Size(..)
+            | Takes::Count(..)
+            | Takes::Fraction
+            | Takes::Scalar
+            | Takes::Nothing => {}
+        }
+    }
+
+    /// A value that is a template wherever it is a text.
+    fn anything(&mut self, node: &mut Node, at: Option<(&'static Keys, &'static str)>) {
+        match &mut node.kind {
+            Kind::Map(entries) => entries.iter_mut().for_each(|entry| self.anything(&mut entry.value, at)),
+            Kind::List(items) => items.iter_mut().for_each(|item| self.anything(item, at)),
+            Kind::Text(text) => {
+                let section = at.map_or("", |(keys, _)| keys.section);
+                self.expression(&mut text.text, node.span, section);
+            }
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) => {}
+        }
+    }
+
+    fn scalar(&mut self, node: &mut Node, was: &str, takes: &Takes, keys: &'static Keys, key: &str) {
+        let span = node.span;
+        if let Some(now) = self.renames.word(keys.id, key, was) {
+            if self.replace(span, was, now, keys.section) {
+                node.kind = Node::of_text(now, span).kind;
+            }
+        } else if let Kind::Text(text) = &mut node.kind
+            && !matches!(takes, Takes::JsonSchema)
+        {
+            self.expression(&mut text.text, span, keys.section);
+        }
+    }
+
+    fn expression(&mut self, text: &mut String, span: Span, section: &'static str) {
+        let names = self.names;
+        if self.expressions {
+            self.words(text, span, &names.expressions, section);
+        }
+        self.words(text, span, &names.environment, section);
+    }
+
+    /// Replaces words in a text, where they are the same in the file and in what it says.
+    fn words(&mut self, text: &mut String, span: Span, words: &Words, section: &'static str) {
+        let Some(written) = self.text.get(span.start..span.end) else { return };
+        let (found, unsure) = expressions::find(text, words);
+        for word in unsure {
+            self.remark(span, &word, section, format!("it may be the name of something else here: `{word}`"));
+        }
+        if found.is_empty() {
+            return;
+        }
+        let (in_file, _) = expressions::find(written, words);
+        let is_same = found.iter().map(|word| &word.now).eq(in_file.iter().map(|word| &word.now));
+        if !is_same || self.refused.contains(&span.start) {
+            for word in found {
+                self.remark(span, &word.was, section, format!("`{}` is called `{}` now", word.was, word.now));
+            }
+            return;
+        }
+        for word in in_file {
+            let start = span.start + word.at;
+            let span = Span { start, end: start + word.was.len(), ..span };
+            self.found.push(Found { section, span, was: word.was, step: Step::Replace(word.now) });
+        }
+        for word in found.iter().rev() {
+            text.replace_range(word.at..word.at + word.was.len(), &word.now);
+        }
+    }
+
+    fn section(&mut self, node: &mut Node, keys: &'static Keys) {
+        let span = node.span;
+        let Kind::Map(entries) = &mut node.kind else { return };
+        self.remove_hidden(entries, span, keys);
+        let outer = self.expressions;
+        self.expressions &= keys.id != "example";
+        let mut moved = Vec::new();
+        for index in 0..entries.len() {
+            let Key { text: name, span: place } = entries[index].key.clone();
+            let (owner, key) = match (keys.get(&name), self.renames.key(keys.id, &name)) {
+                (Some(key), _) => {
+                    self.kept.insert(place.start);
+                    (keys, key)
+                }
+                (None, Some(Now::Key(path))) => {
+                    let Some(found) = key_at(keys, path) else { continue };
+                    if self.rename(entries, index, span, keys, path) {
+                        moved.push((index, path));
+                    }
+                    found
+                }
+                (None, Some(Now::Gone(help))) => {
+                    self.known += 1;
+                    self.remark(place, &name, keys.section, format!("`{name}` is gone: {help}"));
+                    continue;
+                }
+                (None, Some(Now::Word(..)) | None) => {
+                    self.kept.insert(place.start);
+                    self.unknown += 1;
+                    continue;
+                }
+            };
+            self.known += 1;
+            self.value(&mut entries[index].value, &key.kind, Some((owner, key.name)));
+        }
+        move_in_tree(entries, &moved);
+        self.expressions = outer;
+    }
+
+    /// Removes what `<<` merges under an old name, where the section has the new name itself: its own key
+    /// wins once the names are the same.
+    fn remove_hidden(&self, entries: &mut Vec<Entry>, section: Span, keys: &Keys) {
+        let names: Vec<_> = entries.iter().map(|entry| entry.key.text.clone()).collect();
+        entries.retain(|entry| {
+            let is_own = (section.start..section.end).contains(&entry.key.span.start);
+            let now = self.renames.key(keys.id, &entry.key.text);
+            is_own || !matches!(now, Some(Now::Key(now)) if names.iter().any(|name| name == now))
+        });
+    }
+
+    /// Gives a key its new name. Whether it is to be moved, too.
+    fn rename(
+        &mut self,
+        entries: &mut [Entry],
+        index: usize,
+        section: Span,
+        keys: &'static Keys,
+        path: &'static str,
+    ) -> bool {
+        let Key { text: name, span } = entries[index].key.clone();
+        let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+        let there = entries.iter().find(|entry| entry.key.text == first);
+        let is_taken = match rest {
+            None => there.is_some(),
+            Some(leaf) => there.is_some_and(|there| {
+                there.value.as_map().is_none() || there.value.get(leaf).is_some() || leaf.contains('.')
+            }),
+        };
+        if is_taken {
+            let message = format!("`{name}` is called `{path}` now, which is there as well");
+            self.remark(span, &name, keys.section, message);
+            return false;
+        }
+        let Some(leaf) = rest else {
+            if self.replace(span, &name, path, keys.section) {
+                path.clone_into(&mut entries[index].key.text);
+            }
+            return false;
+        };
+        if !self.moves || self.refused.contains(&span.start) {
+            self.remark(
+                span,
+                &name,
+                keys.section,
+                format!("`{name}` is called `{path}` now: move it by hand"),
+            );
+            return false;
+        }
+        let own = |section: Span, entries: &[Entry]| -> Vec<Span> {
+            let spans = entries.iter().map(|entry| entry.key.span);
+            spans.filter(|key| (section.start..section.end).contains(&key.start)).collect()
+        };
+        let target = there
+            .map(|there| (there.value.span, own(there.value.span, there.value.as_map().unwrap_or_default())));
+        let step = Move { parent: first, leaf, section, keys: own(section, entries), target };
+        self.found.push(Found { section: keys.section, span, was: name, step: Step::Move(Box::new(step)) });
+        true
+    }
+
+    /// Notes that words are replaced. `false` where they stay.
+    fn replace(&mut self, span: Span, was: &str, now: &str, section: &'static str) -> bool {
+        let written = self.text.get(span.start..span.end).unwrap_or_default();
+        let quoted =
+            |quote: char| written.starts_with(quote) && written.ends_with(quote) && written.len() > 1;
+        let words = match written {
+            _ if written == was => now.to_owned(),
+            _ if quoted('"') => format!("\"{now}\""),
+            _ if quoted('\'') => format!("'{now}'"),
+            _ => {
+                self.remark(span, was, section, format!("`{was}` is called `{now}` now"));
+                return false;
+            }
+        };
+        if self.refused.contains(&span.start) {
+            let message = format!("`{was}` is called `{now}` now, but an alias takes it for something else");
+            self.remark(span, was, section, message);
+            return false;
+        }
+        self.found.push(Found { section, span, was: was.to_owned(), step: Step::Replace(words) });
+        true
+    }
+
+    fn remark(&mut self, span: Span, was: &str, section: &'static str, message: String) {
+        self.found.push(Found { section, span, was: was.to_owned(), step: Step::Remark(message) });
+    }
+
+    /// How well a value fits; only its own kind and keys count, so that the choice takes no time.
+    fn fit(&self, node: &Node, takes: &Takes) -> Fit {
+        let is_map = matches!(node.kind, Kind::Map(_));
+        let is_list = matches!(node.kind, Kind::List(_));
+        match takes {
+            Takes::Section(keys) => {
+                let (keys, Some(entries)) = (keys(), node.as_map()) else { return Fit::No };
+                let is_known = |entry: &&Entry| {
+                    let name = &entry.key.text;
+                    keys.get(name).is_some() || self.renames.key(keys.id, name).is_some()
+                };
+                match entries.iter().filter(is_known).count() {
+                    0 => Fit::Unknown,
+                    known => Fit::Section(std::cmp::Reverse(entries.len() - known), known),
+                }
+            }
+            Takes::Map(_) if is_map => Fit::Names,
+            Takes::List(_) | Takes::OneOrMore(_) if is_list => Fit::Kind,
+            Takes::OneOrMore(item) => self.fit(node, item),
+            Takes::Either(kinds) => kinds.iter().map(|kind| self.fit(node, kind)).max().unwrap_or(Fit::No),
+            Takes::Anything | Takes::JsonSchema => Fit::Anything,
+            Takes::Map(_) | Takes::List(_) => Fit::No,
+            _ if is_map || is_list => Fit::No,
+            _ => Fit::Kind,
+        }
+    }
+}
+
+/// Moves keys, each by its place and its new path.
+fn move_in_tree(entries: &mut Vec<Entry>, moved: &[(usize, &'static str)]) {
+    let mut taken = Vec::new();
+    for (index, path) in moved.iter().rev() {
+        taken.push((entries.remove(*index), *path));
+    }
+    for (mut entry, path) in taken.into_iter().rev() {
+        let Some((parent, leaf)) = path.split_once('.') else { continue };
+        leaf.clone_into(&mut entry.key.text);
+        match entries.iter_mut().find(|entry| entry.key.text == parent) {
+            Some(Entry { value: Node { kind: Kind::Map(inside), .. }, .. }) => inside.push(entry),
+            Some(_) => {}
+            None => {
+                let span = entry.key.span;
+                entries.push(Entry::new(parent, Node::new(Kind::Map(vec![entry]), span), span));
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Names of earlier programs, once: keys, the words that they take, variables of expressions, flags.
+//!
+//! One row a name. A problem answers it with the new one, `glossator migrate` writes the new one, and
+//! `config/upgrading.md` lists it. A row is here only when the program does not take the old name any more.
+
+use super::{
+    keys::{FILE, Key, Keys, Takes},
+    node::{self, Node},
+    report::Report,
+};
+use crate::settings::layers::variable;
+
+/// The names of one language of files that have changed.
+#[derive(Debug)]
+pub(super) struct Renames {
+    pub(super) settings: &'static [Renamed],
+    /// Variables of jq (`$name`) and templates (`{{ name }}`): the old name and the new one.
+    pub(super) variables: &'static [(&'static str, &'static str)],
+}
+
+/// A key, or a word that it takes, which has another name now.
+#[derive(Debug)]
+pub(super) struct Renamed {
+    /// The sections that have the key, by their names in the schema.
+    pub(super) sections: &'static [&'static str],
+    /// The key: the old one, or the one whose word has changed.
+    pub(super) key: &'static str,
+    pub(super) now: Now,
+}
+
+/// What became of a name.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Now {
+    /// Another key. `mcp.name` is the key `name` of the section `mcp` in the same section.
+    Key(&'static str),
+    /// There is none; what to do without it.
+    Gone(&'static str),
+    #[cfg_attr(not(test), expect(dead_code, reason = "no word has another form yet"))]
+    /// The key is the same, and instead of its first word it takes the second.
+    Word(&'static str, &'static str),
+}
+
+/// All of them, as `config/upgrading.md` lists them.
+pub(super) static RENAMES: Renames = Renames {
+    settings: &[row(
+        &["server"],
+        "direct_path",
+        Now::Gone("leave it out: calls take the short way whenever it gives the same answer"),
+    )],
+    variables: &[],
+};
+
+const fn row(sections: &'static [&'static str], key: &'static str, now: Now) -> Renamed {
+    Renamed { sections, key, now }
+}
+
+/// Flags of the command line: the old one and the new one.
+static FLAGS: &[(&str, &str)] = &[];
+
+/// The new name of a flag.
+pub fn renamed_flag(flag: &str) -> Option<&'static str> {
+    FLAGS.iter().find(|(was, _)| *was == flag).map(|(_, now)| *now)
+}
+
+impl Renames {
+    /// What became of a key of a section.
+    pub(super) fn key(&self, section: &str, key: &str) -> Option<Now> {
+        self.of(section, key).find(|now| !matches!(now, Now::Word(..)))
+    }
+
+    /// The new form of a word that a key takes.
+    pub(super) fn word(&self, section: &str, key: &str, word: &str) -> Option<&'static str> {
+        self.of(section, key).find_map(|now| match now {
+            Now::Word(was, now) if was == word => Some(now),
+            Now::Key(_) | Now::Gone(_) | Now::Word(..) => None,
+        })
+    }
+
+    fn of(&self, section: &str, key: &str) -> impl Iterator<Item = Now> {
+        let rows = self.settings.iter().filter(move |row| row.sections.contains(&section) && row.key == key);
+        rows.map(|row| row.now)
+    }
+
+    /// Variables of the environment that set a renamed key: the old one, and the new one where there is one.
+    pub(super) fn environment(&self) -> impl Iterator<Item = (String, Option<String>, &'static str)> {
+        /// Sections whose keys have variables.
+        const PROCESS: [&str; 3] = ["server", "admin", "log"];
+        self.settings.iter().flat_map(|row| {
+            let sections = row.sections.iter().filter(|section| PROCESS.contains(section));
+            sections.filter_map(|section| {
+                let (now, help) = match row.now {
+                    Now::Key(path) => (Some(variable(&format!("{section}.{path}"))), ""),
+                    Now::Gone(help) => (None, help),
+                    Now::Word(..) => return None,
+                };
+                Some((variable(&format!("{section}.{}", row.key)), now, help))
+            })
+        })
+    }
+
+    fn report_key(&self, report: &Report<'_>, key: &node::Key, section: &str, of: &str) -> bool {
+        let name = &key.text;
+        match self.key(section, name) {
+            Some(Now::Key(now)) => {
+                let message = format!("`{name}` in {of} is called `{now}` now");
+                report.error(key.span, message, format!("write `{now}`, or run `glossator migrate`"));
+            }
+            Some(Now::Gone(help)) => report.error(key.span, format!("`{name}` in {of} is gone"), help),
+            Some(Now::Word(..)) | None => return false,
+        }
+        true
+    }
+}
+
+/// Whether a key was one in an earlier program: then that has been reported.
+pub(super) fn report_key(report: &Report<'_>, key: &node::Key, section: &str, of: &str) -> bool {
+    RENAMES.report_key(report, key, section, of)
+}
+
+/// Whether a value is a word that the key took in an earlier program: then that has been reported.
+pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: &str) -> bool {
+    let Some(was) = node.scalar() else { return false };
+    let Some(now) = RENAMES.word(section, key, &was) else { return false };
+    let message = format!("`{was}` of `{key}` is called `{now}` now");
+    report.error(node.span, message, format!("write `{now}`, or run `glossator migrate`"));
+    true
+}
+
+/// What is wrong with a variable that an earlier program took, and a way out.
+pub(super) fn renamed_variable(name: &str) -> Option<(String, String)> {
+    let (_, now, help) = RENAMES.environment().find(|(was, ..)| was == name)?;
+    Some(match now {
+        Some(now) => (format!("this variable is called `{now}` now"), format!("set `{now}`")),
+        None => ("this variable sets nothing any more".to_owned(), help.to_owned()),
+    })
+}
+
+/// The key that a path names in a section, and the section that has it: `mcp.name` is `name` of `mcp`.
+pub(super) fn key_at(keys: &'static Keys, path: &str) -> Option<(&'static Keys, &'static Key)> {
+    match path.split_once('.') {
+        None => Some((keys, keys.get(path)?)),
+        Some((outer, inner)) => key_at(section_of(keys.get(outer)?.kind)?, inner),
+    }
+}
+
+/// The section that a key takes, alone or beside a shorter form.
+fn section_of(takes: Takes) -> Option<&'static Keys> {
+    match takes {
+        Takes::Section(keys) => Some(keys()),
+        Takes::Either(kinds) => kinds.iter().find_map(|kind| section_of(*kind)),
+        _ => None,
+    }
+}
+
+/// Every section of the file, itself the first.
+pub(super) fn sections() -> Vec<Takes> {
+    fn add(takes: Takes, known: &mut Vec<&'static Keys>, all: &mut Vec<Takes>) {
+        match takes {
+            Takes::Section(keys) if !known.iter().any(|known| std::ptr::eq(*known, keys())) => {
+                known.push(keys());
+                all.push(takes);
+                keys().keys().for_each(|key| add(key.kind, known, all));
+            }
+            Takes::List(item) | Takes::OneOrMore(item) | Takes::Map(item) => add(*item, known, all),
+            Takes::Either(kinds) => kinds.iter().for_each(|kind| add(*kind, known, all)),
+            _ => {}
+        }
+    }
+    let mut all = Vec::new();
+    add(Takes::Section(|| &FILE), &mut Vec::new(), &mut all);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{file, report::reading, section::Section, server::ServerSettings},
+        *,
+    };
+    use crate::settings::section::Section as _;
+
+    fn problems(text: &str, renames: &Renames) -> String {
+        let (_, problems) = reading(text, |report| {
+            let root = file::read(report, 0).unwrap();
+            let keys = ServerSettings::keys();
+            for entry in root.get("server").and_then(Node::as_map).unwrap() {
+                assert!(renames.report_key(report, &entry.key, keys.id, keys.section));
+            }
+        });
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_renamed_key_is_answered_with_its_new_name_in_its_place() {
+        const RENAMED: &[Renamed] =
+            &[Renamed { sections: &["server"], key: "bind", now: Now::Key("listen") }];
+        let renames = Renames { settings: RENAMED, variables: &[] };
+        let said = problems("server:\n  bind: 127.0.0.1:80\n", &renames);
+        assert!(said.contains(":2:3: `bind` in `server` is called `listen` now"), "{said}");
+        assert!(said.contains("help: write `listen`"), "{said}");
+    }
+
+    #[test]
+    fn a_renamed_key_is_no_key_and_its_new_name_is_one() {
+        let all: Vec<_> = sections().into_iter().filter_map(section_of).collect();
+        for Renamed { sections, key, now } in RENAMES.settings {
+            for section in *sections {
+                let found: Vec<_> = all.iter().filter(|keys| keys.id == *section).collect();
+                assert!(!found.is_empty(), "there is no section {section}");
+                for keys in found {
+                    match *now {
+                        Now::Key(now) => {
+                            assert!(keys.get(key).is_none(), "{section}.{key}");
+                            assert!(key_at(keys, now).is_some(), "{section}.{now}");
+                        }
+                        Now::Gone(_) => assert!(keys.get(key).is_none(), "{section}.{key}"),
+                        Now::Word(was, now) => {
+                            assert_ne!(was, now);
+                            let takes = keys.get(key).unwrap_or_else(|| panic!("{section}.{key}")).kind;
+                            assert!(
+                                !takes.to_string().contains(&format!("`{was}`")),
+                                "{section}.{key}: {was}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_about_upgrading_lists_every_renamed_key() {
+        let page = include_str!("../../config/upgrading.md");
+        let (_, table) = page.split_once("<!-- former keys -->").unwrap();
+        let (table, _) = table.split_once("<!-- end -->").unwrap();
+        let mut expected = String::from("\n\n| section | key | now |\n|---|---|---|\n");
+        for Renamed { sections, key, now } in RENAMES.settings {
+            let sections: Vec<_> = sections.iter().map(|section| format!("`{section}`")).collect();
+            let (key, now) = match now {
+                Now::Key(now) => (format!("`{key}`"), format!("`{now}`")),
+                Now::Gone(help) => (format!("`{key}`"), format!("gone: {help}")),
+                Now::Word(was, now) => (format!("`{key}: {was}`"), format!("`{key}: {now}`")),
+            };
+            expected += &format!("| {} | {key} | {now} |\n", sections.join(", "));
+        }
+        assert_eq!(table, expected + "\n");
+    }
+
+    #[test]
+    fn a_renamed_key_is_reported_by_the_reader_of_sections() {
+        let (_, problems) = reading("server: { direct_path: off }", |report| {
+            let root = file::read(report, 0).unwrap();
+            let server = root.get("server").unwrap();
+            let _ = Section::open(report, server.span, server, ServerSettings::keys());
+        });
+        assert!(problems[0].to_string().contains("`direct_path` in `server` is gone"), "{problems:?}");
+    }
+}
