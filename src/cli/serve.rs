@@ -145,7 +145,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
             input: io::stdin(),
             output: io::stdout(),
             message_limit_bytes: loaded.door.body_limit_bytes,
-            drain: loaded.listener.drain,
+            drain: loaded.listener.shutdown_timeout,
         };
         let (_, process) = Process::new(Playground::new(&loaded));
         app.start().await;
@@ -308,7 +308,7 @@ impl Server {
         let Self { mut app, listener, admin, process } = self;
         let (settings, handler) = (app.settings, app.handler.clone());
         let exit_timeout = settings.shutdown_delay
-            + settings.drain
+            + settings.shutdown_timeout
             + 2 * server::CUT_TIMEOUT
             + server::FLUSH_TIMEOUT
             + 2 * SHUTDOWN_TIMEOUT;

@@ -42,11 +42,15 @@ pub(super) enum Now {
 
 /// All of them, as `config/upgrading.md` lists them.
 pub(super) static RENAMES: Renames = Renames {
-    settings: &[row(
-        &["server"],
-        "direct_path",
-        Now::Gone("leave it out: calls take the short way whenever it gives the same answer"),
-    )],
+    settings: &[
+        row(
+            &["server"],
+            "direct_path",
+            Now::Gone("leave it out: calls take the short way whenever it gives the same answer"),
+        ),
+        row(&["server"], "drain", Now::Key("shutdown_timeout")),
+        row(&["server"], "watch", Now::Key("reload_interval")),
+    ],
     variables: &[],
 };
 

@@ -88,14 +88,14 @@ pub struct ListenerSettings {
     /// How long calls in flight may take to end when the process stops; then they get an error.
     // More than the default `deadline`: a call that has begun ends by its own.
     #[key(range = 0..=HOUR, default = Duration::from_secs(35), restart)]
-    pub drain: Duration,
+    pub shutdown_timeout: Duration,
     /// How long everything is still served after SIGTERM while `/readyz` says 503, so that a load balancer hears of it
-    /// before connections are refused; `drain` begins after it.
+    /// before connections are refused; `shutdown_timeout` begins after it.
     #[key(range = 0..=HOUR, default = Duration::ZERO, restart)]
     pub shutdown_delay: Duration,
     /// How often the files of the configuration are looked at; when they have changed, they are read again. `0s` is never.
     #[key(range = 0..=HOUR, default = Duration::from_secs(1), restart)]
-    pub watch: Duration,
+    pub reload_interval: Duration,
 }
 
 impl ListenerSettings {

@@ -438,7 +438,9 @@ mod tests {
         {
             assert!(is_of_request(OsStr::new(name)), "{name}");
         }
-        for name in ["PATH", "HOME", "LEGACY_URL", "GLOSSATOR__SERVER__DRAIN", "SERVER", "https_proxy"] {
+        for name in
+            ["PATH", "HOME", "LEGACY_URL", "GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT", "SERVER", "https_proxy"]
+        {
             assert!(!is_of_request(OsStr::new(name)), "{name}");
         }
     }

@@ -100,7 +100,7 @@ pub const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// 2. Connections without a request are closed. New ones are still accepted, for one request each, as long as requests of
 ///    the connections before are in flight: where the next process takes the port only when this one has left it, nobody
 ///    is refused meanwhile.
-/// 3. The port is closed, and the last requests are finished. What is still in flight when [`ListenerSettings::drain`] is
+/// 3. The port is closed, and the last requests are finished. What is still in flight when [`ListenerSettings::shutdown_timeout`] is
 ///    over, counted from step 2, is answered with an error.
 pub async fn serve(
     listener: impl Into<Listener>,
@@ -139,7 +139,7 @@ pub async fn serve(
     phase.send_replace(Phase::Draining);
     shutdown.send_replace(Shutdown::Begun);
     before.close();
-    let deadline = Instant::now() + settings.drain;
+    let deadline = Instant::now() + settings.shutdown_timeout;
     let _ = timeout_at(deadline, acceptor.accept_until(&port, &during, before.wait())).await;
     acceptor.accept_queued(port, &during).await;
     drop(acceptor);
@@ -152,7 +152,7 @@ pub async fn serve(
         Ok(()) => Drained::All,
         Err(_) => {
             let connections = open();
-            warn!(connections, after = ?settings.drain, "requests still in flight are cut off");
+            warn!(connections, after = ?settings.shutdown_timeout, "requests still in flight are cut off");
             shutdown.send_replace(Shutdown::Overdue);
             // The errors are written.
             if timeout(CUT_TIMEOUT, all_closed()).await.is_err() {

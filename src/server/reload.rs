@@ -42,7 +42,7 @@ impl Reloader {
             sources: Arc::new(sources),
             process,
             hangups,
-            interval: loaded.listener.watch,
+            interval: loaded.listener.reload_interval,
             named_files,
             known,
         }

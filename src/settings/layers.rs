@@ -81,8 +81,8 @@ fn settings_of(tables: &[&'static KeyTable]) -> Vec<ProcessSetting> {
     found
 }
 
-/// Puts variables and flags over the sections of the file. `renamed` has the message and help for a variable of an
-/// earlier program.
+/// Puts variables and flags over the sections of the file. `renamed` has the message and help for a variable of
+/// an earlier program.
 pub(crate) fn merge(
     report: &Report<'_>,
     environment: &Environment,
@@ -123,6 +123,7 @@ fn report_unknown_variables(
     environment: &Environment,
     settings: &[ProcessSetting],
     given: &Given,
+    renamed: fn(&str) -> Option<(String, String)>,
 ) {
     let known: Vec<String> = settings.iter().map(|setting| variable(&setting.path)).collect();
     let without_pairs = |name: &str| name.replace("__", "_");

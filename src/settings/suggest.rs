@@ -42,7 +42,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("fallback", "passthrough"),
     ("filter", "structured"),
     ("float", "number"),
-    ("grace_period", "drain"),
+    ("grace_period", "shutdown_timeout"),
     ("header", "headers"),
     ("host", "listen"),
     ("host", "url"),
@@ -91,7 +91,6 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("separator", "block_separator"),
     ("server_names", "allowed_hosts"),
     ("services", "upstreams"),
-    ("shutdown_timeout", "drain"),
     ("status_code", "status"),
     ("str", "string"),
     ("structured_content", "structured"),
@@ -195,11 +194,11 @@ mod tests {
 
     #[test]
     fn a_stranger_is_not_taken_for_somebody() {
-        check("colour", &["listen", "drain"], None);
+        check("colour", &["listen", "shutdown_timeout"], None);
         check("x", &["y"], None);
         assert_eq!(
-            help("colour", "known keys", ["listen", "drain"]),
-            Some("known keys: `listen`, `drain`".to_owned())
+            help("colour", "known keys", ["listen", "shutdown_timeout"]),
+            Some("known keys: `listen`, `shutdown_timeout`".to_owned())
         );
     }
 }

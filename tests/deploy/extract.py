@@ -120,7 +120,7 @@ requested = {name: c.get("resources", {}).get("requests", {}).get("cpu") for nam
 report("kubernetes: the HPA finds a CPU request of every container", all(requested.values()), requested)
 report("kubernetes: nobody but the HPA says how many", "replicas" not in deployment["spec"], deployment["spec"].get("replicas"))
 settings = yaml.safe_load(config["data"]["glossator.yaml"])["server"]
-seconds = {key: int(settings[key].removesuffix("s")) for key in ("shutdown_delay", "drain")}
+seconds = {key: int(settings[key].removesuffix("s")) for key in ("shutdown_delay", "shutdown_timeout")}
 before = glossator["lifecycle"]["preStop"]["sleep"]["seconds"]
 grace = pod["spec"]["terminationGracePeriodSeconds"]
 report("kubernetes: a pod is given the time that it takes to end", grace > before + sum(seconds.values()) + 5, (grace, before, seconds))

@@ -249,7 +249,8 @@ async fn no_program_outlives_the_proxy() {
     let text =
         one(&script(&format!("trap '' TERM; echo $$ >> {}; sleep 600", left.display())), "request: 'RUN x'");
     let program =
-        Program::start(&format!("{text}server: {{ listen: '127.0.0.1:0', drain: 0s }}\n"), &[]).await;
+        Program::start(&format!("{text}server: {{ listen: '127.0.0.1:0', shutdown_timeout: 0s }}\n"), &[])
+            .await;
     let mut client = program.connect().await;
     client.write("POST /tools/t HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let running = processes(&left, 1).await;

@@ -370,7 +370,7 @@ async fn a_request_without_a_clear_end_has_one_line() {
 #[tokio::test]
 async fn a_request_that_the_end_of_the_server_cuts_off_has_its_client_and_path() {
     let (upstream, _gate) = Scripted::holding(reply("200 OK", "application/json", "{}")).await;
-    let text = config(&upstream).replace("server: {", "server: { drain: 20ms,");
+    let text = config(&upstream).replace("server: {", "server: { shutdown_timeout: 20ms,");
     let program = Program::start(&format!("{text}passthrough: old\n"), &[]).await;
     let (mut called, mut passed) = (program.connect().await, program.connect().await);
     let head = "Host: localhost\r\nContent-Length: 0\r\nX-Request-Id:";

@@ -409,7 +409,7 @@ fn config_of(upstream: &Scripted, names: &[&str], more: &str) -> String {
     let routes: String =
         names.iter().map(|name| format!("  {name}: {{ request: GET old/{name} }}\n")).collect();
     format!(
-        "server: {{ watch: 20ms }}\nadmin: {{ listen: '127.0.0.1:0' }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n{routes}{more}",
+        "server: {{ reload_interval: 20ms }}\nadmin: {{ listen: '127.0.0.1:0' }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n{routes}{more}",
         upstream.address
     )
 }
@@ -465,11 +465,11 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
 async fn a_setting_that_takes_a_restart_is_pending_until_it_is_as_before() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
     let file = std::env::temp_dir().join(format!("glossator-it-pending-{}.yaml", std::process::id()));
-    let text = config_of(&upstream, &["a"], "").replace("watch: 20ms", "watch: 0s");
+    let text = config_of(&upstream, &["a"], "").replace("reload_interval: 20ms", "reload_interval: 0s");
     std::fs::write(&file, &text).unwrap();
     let mut program = Program::start_from(&file, &["--listen", "127.0.0.1:0"]).await;
     let mut operator = operators(&mut program).await;
-    let drain = text.replace("watch: 0s", "watch: 0s, drain: 7s");
+    let drain = text.replace("reload_interval: 0s", "reload_interval: 0s, shutdown_timeout: 7s");
     for (text, pending) in [(&text, 0), (&drain, 1), (&drain, 1), (&text, 0)] {
         std::fs::write(&file, text).unwrap();
         let reloaded = operator.ask("POST /reload", &["Content-Type: application/json"], "").await;

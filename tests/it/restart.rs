@@ -38,7 +38,7 @@ const SLOW: &str = "POST /tools/get_slow HTTP/1.1\r\nHost: localhost\r\n\r\n";
 async fn who_connects_while_requests_are_in_flight_is_served() {
     let (upstream, gate) = slow_and_quick().await;
     let mut setup = setup(&upstream);
-    setup.server.drain = Duration::from_secs(3600);
+    setup.server.shutdown_timeout = Duration::from_secs(3600);
     let mut proxy = setup.start().await;
     let mut slow = proxy.connect().await;
     slow.write(SLOW).await;
@@ -109,7 +109,7 @@ async fn a_call_that_outlasts_the_drain_gets_an_error_by_every_way_in() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let mut setup = setup(&upstream);
     setup.passthrough = true;
-    setup.server.drain = Duration::from_millis(20);
+    setup.server.shutdown_timeout = Duration::from_millis(20);
     let mut proxy = setup.start().await;
     let [mut rest, mut older, mut newer, mut through] =
         [proxy.connect().await, proxy.connect().await, proxy.connect().await, proxy.connect().await];

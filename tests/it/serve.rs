@@ -46,7 +46,8 @@ async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
     });
     let listener = server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let settings = ListenerSettings { drain: Duration::from_millis(20), ..ListenerSettings::default() };
+    let settings =
+        ListenerSettings { shutdown_timeout: Duration::from_millis(20), ..ListenerSettings::default() };
     let serving = server::serve(listener, settings, handler, async { has_begun.await.unwrap() });
     let mut client = Client::connect(address).await;
     client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -59,7 +60,7 @@ async fn the_second_signal_ends_the_program_at_once() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let config = format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes: {{ get_thing: {{ request: GET old/thing }} }}\n\
-         server: {{ listen: '127.0.0.1:0', drain: 1h }}\n",
+         server: {{ listen: '127.0.0.1:0', shutdown_timeout: 1h }}\n",
         upstream.address
     );
     let mut program = Program::start(&config, &[]).await;
@@ -87,7 +88,7 @@ async fn two_interrupts_end_the_program_with_their_status() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let config = format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes: {{ get_thing: {{ request: GET old/thing }} }}\n\
-         server: {{ listen: '127.0.0.1:0', drain: 1h }}\n",
+         server: {{ listen: '127.0.0.1:0', shutdown_timeout: 1h }}\n",
         upstream.address
     );
     let mut program = Program::start(&config, &[]).await;
@@ -115,7 +116,7 @@ async fn signals_that_mean_nothing_and_early_ones_do_not_end_the_program() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let secret = format!("secret: '${{file:{}}}'", pipe.display());
     let config = format!(
-        "upstreams: {{ old: http://127.0.0.1:9 }}\npassthrough: old\nserver: {{ watch: 0s, {secret} }}\n"
+        "upstreams: {{ old: http://127.0.0.1:9 }}\npassthrough: old\nserver: {{ reload_interval: 0s, {secret} }}\n"
     );
     std::fs::write(&file, config).unwrap();
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_glossator"))

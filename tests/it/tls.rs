@@ -249,7 +249,7 @@ async fn a_certificate_that_is_renewed_in_its_file_is_taken_up() {
     write(
         "glossator.yaml",
         format!(
-            "server: {{ listen: '127.0.0.1:0', watch: 100ms, tls: {{ certificate: 'file:{}', key: 'file:{}' }} }}\n\
+            "server: {{ listen: '127.0.0.1:0', reload_interval: 100ms, tls: {{ certificate: 'file:{}', key: 'file:{}' }} }}\n\
              upstreams: {{ old: http://127.0.0.1:1 }}\npassthrough: old\n",
             at("crt"),
             at("key")

@@ -341,7 +341,7 @@ async fn keys_in_a_file_are_those_that_stand_there_now() {
     let keys = folder.join("jwks.json");
     std::fs::write(&keys, before.jwks()).unwrap();
     let text = file(upstream.address, &format!("file:{}", keys.display()));
-    let text = text.replace("server: {", "server: { listen: '127.0.0.1:0', watch: 100ms,");
+    let text = text.replace("server: {", "server: { listen: '127.0.0.1:0', reload_interval: 100ms,");
     std::fs::write(folder.join("glossator.yaml"), text).unwrap();
     let mut program = Program::start_from(&folder.join("glossator.yaml"), &[]).await;
     let status = async |token: &str| {

@@ -146,10 +146,10 @@ pub(in crate::config) fn compile(
     let place = node_at("server", "listen").or_else(|| file.get("clients"));
     let is_behind = tls.is_some() || !filter.trusted_proxies.is_empty();
     clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
-    let drain = node_at("server", "drain");
+    let shutdown_timeout = node_at("server", "shutdown_timeout");
     let default_deadline = default_section.as_ref().and_then(|section| section.get("deadline"));
-    let elsewhere = default_deadline.or(drain).map_or(root.span, |node| node.span);
-    warn_of_calls_cut_off(report, listener.drain, &routes, (written, entries), elsewhere);
+    let elsewhere = default_deadline.or(shutdown_timeout).map_or(root.span, |node| node.span);
+    warn_of_calls_cut_off(report, listener.shutdown_timeout, &routes, (written, entries), elsewhere);
     let telemetry = telemetry?;
     let certificates = certificates::read(report, &root);
     let needs_place = node_at("admin", "ready_needs").map(|node| node.span);

@@ -33,7 +33,7 @@ pub(super) fn check_needs(
 /// Calls that may take longer than the process waits for them when it stops.
 pub(super) fn warn_of_calls_cut_off(
     report: &Report<'_>,
-    drain: Duration,
+    shutdown_timeout: Duration,
     routes: &[RouteFile],
     (written, upstreams): (&[Entry], &[Entry]),
     elsewhere: Span,
@@ -43,7 +43,7 @@ pub(super) fn warn_of_calls_cut_off(
         entry.and_then(|entry| entry.value.get("deadline")).map(|node| node.span)
     };
     let mut told: Vec<Span> = Vec::new();
-    for RouteFile { route, .. } in routes.iter().filter(|file| file.route.deadline > drain) {
+    for RouteFile { route, .. } in routes.iter().filter(|file| file.route.deadline > shutdown_timeout) {
         let place = deadline_of(written, route.definition.name.as_str())
             .or_else(|| deadline_of(upstreams, route.upstream.as_str()))
             .unwrap_or(elsewhere);
@@ -51,12 +51,12 @@ pub(super) fn warn_of_calls_cut_off(
             continue;
         }
         told.push(place);
-        let [deadline, waits] = [route.deadline, drain]
+        let [deadline, waits] = [route.deadline, shutdown_timeout]
             .map(|time| units::show_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
         let message = format!(
-            "a call may take {deadline}, and `server.drain` waits {waits}: a restart cuts it off with an error"
+            "a call may take {deadline}, and `server.shutdown_timeout` waits {waits}: a restart cuts it off with an error"
         );
-        let help = format!("write `drain: {deadline}` under `server`, or a shorter `deadline`");
+        let help = format!("write `shutdown_timeout: {deadline}` under `server`, or a shorter `deadline`");
         report.warning(place, message, help);
     }
 }

@@ -22,7 +22,7 @@ use self::{
 use super::{
     Problem, Problems, folder,
     keys::{FILE, RULES_FORM, Takes},
-    node::{self, Kind, Node},
+    node::{self, Entry, Kind, Node},
     renamed::{RENAMES, Renames, sections},
     report::Report,
     source::{Files, Span},
@@ -78,7 +78,7 @@ pub struct Remark {
 ///
 /// # Errors
 ///
-/// [`Problems`], with `name` for the file: it is no text or no YAML, or a rename would have changed more than names.
+/// [`Problems`], with `name` for the file: it is no UTF-8 or no YAML, or more than names would have changed.
 pub fn migrate(name: &str, bytes: &[u8], format: Format) -> Result<Migrated, Problems> {
     match std::str::from_utf8(bytes) {
         Ok(text) => migrate_by(&RENAMES, name, text, format),
@@ -345,7 +345,7 @@ fn says_the_same(one: &Node, other: &Node) -> bool {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| says_the_same(one, other))
         }
         (Kind::Map(one), Kind::Map(entries)) => {
-            let is_there = |entry: &super::node::Entry| {
+            let is_there = |entry: &Entry| {
                 other.get(&entry.key.text).is_some_and(|found| says_the_same(&entry.value, found))
             };
             one.len() == entries.len() && one.iter().all(is_there)

@@ -22,18 +22,18 @@ fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<Loa
 
 #[test]
 fn a_later_layer_wins() {
-    let file = "server: { listen: 127.0.0.1:1, drain: 1s, page_size: 7 }\nlog: { level: warn }";
+    let file = "server: { listen: 127.0.0.1:1, shutdown_timeout: 1s, page_size: 7 }\nlog: { level: warn }";
     let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "127.0.0.1:3".into() };
     let variables = [
         ("GLOSSATOR__SERVER__LISTEN", "127.0.0.1:2"),
-        ("GLOSSATOR__SERVER__DRAIN", "2s"),
+        ("GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT", "2s"),
         ("GLOSSATOR__SERVER__ALLOWED_HOSTS", "a.test, b.test:80"),
         ("GLOSSATOR__LOG__FORMAT", "json"),
         ("GLOSSATOR__SERVER__NAME", ""),
     ];
     let settings = layered(file, &variables, &[flag]).unwrap();
     assert_eq!(settings.listener.listen.port(), 3);
-    assert_eq!(settings.listener.drain, Duration::from_secs(2));
+    assert_eq!(settings.listener.shutdown_timeout, Duration::from_secs(2));
     assert_eq!((settings.mcp.page_size, settings.mcp.server_name.as_str()), (7, "glossator"));
     assert_eq!(settings.door.allowed_hosts, ["a.test", "b.test:80"]);
     assert_eq!((settings.log.level, settings.log.format), (LogLevel::Warn, LogFormat::Json));
@@ -41,9 +41,8 @@ fn a_later_layer_wins() {
 
 #[test]
 fn a_problem_names_the_variable_or_the_flag() {
-    let problems = layered("server: {}", &[("GLOSSATOR__SERVER__DRAIN", "30")], &[]).unwrap_err();
-    let expected =
-        "GLOSSATOR__SERVER__DRAIN: the value is not what `server.drain` takes: duration, `0ms` to `1h`";
+    let problems = layered("server: {}", &[("GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT", "30")], &[]).unwrap_err();
+    let expected = "GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT: the value is not what `server.shutdown_timeout` takes: duration, `0ms` to `1h`";
     assert!(problems.starts_with(expected), "{problems}");
     let problems = layered("server: {}", &[("GLOSSATOR__SERVER__LISTNE", "x")], &[]).unwrap_err();
     assert!(problems.contains("did you mean `GLOSSATOR__SERVER__LISTEN`?"), "{problems}");

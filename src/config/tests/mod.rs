@@ -121,7 +121,7 @@ fn the_schema_describes_what_is_read_and_nothing_else() {
         assert!(found.is_empty(), "{found:?}");
     }
     assert!(!schema.admits(&tree("upstrems: {}")));
-    assert!(!schema.admits(&tree("server: { drain: 10 }")));
+    assert!(!schema.admits(&tree("server: { shutdown_timeout: 10 }")));
 }
 
 /// Found only once the server has said what it has, so it is told then.

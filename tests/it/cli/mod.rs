@@ -4,6 +4,7 @@ mod explain;
 mod import;
 mod infer;
 mod key;
+mod migrate;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

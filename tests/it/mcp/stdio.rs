@@ -284,7 +284,7 @@ async fn after_the_last_line_requests_in_flight_are_answered() {
 #[tokio::test]
 async fn after_the_last_line_nobody_waits_longer_than_the_drain() {
     let (upstream, _gate) = slow().await;
-    let mut piped = Piped::start(&config(&upstream, "server: { drain: 1ms }\n"));
+    let mut piped = Piped::start(&config(&upstream, "server: { shutdown_timeout: 1ms }\n"));
     piped.send(&newer(1, "tools/call", call("slow")));
     upstream.until("the request", |state| state.asked.len() == 1).await;
     piped.close_input();
@@ -350,7 +350,7 @@ fn the_readme_shows_a_desktop_client_how_to_start_it() {
 async fn who_listens_is_told_when_nothing_more_can_come() {
     let upstream = thing().await;
     // A drain that no test waits for: the end of the input alone ends the listening.
-    let mut piped = Piped::start(&config(&upstream, "server: { drain: 1h }\n"));
+    let mut piped = Piped::start(&config(&upstream, "server: { shutdown_timeout: 1h }\n"));
     let filter = json!({ "notifications": { "toolsListChanged": true } });
     let acknowledged = piped.ask(newer("l", "subscriptions/listen", filter)).await;
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");

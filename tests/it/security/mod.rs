@@ -27,7 +27,7 @@ const KEYS: &[(&str, &str, &[&str])] = &[
             "streams",
             "caller_streams",
             "resume",
-            "drain",
+            "shutdown_timeout",
             "cache_limit",
         ],
     ),

@@ -368,7 +368,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "F5",
         &[
             "tests/problems/version_of_tomorrow",
-            "src/config/version.rs::a_renamed_key_is_answered_with_its_new_name_in_its_place",
+            "src/config/renamed.rs::a_renamed_key_is_answered_with_its_new_name_in_its_place",
         ],
     ),
     (
