@@ -211,7 +211,7 @@ impl ConnectionServer {
             sleep(FIRST_REQUEST_TIMEOUT).await;
             if !activity.is_unused() {
                 // HTTP/2 ends when the client has answered a ping, and a client that is gone answers none.
-                activity.timed_out(flush_timeout, self.settings.drain).await;
+                activity.timed_out(flush_timeout, self.settings.shutdown_timeout).await;
             }
         };
         tokio::select! {

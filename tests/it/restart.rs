@@ -89,7 +89,7 @@ async fn those_that_wait_for_a_slot_do_not_hold_the_end_up() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let mut setup = setup(&upstream);
     setup.server.connection_limit = 1;
-    setup.server.drain = Duration::from_millis(20);
+    setup.server.shutdown_timeout = Duration::from_millis(20);
     let mut proxy = setup.start().await;
     let mut slow = proxy.connect().await;
     slow.write(SLOW).await;
