@@ -143,7 +143,7 @@ async fn clients_come_through_tls_in_http_1_1_and_http_2() {
 async fn a_client_of_http_2_that_falls_silent_does_not_hold_the_end_up() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
     let certified = Arc::new(certified());
-    let keys = format!("drain: 1h, write_timeout: 20ms, {}", section(&certified, ""));
+    let keys = format!("shutdown_timeout: 1h, write_timeout: 20ms, {}", section(&certified, ""));
     let mut served = Loaded::start(&load(upstream.address, &keys)).await;
     let address = served.address;
     let asked = tokio::task::spawn_blocking(move || {
