@@ -113,7 +113,11 @@ impl KeyTable {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&'static KeySpec> {
-        self.keys().find(|key| key.name == name)
+        // Every key of a file is looked up: no iterator is boxed for it, as `keys` does.
+        self.rows.iter().find_map(|row| match row {
+            Row::Key(key) => (key.name == name).then_some(key),
+            Row::Part(part) => part().get(name),
+        })
     }
 }
 
