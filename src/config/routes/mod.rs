@@ -39,10 +39,7 @@ use crate::{
         Asking, Completion, Effect, InputSchema, JobRule, Offer, RequestTemplate, Route, TaskOffer, Traces,
         UpstreamName,
     },
-    translate::{
-        Action, Otherwise, Pattern, Redaction, SAMPLE, SecretPattern, SuccessRule, TranslationLimits,
-        Translator, Wrap,
-    },
+    translate::{Action, Otherwise, Redaction, SAMPLE, SuccessRule, TranslationLimits, Translator, Wrap},
 };
 
 pub(super) use defaults::RouteDefaults;
@@ -253,16 +250,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         return None;
     }
     idle::warn_of_credentials(&section, entry, &request.template, upstream);
-    let own = upstream.and_then(|file| file.settings.secrets_pattern());
-    let redaction = match own.map(|pattern| SecretPattern::new(&Pattern::of_texts(&pattern).ok()?).ok()) {
-        Some(Some(secrets)) => redaction.and(Redaction::new(vec![secrets])),
-        Some(None) => {
-            let message = "a secret of its upstream is too long to be kept out of errors";
-            let help =
-                "look at the files and variables that it comes from: it is text of some hundred characters";
-            report.error(entry.key.span, message, help);
-            return None;
-        }
+    let redaction = match upstream.and_then(|file| file.secrets.clone()) {
+        Some(secrets) => redaction.and(Redaction::new(vec![secrets])),
         None => redaction,
     };
     let defaults = around.defaults;

@@ -156,7 +156,10 @@ routes: {{ a: {{ description: A., request: RUN old }} }}"
     // As a few keys in PEM are.
     assert_eq!(told(16_000), Ok(()));
     let found = told(1_500_000).unwrap_err();
-    assert!(found.contains("a secret of its upstream is too long to be kept out of errors"), "{found:.2000}");
+    assert!(
+        found.contains("a secret of this upstream is too long to be kept out of errors"),
+        "{found:.2000}"
+    );
     assert!(!found.contains("k3k3"), "it is not shown");
 }
 

@@ -30,6 +30,7 @@ use crate::{
     crypto::fingerprint,
     policy::PolicySettings,
     route::UpstreamName,
+    translate::{Pattern, SecretPattern},
     upstream::{UpstreamSettings, mcp::WantedLists, program::ProgramSettings},
 };
 
@@ -44,6 +45,9 @@ pub struct UpstreamFile {
     pub policy: PolicySettings,
     /// What tells it from one that is configured in another way: the same at every replica with the same configuration.
     pub identity: Arc<str>,
+    /// Matches the secrets of these settings, which no error may show; `None` where there are none. Compiled
+    /// once: its routes share it.
+    pub(super) secrets: Option<SecretPattern>,
     /// Which of its tools are listed, and as what; of an MCP server only.
     pub tools: Option<ToolRules>,
     /// Which of its prompts are offered; of an MCP server only.
@@ -108,6 +112,7 @@ pub(super) fn read(
         let settings = http::line(report, environment, defaults, &entry.value, text)?;
         let settings = UpstreamSettings::Http(Box::new(settings(name?)));
         return Some(UpstreamFile {
+            secrets: secrets(report, entry, &settings)?,
             settings,
             identity: identity(environment, entry),
             policy: defaults.policy,
@@ -162,6 +167,7 @@ pub(super) fn read(
     let identity = identity(environment, entry);
     let error_text_bytes = section.size("error_text_limit");
     Some(UpstreamFile {
+        secrets: secrets(report, entry, &settings)?,
         settings,
         policy,
         identity,
@@ -173,6 +179,21 @@ pub(super) fn read(
         value_limit,
         error_text_bytes,
     })
+}
+
+/// The pattern of the secrets of an upstream's settings: `Some(None)` where there are none, `None` where it
+/// would be too large, which is reported.
+fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> Option<Option<SecretPattern>> {
+    let Some(source) = settings.secrets_pattern() else { return Some(None) };
+    let pattern = Pattern::of_texts(&source).ok().and_then(|pattern| SecretPattern::new(&pattern).ok());
+    if pattern.is_none() {
+        report.error(
+            entry.key.span,
+            "a secret of this upstream is too long to be kept out of errors",
+            "look at the files and variables that it comes from: it is text of some hundred characters",
+        );
+    }
+    pattern.map(Some)
 }
 
 /// A fingerprint of what is written of an upstream, with the variables that it names put beside it. What is in a file that
