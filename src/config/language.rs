@@ -5,90 +5,48 @@ use std::{cell::RefCell, collections::HashMap, sync::LazyLock};
 use regex::Regex;
 
 use super::{
-    node::{Kind, Node, Style},
+    node::{Kind, Node},
     report::Report,
     section,
     source::Span,
     suggest,
 };
-use crate::translate::{Jq, JqError, Pattern, PatternError, Template};
+use crate::{
+    settings::section::Setting,
+    translate::{Jq, JqError, Pattern, Template},
+};
 
-/// What was compiled in one run, by what was written: a rule that many routes use is compiled once. Patterns and filters
-/// take a millisecond and more each, and a program that answers one request and ends has no time for it.
+/// The filters of one run, by what was written: a rule that many routes use is compiled once. A filter takes
+/// a millisecond and more, and a program that answers one request and ends has no time for it.
 #[derive(Default)]
-pub(super) struct Compiled {
-    patterns: RefCell<HashMap<(Ends, String), Pattern>>,
-    filters: RefCell<HashMap<(String, Vec<String>), Jq>>,
-}
+pub(super) struct Filters(RefCell<HashMap<(String, Vec<String>), Jq>>);
 
-/// What `^` and `$` are in a pattern.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Ends {
-    Text,
-    Line,
-}
-
-impl Compiled {
-    fn pattern(&self, ends: Ends, text: &str) -> Result<Pattern, PatternError> {
-        let key = (ends, text.to_owned());
-        if let Some(known) = self.patterns.borrow().get(&key) {
-            return Ok(known.clone());
-        }
-        let pattern = match ends {
-            Ends::Text => Pattern::compile(text),
-            Ends::Line => Pattern::of_lines(text),
-        }?;
-        self.patterns.borrow_mut().insert(key, pattern.clone());
-        Ok(pattern)
-    }
-
+impl Filters {
     fn filter(&self, text: &str, captures: &[String]) -> Result<Jq, JqError> {
         let key = (text.to_owned(), captures.to_owned());
-        if let Some(known) = self.filters.borrow().get(&key) {
+        if let Some(known) = self.0.borrow().get(&key) {
             return Ok(known.clone());
         }
         let filter = Jq::compile_with(text, captures)?;
-        self.filters.borrow_mut().insert(key, filter.clone());
+        self.0.borrow_mut().insert(key, filter.clone());
         Ok(filter)
     }
 }
 
 /// A regular expression.
 pub(super) fn pattern(report: &Report<'_>, node: &Node, what: &str) -> Option<Pattern> {
-    compiled(report, node, what, Ends::Text)
+    Pattern::read(&section::cursor(report, node.span, node, what, Pattern::KIND)).ok()
 }
 
 /// A regular expression in which `^` and `$` are the ends of a line.
 pub(super) fn pattern_of_lines(report: &Report<'_>, node: &Node, what: &str) -> Option<Pattern> {
-    compiled(report, node, what, Ends::Line)
-}
-
-fn compiled(report: &Report<'_>, node: &Node, what: &str, ends: Ends) -> Option<Pattern> {
-    let text = section::text_of(report, node, what).filter(|_| !report.is_stopped())?;
-    match report.cache::<Compiled>().pattern(ends, text) {
-        Ok(pattern) => Some(pattern),
-        Err(error) => {
-            let help = if text.contains("(?=")
-                || text.contains("(?!")
-                || text.contains("(?<=")
-                || text.contains("(?<!")
-            {
-                "patterns run in linear time, so they can't look ahead or back: match what surrounds the words, and \
-                 capture them with `(?<name>…)`"
-            } else {
-                "the syntax is that of the `regex` crate; in YAML, single quotes leave backslashes alone"
-            };
-            let place = mark_of(text).map_or(node.span, |at| character_in(report, node, text, at));
-            report.error(place, format!("{what} is not a regular expression: {error}"), help);
-            None
-        }
-    }
+    Pattern::read_of_lines(&section::cursor(report, node.span, node, what, Pattern::KIND)).ok()
 }
 
 /// A jq filter, which may also use these captures.
 pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[String]) -> Option<Jq> {
     let text = section::text_of(report, node, what).filter(|_| !report.is_stopped())?;
-    match report.cache::<Compiled>().filter(text, captures) {
+    match report.cache::<Filters>().filter(text, captures) {
         Ok(jq) => Some(jq),
         Err(error) => {
             let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
@@ -97,34 +55,10 @@ pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[Strin
             );
             let message = error.to_string();
             let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
-            let place = at.map_or(node.span, |at| character_in(report, node, text, at - 1));
+            let place = at.map_or(node.span, |at| report.character_in(node, text, at - 1));
             report.error(place, format!("{what} is not a jq filter: {message}"), help);
             None
         }
-    }
-}
-
-/// The character of a pattern under which the engine's drawing of a mistake has its mark.
-fn mark_of(pattern: &str) -> Option<usize> {
-    const MARGIN: usize = 4;
-    let error = Regex::new(pattern).err()?.to_string();
-    let drawing =
-        error.lines().find(|line| line.contains('^') && line.trim_matches([' ', '^']).is_empty())?;
-    (!pattern.contains('\n')).then(|| drawing.find('^').map(|at| at.saturating_sub(MARGIN)))?
-}
-
-/// Where a character of a text stands in the file; the line, or all of the text, when it was not written as it
-/// is read.
-pub(super) fn character_in(report: &Report<'_>, node: &Node, text: &str, index: usize) -> Span {
-    let offset = text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
-    let written = &report.files().text(node.span)[node.span.start..node.span.end];
-    match written.find(text) {
-        Some(begin) => {
-            let start = node.span.start + begin + offset;
-            let length = text[offset..].chars().next().map_or(0, char::len_utf8);
-            Span { file: node.span.file, start, end: start + length }
-        }
-        None => line_of(report, node, Some(text[..offset].matches('\n').count() + 1)),
     }
 }
 
@@ -139,7 +73,7 @@ pub(super) fn template(report: &Report<'_>, node: &Node, what: &str, names: &[&s
     let template = match Template::compile(&text) {
         Ok(template) => template,
         Err(error) => {
-            let span = line_of(report, node, error.line);
+            let span = error.line.map_or(node.span, |line| report.line_in(node, line));
             let help =
                 "`{{ name }}` puts a value in, `{% if … %}` chooses, `{{ x | default('y') }}` stands in";
             report.error(span, format!("{what} is not a template: {error}"), help);
@@ -253,19 +187,6 @@ const COMMON_FILTERS: [&str; 19] = [
     "trim",
     "upper",
 ];
-
-/// The line of a text that its parser names, where the text is written line by line; else all of it.
-fn line_of(report: &Report<'_>, node: &Node, line: Option<usize>) -> Span {
-    let literal = matches!(&node.kind, Kind::Text(text) if text.style == Style::Literal);
-    match line {
-        Some(line) if literal => {
-            // Some parsers place a block at its `|`, which stands a line above its first.
-            let before = usize::from(report.files().text(node.span)[node.span.start..].starts_with('|'));
-            report.files().line_below(node.span, line - 1 + before).unwrap_or(node.span)
-        }
-        _ => node.span,
-    }
-}
 
 /// Where a name stands in the words of a span; all of it when it can't be found as written.
 pub(super) fn words_in(report: &Report<'_>, span: Span, name: &str) -> Span {

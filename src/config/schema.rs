@@ -105,6 +105,7 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
             let map = json!({ "$ref": format!("#/$defs/{}", keys.id) });
             match keys.short_form {
                 ShortForm::None => map,
+                ShortForm::Nothing => json!({ "anyOf": [map, { "type": "null" }] }),
                 ShortForm::Text(key) => {
                     let text = takes(keys.get(key).map_or(Takes::Text, |key| key.kind), definitions);
                     json!({ "anyOf": [text, map] })

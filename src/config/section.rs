@@ -129,16 +129,9 @@ impl<'s, 'f> Section<'s, 'f> {
 
     /// A declared setting. `None` where it is absent, or something is wrong with it, which has been reported then.
     pub(super) fn read<T: Setting>(&self, name: &'static str) -> Option<T> {
-        static NO_VARIABLES: Environment = Environment::empty();
         let entry = self.entry(name)?;
-        let context = Context {
-            report: self.report,
-            environment: &NO_VARIABLES,
-            report_unknown_key,
-            report_renamed_word: renamed::report_word,
-        };
         let shown = format!("`{name}`");
-        T::read(&Cursor::new(context, entry.key.span, &entry.value, &shown, T::KIND)).ok()
+        T::read(&cursor(self.report, entry.key.span, &entry.value, &shown, T::KIND)).ok()
     }
 
     /// A text.
@@ -259,6 +252,24 @@ impl Drop for Section<'_, '_> {
         let forgotten: Vec<_> = self.keys.names().filter(|name| !asked.contains(name)).collect();
         assert!(forgotten.is_empty(), "nobody reads {forgotten:?} of {}", self.keys.section);
     }
+}
+
+/// The cursor of a declared setting inside a section that is read key by key.
+pub(super) fn cursor<'a>(
+    report: &'a Report<'_>,
+    place: Span,
+    node: &'a Node,
+    name: &'a str,
+    kind: ValueKind,
+) -> Cursor<'a> {
+    static NO_VARIABLES: Environment = Environment::empty();
+    let context = Context {
+        report,
+        environment: &NO_VARIABLES,
+        report_unknown_key,
+        report_renamed_word: renamed::report_word,
+    };
+    Cursor::new(context, place, node, name, kind)
 }
 
 pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {

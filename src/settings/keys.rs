@@ -21,6 +21,8 @@ pub(crate) struct KeyTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShortForm {
     None,
+    /// The key alone: every setting has a default.
+    Nothing,
     /// A text: the value of this key.
     Text(&'static str),
 }
@@ -225,7 +227,9 @@ impl fmt::Display for ValueKind {
                     let kind = table.get(key).map_or(Self::Text, |key| key.kind);
                     write!(formatter, "{kind}; or ")?;
                 }
-                write!(formatter, "map of {}", table.section)
+                write!(formatter, "map of {}", table.section)?;
+                let nothing = matches!(table.short_form, ShortForm::Nothing);
+                formatter.write_str(if nothing { "; or nothing" } else { "" })
             }
             Self::Either(kinds) => {
                 let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();

@@ -12,6 +12,7 @@ use std::{
 use super::{
     problem::{self, Problem, Problems, Severity},
     source::{Files, Span},
+    tree::{Kind, Node, Style},
 };
 
 /// Collector of the problems of one run.
@@ -75,6 +76,31 @@ impl<'f> Report<'f> {
             ));
         }
         is_stopped
+    }
+
+    /// Place of a character of a text; its line, or the whole text, where the file spells it another way.
+    pub(crate) fn character_in(&self, node: &Node, text: &str, index: usize) -> Span {
+        let offset = text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
+        let span = node.span;
+        match self.files.text(span)[span.start..span.end].find(text) {
+            Some(begin) => {
+                let start = span.start + begin + offset;
+                let length = text[offset..].chars().next().map_or(0, char::len_utf8);
+                Span { start, end: start + length, ..span }
+            }
+            None => self.line_in(node, text[..offset].matches('\n').count() + 1),
+        }
+    }
+
+    /// Place of a line of a text, from 1, where the file has it line by line; else of the whole text.
+    pub(crate) fn line_in(&self, node: &Node, line: usize) -> Span {
+        let span = node.span;
+        if !matches!(&node.kind, Kind::Text(text) if text.style == Style::Literal) {
+            return span;
+        }
+        // Some parsers place a block at its `|`, which is a line above its first.
+        let before = usize::from(self.files.text(span)[span.start..].starts_with('|'));
+        self.files.line_below(span, line - 1 + before).unwrap_or(span)
     }
 
     /// Cache of this run for values of one type, such as compiled patterns.

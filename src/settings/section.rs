@@ -196,6 +196,11 @@ impl<'a> Cursor<'a> {
         self.reject(Invalid { message, help, shows_value: true })
     }
 
+    /// Ends the reading where the run was stopped from outside, before something that takes long.
+    pub(crate) fn check_stop(&self) -> Checked<()> {
+        if self.context.report.is_stopped() { Err(Reported(())) } else { Ok(()) }
+    }
+
     /// Warns of the value.
     pub(crate) fn warn(&self, message: String, help: impl Into<String>) {
         self.context.report.warning(self.node.span, message, help.into());
@@ -222,6 +227,7 @@ impl<'a> OpenSection<'a> {
         let single;
         let entries = match (&node.kind, table.short_form) {
             (Kind::Map(entries), _) => entries.as_slice(),
+            (Kind::Nothing, ShortForm::Nothing) => &[],
             (Kind::Text(_) | Kind::Number(_), ShortForm::Text(key)) => {
                 single = [Entry::new(key, node.clone(), value.place)];
                 &single

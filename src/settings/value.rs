@@ -138,7 +138,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(u16, u32, u64, usize);
+numbers!(u8, u16, u32, u64, usize);
 
 /// A count, or a size in bytes, within the range of its key.
 fn number(value: &Cursor<'_>) -> Checked<u64> {

@@ -1,6 +1,6 @@
 //! When a rule holds.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, fmt, str::FromStr, sync::Arc};
 
 use http::{HeaderName, StatusCode};
 use regex::Regex;
@@ -10,7 +10,14 @@ use super::{
     response_view::{Finding, ResponseView},
     variables::jq_names,
 };
-use crate::model::{End, Reply};
+use crate::{
+    model::{End, Reply},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+        value::text_of,
+    },
+};
 
 /// The conditions of a rule; it holds when every one that is there does.
 #[derive(Debug, Default)]
@@ -329,6 +336,63 @@ impl Pattern {
             |name: &String| found.name(name).map_or_else(String::new, |text| text.as_str().to_owned());
         Some(names.iter().map(|name| (name.clone(), value(name))).collect())
     }
+}
+
+/// The patterns of one run of the configuration's reader, by what was written and whether `^` and `$` are the
+/// ends of a line: a rule that many routes use is compiled once. A pattern takes a millisecond and more, and
+/// a program that answers one request and ends has no time for it.
+#[derive(Default)]
+struct PatternCache(RefCell<HashMap<(bool, String), Pattern>>);
+
+impl Setting for Pattern {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Self::read_with(value, false)
+    }
+}
+
+impl Pattern {
+    /// Reads a pattern in which `^` and `$` are the ends of a line.
+    pub(crate) fn read_of_lines(value: &Cursor<'_>) -> Checked<Self> {
+        Self::read_with(value, true)
+    }
+
+    fn read_with(value: &Cursor<'_>, of_lines: bool) -> Checked<Self> {
+        let text = text_of(value)?;
+        value.check_stop()?;
+        let cache = value.context.report.cache::<PatternCache>();
+        let key = (of_lines, text.to_owned());
+        if let Some(known) = cache.0.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        match if of_lines { Self::of_lines(text) } else { Self::compile(text) } {
+            Ok(pattern) => {
+                cache.0.borrow_mut().insert(key, pattern.clone());
+                Ok(pattern)
+            }
+            Err(error) => {
+                let help = if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| text.contains(group)) {
+                    "patterns run in linear time, so they can't look ahead or back: match what surrounds the words, \
+                     and capture them with `(?<name>…)`"
+                } else {
+                    "the syntax is that of the `regex` crate; in YAML, single quotes leave backslashes alone"
+                };
+                let mark = mark_of(text).map(|at| value.context.report.character_in(value.node, text, at));
+                let message = format!("{} is not a regular expression: {error}", value.name);
+                value.reject_at(mark.unwrap_or(value.node.span), Invalid::new(message, help))
+            }
+        }
+    }
+}
+
+/// The character of a pattern under which the engine's drawing of a mistake has its mark.
+fn mark_of(pattern: &str) -> Option<usize> {
+    const MARGIN: usize = 4;
+    let error = Regex::new(pattern).err()?.to_string();
+    let drawing =
+        error.lines().find(|line| line.contains('^') && line.trim_matches([' ', '^']).is_empty())?;
+    (!pattern.contains('\n')).then(|| drawing.find('^').map(|at| at.saturating_sub(MARGIN)))?
 }
 
 /// The last line of the engine's drawing is the reason: `error: unclosed group`.

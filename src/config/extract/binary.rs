@@ -1,17 +1,19 @@
 //! `binary` as the file has it, and media types.
 
-use super::{Alone, Form};
+use super::{Form, open};
 use crate::{
-    config::{keys::BINARY, section::Section},
+    config::{keys::BINARY, node::Kind, section::Section},
     translate::extract::{Binary, BinaryKind, ExtractorKind},
 };
 
 pub(super) const FORM: Form = Form {
     name: "binary",
-    keys: &BINARY,
-    alone: Alone::Is(|| ExtractorKind::Binary(Binary { kind: None, media_type: None })),
-    short: None,
-    options: |section| {
+    needs: None,
+    read: |value| {
+        if matches!(value.node.kind, Kind::Nothing) {
+            return Some(ExtractorKind::Binary(Binary { kind: None, media_type: None }));
+        }
+        let section = &open(value, &BINARY)?;
         let kind = section.word("as").map(|word| match word {
             "image" => BinaryKind::Image,
             "audio" => BinaryKind::Audio,

@@ -1,11 +1,10 @@
 //! `grok` as the file has it.
 
-use super::{Alone, Form, regex};
+use super::{Form, open, regex};
 use crate::{
     config::{
         keys::GROK,
-        language,
-        node::{Kind, Node},
+        node::Node,
         report::Report,
         section::{self, Section},
         suggest,
@@ -15,15 +14,14 @@ use crate::{
 
 pub(super) const FORM: Form = Form {
     name: "grok",
-    keys: &GROK,
-    alone: Alone::Needs("a pattern", "extract: { grok: '%{IP:client} %{GREEDYDATA:message}' }"),
-    short: Some(|report, node, _| match &node.kind {
-        Kind::Text(_) => Some(compiled(report, node, &GrokPatterns::default()).map(|pattern| {
-            ExtractorKind::Grok(Regex { patterns: vec![pattern], each: Each::First, allow_empty: false })
-        })),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => None,
-    }),
-    options: |section| {
+    needs: Some(("a pattern", "extract: { grok: '%{IP:client} %{GREEDYDATA:message}' }")),
+    read: |value| {
+        if value.node.as_text().is_some() {
+            let pattern = compiled(value.context.report, value.node, &GrokPatterns::default())?;
+            let regex = Regex { patterns: vec![pattern], each: Each::First, allow_empty: false };
+            return Some(ExtractorKind::Grok(regex));
+        }
+        let section = &open(value, &GROK)?;
         let patterns = patterns(section);
         let known = patterns.clone().unwrap_or_default();
         // A name that is unknown because its pattern is wrong is no second problem.
@@ -118,6 +116,6 @@ fn tell(report: &Report<'_>, node: &Node, text: &str, error: &GrokError, pattern
     };
     // What is wrong may stand in a pattern that this one names.
     let at = found.and_then(|found| text.find(&found)).map(|at| text[..at].chars().count());
-    let place = at.map_or(node.span, |at| language::character_in(report, node, text, at));
+    let place = at.map_or(node.span, |at| report.character_in(node, text, at));
     report.error(place, error.to_string(), help);
 }

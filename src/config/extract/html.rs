@@ -1,25 +1,26 @@
 //! `html` as the file has it.
 
-use super::{Alone, Form, csv};
+use super::{Form, open};
 use crate::{
     config::{
         keys::{HTML, SELECTED},
-        language,
         node::{Entry, Kind, Node},
         report::Report,
         section::{self, Section},
     },
     translate::extract::{
-        Count, CssSelector, EachElement, ExtractorKind, Html, Selected, Table, TableShape, Take,
+        ColumnNames, Count, CssSelector, EachElement, ExtractorKind, Html, Selected, Table, TableShape, Take,
     },
 };
 
 pub(super) const FORM: Form = Form {
     name: "html",
-    keys: &HTML,
-    alone: Alone::Is(|| ExtractorKind::Html(Html::default())),
-    short: None,
-    options: |section| {
+    needs: None,
+    read: |value| {
+        if matches!(value.node.kind, Kind::Nothing) {
+            return Some(ExtractorKind::Html(Html::default()));
+        }
+        let section = &open(value, &HTML)?;
         let before = section.report.errors();
         let without = section.get("without").and_then(|node| css(section.report, node, "`without`"));
         let select = section.entry("select").and_then(|entry| select(section, entry));
@@ -27,7 +28,7 @@ pub(super) const FORM: Form = Form {
         let table = section.get("table").and_then(|node| table(section.report, node));
         let text = section.get("text").and_then(|node| css(section.report, node, "`text`"));
         let shape = section.word("as");
-        let columns = csv::columns(section);
+        let columns = section.read::<ColumnNames>("columns");
         let allow_empty = section.flag("allow_empty").unwrap_or(false);
         if section.get("text").is_some() {
             section.refuse_beside(&["select", "each", "allow_empty", "table", "as", "columns"], "text");
@@ -58,7 +59,7 @@ pub(super) const FORM: Form = Form {
             (_, _, Some(css)) => {
                 let shape = match shape {
                     Some("pairs") => TableShape::Pairs,
-                    _ => TableShape::Rows(columns.unwrap_or_default()),
+                    _ => TableShape::Rows(columns.map_or_else(Vec::new, |columns| columns.0)),
                 };
                 Take::Table(Table { css, shape })
             }
@@ -82,7 +83,7 @@ fn css(report: &Report<'_>, node: &Node, what: &str) -> Option<CssSelector> {
     match CssSelector::parse(text) {
         Ok(selector) => Some(selector),
         Err(error) => {
-            let place = language::character_in(report, node, text, error.at);
+            let place = report.character_in(node, text, error.at);
             let help = "write `h1`, `#state`, `table.report td:nth-child(2)`, `a[href^=\"/host\"]`";
             report.error(place, format!("{what} is not a CSS selector: {error}"), help);
             None

@@ -1,80 +1,134 @@
-//! `extract`: what pulls a value out of a reply. One file an extractor, with its form in the file; what the
-//! extractors do is in [`crate::translate::extract`].
+//! `extract`: what pulls a value out of a reply. The extractors are in [`crate::translate::extract`], most
+//! with their options; those of the others are read here, a file each.
 
 mod binary;
-mod columns;
-mod csv;
 mod field_type;
 mod fields;
-mod form;
 mod grok;
-mod header;
 mod html;
-mod json;
-mod mcp;
-mod metrics;
-mod ndjson;
 mod of;
 mod pairs;
 mod parts;
 mod records;
 mod regex;
-mod text;
-mod xml;
+
+use settings_derive::Section as DeriveSection;
 
 pub(super) use self::binary::media_type;
 use super::{
-    keys::{EXTRACT, Keys},
+    keys::{EXTRACT, FIELDS, Keys, Takes},
     node::{Entry, Kind, Node},
     report::Report,
-    section::Section,
+    section::{self, ReadElsewhere, Section},
     source::Span,
     suggest,
 };
-use crate::translate::extract::{Extract, Extractor, ExtractorKind};
+use crate::{
+    settings::section::{Cursor, Setting},
+    translate::extract::{
+        Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Header, Json, Mcp, Metrics, NdJson,
+        Text, XmlSettings,
+    },
+};
 
 /// How an extractor is written in the file.
 struct Form {
     /// Its name, which is a key of `extract`.
     name: &'static str,
-    /// Its options.
-    keys: &'static Keys,
-    /// What its name alone means: `extract: json`.
-    alone: Alone,
-    /// What stands for its options, where that is no map: `regex: '…'`. `None` from it when the node is no
-    /// short form.
-    short: Option<Short>,
-    /// Reads the options, `fields` aside. `None` when something is wrong; that has been reported then.
-    options: fn(&Section<'_, '_>) -> Option<ExtractorKind>,
+    /// What it needs, and an example of it, where its name alone means nothing.
+    needs: Option<(&'static str, &'static str)>,
+    /// Reads the options, `fields` aside.
+    read: fn(&Cursor<'_>) -> Option<ExtractorKind>,
 }
 
-type Short = fn(&Report<'_>, &Node, Span) -> Option<Option<ExtractorKind>>;
+/// The declared options of an extractor.
+trait Options: Setting {
+    const NAME: &'static str;
 
-enum Alone {
-    /// All options have defaults.
-    Is(fn() -> ExtractorKind),
-    /// What is needed, and an example of it.
-    Needs(&'static str, &'static str),
+    fn into_kind(self) -> ExtractorKind;
 }
+
+/// Declares how extractors are written: the options, as their own type has them, and `fields`.
+macro_rules! options {
+    ($($written:ident: $name:tt $(($short:ident))? = $options:ident => $kind:ident;)*) => {$(
+        #[derive(DeriveSection)]
+        #[section(id = $name $(, $short)?)]
+        pub(in crate::config) struct $written {
+            #[key(part)]
+            options: $options,
+            /// Named fields with types.
+            #[key(kind = FIELDS)]
+            fields: ReadElsewhere,
+        }
+
+        impl Options for $written {
+            const NAME: &'static str = $name;
+
+            fn into_kind(self) -> ExtractorKind {
+                ExtractorKind::$kind(self.options.into())
+            }
+        }
+    )*};
+}
+
+options! {
+    ColumnsOptions: "columns" (bare) = Columns => Columns;
+    CsvOptions: "csv" (bare) = Csv => Csv;
+    FormOptions: "form" (bare) = WebForm => Form;
+    HeaderOptions: "header" = Header => Header;
+    JsonOptions: "json" (bare) = Json => Json;
+    McpOptions: "mcp" (bare) = Mcp => Mcp;
+    MetricsOptions: "metrics" (bare) = Metrics => Metrics;
+    NdJsonOptions: "ndjson" (bare) = NdJson => NdJson;
+    XmlOptions: "xml" (bare) = XmlSettings => Xml;
+}
+
+impl Options for Text {
+    const NAME: &'static str = "text";
+
+    fn into_kind(self) -> ExtractorKind {
+        ExtractorKind::Text(self)
+    }
+}
+
+const fn form<T: Options>() -> Form {
+    Form { name: T::NAME, needs: None, read: |value| T::read(value).ok().map(T::into_kind) }
+}
+
+const HEADER: Form = Form {
+    name: HeaderOptions::NAME,
+    needs: Some(("the names of headers", "extract: { header: [Location] }")),
+    read: |value| match Header::read_short(value) {
+        Some(header) => header.ok().map(ExtractorKind::Header),
+        None => HeaderOptions::read(value).ok().map(Options::into_kind),
+    },
+};
 
 /// Every extractor, in alphabetical order.
-const FORMS: [&Form; 15] = [
-    &binary::FORM,
-    &columns::FORM,
-    &csv::FORM,
-    &form::FORM,
-    &grok::FORM,
-    &header::FORM,
-    &html::FORM,
-    &json::FORM,
-    &mcp::FORM,
-    &metrics::FORM,
-    &ndjson::FORM,
-    &pairs::FORM,
-    &regex::FORM,
-    &text::FORM,
-    &xml::FORM,
+static FORMS: [Form; 15] = [
+    binary::FORM,
+    form::<ColumnsOptions>(),
+    form::<CsvOptions>(),
+    form::<FormOptions>(),
+    grok::FORM,
+    HEADER,
+    html::FORM,
+    form::<JsonOptions>(),
+    form::<McpOptions>(),
+    form::<MetricsOptions>(),
+    form::<NdJsonOptions>(),
+    pairs::FORM,
+    regex::FORM,
+    form::<Text>(),
+    form::<XmlOptions>(),
 ];
+
+/// Opens the options of an extractor that are read key by key.
+fn open<'s>(value: &Cursor<'s>, keys: &'static Keys) -> Option<Section<'s, 's>> {
+    let section = Section::open(value.context.report, value.place, value.node, keys)?;
+    let _ = keys.get("fields").and_then(|_| section.entry("fields"));
+    Some(section)
+}
 
 /// What reads a value from a reply, and where its fields are named.
 pub(super) struct Compiled {
@@ -137,13 +191,12 @@ fn by_name(report: &Report<'_>, node: &Node, name: &str) -> Option<ExtractorKind
         report.error(node.span, format!("unknown extractor `{name}`"), help);
         return None;
     };
-    match form.alone {
-        Alone::Is(kind) => Some(kind()),
-        Alone::Needs(what, example) => {
-            report.error(node.span, format!("`{name}` needs {what}"), format!("write `{example}`"));
-            None
-        }
+    if let Some((what, example)) = form.needs {
+        report.error(node.span, format!("`{name}` needs {what}"), format!("write `{example}`"));
+        return None;
     }
+    let alone = Node::new(Kind::Nothing, node.span);
+    (form.read)(&section::cursor(report, node.span, &alone, name, Takes::Nothing))
 }
 
 fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
@@ -165,7 +218,7 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
     let section = Section::open(report, entry.key.span, &entry.value, &EXTRACT)?;
     let of = section.entry("of").map(|entry| of::read(report, entry));
     let named: Vec<(&Form, &Entry)> =
-        FORMS.iter().filter_map(|form| Some((*form, section.entry(form.name)?))).collect();
+        FORMS.iter().filter_map(|form| Some((form, section.entry(form.name)?))).collect();
     let (outer, kind_entry) = (section.entry("fields"), section.entry("type"));
     let optional = section.flag("optional") == Some(true);
     let optional = section.entry("optional").filter(|_| optional).map(|entry| entry.key.span);
@@ -208,10 +261,7 @@ fn options<'n>(
     if matches!(value.kind, Kind::Nothing) {
         return by_name(report, value, form.name).map(|kind| (kind, None));
     }
-    if let Some(short) = form.short.and_then(|short| short(report, value, key.span)) {
-        return short.map(|kind| (kind, None));
-    }
-    let section = Section::open(report, key.span, value, form.keys)?;
-    let fields = form.keys.get("fields").and_then(|_| section.entry("fields"));
-    Some(((form.options)(&section)?, fields))
+    let name = format!("`{}`", form.name);
+    let kind = (form.read)(&section::cursor(report, key.span, value, &name, Takes::Anything))?;
+    Some((kind, value.entry("fields")))
 }

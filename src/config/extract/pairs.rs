@@ -1,6 +1,6 @@
 //! `pairs` as the file has it.
 
-use super::{Alone, Form, records};
+use super::{Form, open, records};
 use crate::{
     config::{
         keys::PAIRS,
@@ -16,10 +16,12 @@ use crate::{
 
 pub(super) const FORM: Form = Form {
     name: "pairs",
-    keys: &PAIRS,
-    alone: Alone::Is(|| ExtractorKind::Pairs(Pairs::default())),
-    short: None,
-    options: |section| {
+    needs: None,
+    read: |value| {
+        if matches!(value.node.kind, Kind::Nothing) {
+            return Some(ExtractorKind::Pairs(Pairs::default()));
+        }
+        let section = &open(value, &PAIRS)?;
         let before = section.report.errors();
         let separators =
             words(section, "separator", "write what stands between key and value: `separator: \"=\"`");

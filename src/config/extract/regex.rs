@@ -1,14 +1,8 @@
 //! `regex` as the file has it.
 
-use super::{Alone, Form, records};
+use super::{Form, open, records};
 use crate::{
-    config::{
-        keys::REGEX,
-        language,
-        node::{Kind, Node},
-        report::Report,
-        section::Section,
-    },
+    config::{keys::REGEX, language, node::Node, report::Report, section::Section},
     translate::{
         Pattern,
         extract::{CapturePattern, Each, ExtractorKind, Regex},
@@ -17,15 +11,16 @@ use crate::{
 
 pub(super) const FORM: Form = Form {
     name: "regex",
-    keys: &REGEX,
-    alone: Alone::Needs("a pattern", "extract: { regex: '(?<name>…)' }"),
-    short: Some(|report, node, _| match &node.kind {
-        Kind::Text(_) => Some(plain(report, node, Lines::OfTheText).map(|pattern| {
-            ExtractorKind::Regex(Regex { patterns: vec![pattern], each: Each::First, allow_empty: false })
-        })),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => None,
-    }),
-    options: |section| read(section, "write `pattern: '(?<name>…)'`", plain).map(ExtractorKind::Regex),
+    needs: Some(("a pattern", "extract: { regex: '(?<name>…)' }")),
+    read: |value| {
+        if value.node.as_text().is_some() {
+            let pattern = plain(value.context.report, value.node, Lines::OfTheText)?;
+            let regex = Regex { patterns: vec![pattern], each: Each::First, allow_empty: false };
+            return Some(ExtractorKind::Regex(regex));
+        }
+        let section = &open(value, &REGEX)?;
+        read(section, "write `pattern: '(?<name>…)'`", plain).map(ExtractorKind::Regex)
+    },
 };
 
 /// What `^` and `$` are in a pattern.

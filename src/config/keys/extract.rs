@@ -1,6 +1,10 @@
 //! The extractors and their fields.
 
 use super::*;
+use crate::config::extract::{
+    ColumnsOptions, CsvOptions, FormOptions, HeaderOptions, JsonOptions, McpOptions, MetricsOptions,
+    NdJsonOptions, XmlOptions,
+};
 
 /// The names of extractors that need no options.
 pub(in crate::config) const EXTRACTORS: &[&str] =
@@ -15,13 +19,9 @@ pub(in crate::config) static EXTRACT: Keys = Keys::new(
             Either(&[Section(|| &BINARY), Nothing]),
             "Any bytes, as an image, a sound or a document.",
         ),
-        key(
-            "columns",
-            Either(&[Section(|| &COLUMNS), Nothing]),
-            "Tables whose cells stand under each other.",
-        ),
-        key("csv", Either(&[Section(|| &CSV), Nothing]), "CSV, TSV and their relatives."),
-        key("form", Either(&[Section(|| &FORM), Nothing]), "`name=value&name=value`, percent-encoded."),
+        key("columns", ColumnsOptions::KIND, "Tables whose cells stand under each other."),
+        key("csv", CsvOptions::KIND, "CSV, TSV and their relatives."),
+        key("form", FormOptions::KIND, "`name=value&name=value`, percent-encoded."),
         key(
             "grok",
             Either(&[Text, Section(|| &GROK)]),
@@ -29,7 +29,7 @@ pub(in crate::config) static EXTRACT: Keys = Keys::new(
         ),
         key(
             "header",
-            Either(&[Section(|| &HEADER), NAMES, Text]),
+            Either(&[HeaderOptions::KIND, NAMES, Text]),
             "Headers of the reply; a single one as its value.",
         ),
         key(
@@ -37,22 +37,18 @@ pub(in crate::config) static EXTRACT: Keys = Keys::new(
             Either(&[Section(|| &HTML), Nothing]),
             "A page: by CSS selectors, a table's rows, or its text.",
         ),
-        key("json", Either(&[Section(|| &JSON), Nothing]), "A JSON document."),
+        key("json", JsonOptions::KIND, "A JSON document."),
         key(
             "mcp",
-            Either(&[Section(|| &MCP), Nothing]),
+            McpOptions::KIND,
             "The answer of an MCP server: its blocks of content, and the JSON in their text.",
         ),
-        key(
-            "metrics",
-            Either(&[Section(|| &METRICS), Nothing]),
-            "Samples of metrics, as Prometheus and OpenMetrics write them.",
-        ),
-        key("ndjson", Either(&[Section(|| &NDJSON), Nothing]), "A JSON document a line."),
+        key("metrics", MetricsOptions::KIND, "Samples of metrics, as Prometheus and OpenMetrics write them."),
+        key("ndjson", NdJsonOptions::KIND, "A JSON document a line."),
         key("pairs", Either(&[Section(|| &PAIRS), Nothing]), "`key: value` lines."),
         key("regex", Either(&[Text, Section(|| &REGEX)]), "Named captures of a regular expression."),
-        key("text", Either(&[Section(|| &TEXT), Nothing]), "The whole text."),
-        key("xml", Either(&[Section(|| &XML), Nothing]), "An XML document, SOAP included."),
+        key("text", crate::translate::extract::Text::KIND, "The whole text."),
+        key("xml", XmlOptions::KIND, "An XML document, SOAP included."),
         // A constant that led back here would have no end.
         key(
             "of",
@@ -107,83 +103,6 @@ pub(in crate::config) static BINARY: Keys = Keys::new(
     ],
 );
 
-pub(in crate::config) static COLUMNS: Keys = Keys::new(
-    "`columns`",
-    "columns",
-    &[
-        key(
-            "columns",
-            NAMES,
-            "Names of the columns, where no line has them. Cells are then what stands between white space, the last one \
-             the rest of the line.",
-        ),
-        key(
-            "widths",
-            List(&Count(1, 10_000)),
-            "The widths of the columns, in characters. The last cell is the rest of the line.",
-        ),
-        key("first", Text, "What the first column is called where the header has no word for it."),
-        key(
-            "skip",
-            Count(0, 100_000),
-            "How many lines come before the table; with `from`, before the lines in which that is looked for. Default 0.",
-        ),
-        key(
-            "from",
-            Text,
-            "A regular expression: the table begins with the first line that it matches, the header where there is one.",
-        ),
-        key(
-            "until",
-            Text,
-            "A regular expression: the table ends before the next line that it matches. `^$` is a blank line.",
-        ),
-        key("uneven", Word(UNEVEN), UNEVEN_MEANS),
-        ALLOW_EMPTY,
-        key("fields", FIELDS, "Named fields with types."),
-    ],
-);
-
-pub(in crate::config) static CSV: Keys = Keys::new(
-    "`csv`",
-    "csv",
-    &[
-        key(
-            "delimiter",
-            Text,
-            "What stands between cells: one character, or `tab`. Default `,`, and `tab` for the media type \
-             `text/tab-separated-values`.",
-        ),
-        key(
-            "row_delimiter",
-            Text,
-            "What stands between rows: one character, as in `\"\\x1e\"`. Default: the ends of lines.",
-        ),
-        key(
-            "header",
-            Text,
-            "How the line with the names begins, where it is marked: `\"# \"`. Lines before it are passed over. Without \
-             it the first line has the names.",
-        ),
-        key("columns", NAMES, "Names of the columns, where no line has them."),
-        key("skip", Count(0, 100_000), "How many lines come before the table. Default 0."),
-        key("comment", Text, "The character that a line begins with which is not a row: `\"#\"`."),
-        key("quote", Text, "The character that cells are put in quotes with, or `none`. Default `\"`."),
-        key("trim", Flag, "Whether white space at both ends of a cell is left out. Default `false`."),
-        key("uneven", Word(UNEVEN), UNEVEN_MEANS),
-        ALLOW_EMPTY,
-        key("fields", FIELDS, "Named fields with types."),
-    ],
-);
-
-/// What becomes of uneven rows.
-const UNEVEN: &[&str] = &["error", "pad", "skip"];
-const UNEVEN_MEANS: &str = "What becomes of a row with more or fewer cells than there are columns: an `error`, `pad` \
-     with empty cells, or `skip`. Default `error`.";
-
-pub(in crate::config) static FORM: Keys =
-    Keys::new("`form`", "form", &[key("fields", FIELDS, "Named fields with types.")]);
-
 pub(in crate::config) static GROK: Keys = Keys::new(
     "`grok`",
     "grok",
@@ -199,18 +118,6 @@ pub(in crate::config) static GROK: Keys = Keys::new(
         BLOCK_SEPARATOR,
         BLOCK_START,
         ALLOW_EMPTY,
-        key("fields", FIELDS, "Named fields with types."),
-    ],
-);
-
-pub(in crate::config) static NDJSON: Keys =
-    Keys::new("`ndjson`", "ndjson", &[ALLOW_EMPTY, key("fields", FIELDS, "Named fields with types.")]);
-
-pub(in crate::config) static HEADER: Keys = Keys::new(
-    "`header`",
-    "header",
-    &[
-        key("names", NAMES, "Names of headers; `status` is the HTTP status."),
         key("fields", FIELDS, "Named fields with types."),
     ],
 );
@@ -259,29 +166,6 @@ pub(in crate::config) static SELECTED: Keys = Keys::new(
             "Whether it is a list of all that is found, or of none. Default `false`: the first.",
         ),
         key("optional", Flag, "Whether it may be missing from a page. Default `false`."),
-    ],
-);
-
-pub(in crate::config) static JSON: Keys =
-    Keys::new("`json`", "json", &[key("fields", FIELDS, "Named fields with types.")]);
-
-pub(in crate::config) static MCP: Keys =
-    Keys::new("`mcp`", "mcp", &[key("fields", FIELDS, "Named fields with types.")]);
-
-pub(in crate::config) static METRICS: Keys = Keys::new(
-    "`metrics`",
-    "metrics",
-    &[
-        key("names", NAMES, "Names of metrics, with `*` for any characters. Default: all of them."),
-        key(
-            "as",
-            Word(&["samples", "rows", "object"]),
-            "A list of samples; a list of rows with the labels as members; or one object of values by name, of metrics \
-             without labels. Default `samples`.",
-        ),
-        key("help", Flag, "Whether each sample has the help text of its metric. Default `false`."),
-        ALLOW_EMPTY,
-        key("fields", FIELDS, "Named fields with types."),
     ],
 );
 
@@ -342,38 +226,6 @@ pub(in crate::config) static REGEX: Keys = Keys::new(
         BLOCK_SEPARATOR,
         BLOCK_START,
         ALLOW_EMPTY,
-        key("fields", FIELDS, "Named fields with types."),
-    ],
-);
-
-pub(in crate::config) static TEXT: Keys = Keys::new(
-    "`text`",
-    "text",
-    &[key("trim", Flag, "Whether white space at both ends is left out. Default `false`.")],
-);
-
-pub(in crate::config) static XML: Keys = Keys::new(
-    "`xml`",
-    "xml",
-    &[
-        key(
-            "pick",
-            Text,
-            "A path to the one thing that is wanted: `Envelope/Body/Forecast`. Default: the root.",
-        ),
-        key("each", Text, "A path to what may be there several times: a list, of one or none too."),
-        key(
-            "namespaces",
-            Map(&Text),
-            "Prefixes for `pick` and `each`, and the namespaces that they stand for.",
-        ),
-        key(
-            "attributes",
-            Word(&["marked", "plain", "dropped"]),
-            "Attributes are at `@name`, at `name`, or left out. Default `marked`.",
-        ),
-        key("lists", NAMES, "Names of elements that are lists, even where there is one."),
-        key("trim", Flag, "Whether white space at both ends of a text is left out. Default `true`."),
         key("fields", FIELDS, "Named fields with types."),
     ],
 );

@@ -4,7 +4,7 @@ use super::*;
 
 /// Not a constant, since a field may have fields.
 pub(super) static TYPE: Takes = Either(&[FieldType, Section(|| &FIELD)]);
-pub(super) const FIELDS: Takes = Map(&TYPE);
+pub(in crate::config) const FIELDS: Takes = Map(&TYPE);
 
 /// Types of fields; with `[]` it is a list, with `?` the field may be missing.
 pub(in crate::config) const FIELD_TYPES: &[&str] =

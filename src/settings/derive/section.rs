@@ -6,8 +6,8 @@ use syn::{Data, DeriveInput, Error, Field, Fields, Ident, Result};
 
 use crate::attributes::{Options, description};
 
-const SECTION_OPTIONS: [&str; 8] =
-    ["name", "id", "text", "check", "check_keys", "variables", "default", "process"];
+const SECTION_OPTIONS: [&str; 9] =
+    ["name", "id", "text", "bare", "check", "check_keys", "variables", "default", "process"];
 const KEY_OPTIONS: [&str; 18] = [
     "name",
     "default",
@@ -39,11 +39,11 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new_spanned(&input.ident, "a section is a struct"));
     };
-    let Fields::Named(fields) = &data.fields else {
+    if matches!(data.fields, Fields::Unnamed(_)) {
         return Err(Error::new_spanned(&input.ident, "the fields of a section have names"));
-    };
+    }
     let section = Options::read(&input.attrs, "section", &SECTION_OPTIONS)?;
-    let declared = fields.named.iter().map(|field| {
+    let declared = data.fields.iter().map(|field| {
         let options = Options::read(&field.attrs, "key", &KEY_OPTIONS)?;
         Ok(Declared { field, options })
     });
@@ -56,6 +56,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let title = section.text("name").unwrap_or_else(|| format!("`{id}`"));
     let short_form = match section.text("text") {
         Some(key) => quote!(ShortForm::Text(#key)),
+        None if section.has("bare") => quote!(ShortForm::Nothing),
         None => quote!(ShortForm::None),
     };
     let variables = section.has("variables");

@@ -112,6 +112,22 @@ impl Node {
         }
     }
 
+    /// The digits, when it is a number.
+    pub(crate) fn as_number(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Number(text) => Some(text),
+            Kind::Nothing | Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+        }
+    }
+
+    /// The items, when it is a list.
+    pub(crate) fn as_list(&self) -> Option<&[Self]> {
+        match &self.kind {
+            Kind::List(items) => Some(items),
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => None,
+        }
+    }
+
     /// The members, when it is a map.
     pub(crate) fn as_map(&self) -> Option<&[Entry]> {
         match &self.kind {

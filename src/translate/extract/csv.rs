@@ -4,39 +4,65 @@ use std::io::Read;
 
 use csv::{ReaderBuilder, StringRecord, Terminator};
 use serde_json::Value;
+use settings_derive::Section;
 
 use super::{
     Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
-    records::{Heading, Rows, Uneven, after_lines},
+    records::{ColumnNames, Heading, Rows, Uneven, after_lines},
 };
-use crate::translate::{response_view::ResponseView, why::Why};
+use crate::{
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        value::text_of,
+    },
+    translate::{response_view::ResponseView, why::Why},
+};
 
 /// Parses rows of cells to a list of objects of strings (RFC 4180 and its common variants).
 ///
 /// Lines end in LF, CR LF or CR, unless a rule has another delimiter; blank lines are skipped. A table
 /// without rows is an empty list. A response without a table is an error, unless the rule allows it: an empty
 /// one, an HTML page, or one line that names no columns, such as a sentence.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Section)]
+#[section(default, check = Self::check)]
 pub struct Csv {
-    /// The delimiter of cells, ASCII; by default a tab if the media type is that of tab-separated values,
-    /// else a comma.
+    /// What stands between cells: one character, or `tab`. Default `,`, and `tab` for the media type
+    /// `text/tab-separated-values`.
+    #[key(kind = ValueKind::Text, with = read_delimiter, example = "delimiter: \";\"")]
     pub delimiter: Option<u8>,
-    /// The delimiter of rows, ASCII; by default line ends.
+    /// What stands between rows: one character, as in `"\x1e"`.
+    #[key(
+        kind = ValueKind::Text,
+        with = read_character,
+        example = "row_delimiter: \"\\x1e\"",
+        shown = "the ends of lines"
+    )]
     pub row_delimiter: Option<u8>,
-    /// The quote of cells.
-    pub quote: Quote,
-    /// The beginning of a comment line, ASCII.
-    pub comment: Option<u8>,
-    /// The source of the names of the columns.
-    pub names: CsvNames,
+    /// How the line with the names begins, where it is marked: `"# "`. Lines before it are passed over.
+    /// Without it the first line has the names.
+    #[key(with = read_header, conflicts = "columns")]
+    pub header: Option<String>,
+    /// Names of the columns, where no line has them.
+    pub columns: Option<ColumnNames>,
     /// How many lines come before the table.
+    #[key(range = 0..=100_000, default = 0)]
     pub skip: usize,
-    /// Whether white space at both ends of a cell is removed.
+    /// The character that a line begins with which is not a row: `"#"`.
+    #[key(kind = ValueKind::Text, with = read_character, example = "comment: \"#\"")]
+    pub comment: Option<u8>,
+    /// The character that cells are put in quotes with, or `none`.
+    #[key(default = Quote::With(b'"'), example = "quote: \"'\"")]
+    pub quote: Quote,
+    /// Whether white space at both ends of a cell is left out.
+    #[key(default = false)]
     pub trim: bool,
-    /// How rows with more or fewer cells than columns are treated.
+    /// What becomes of a row with more or fewer cells than there are columns: an `error`, `pad` with empty
+    /// cells, or `skip`.
+    #[key(default = Uneven::Error)]
     pub uneven: Uneven,
-    /// Whether a response without a table is an empty list: an empty one, or one without the line that names
-    /// the columns.
+    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    #[key(default = false)]
     pub allow_empty: bool,
 }
 
@@ -49,22 +75,51 @@ pub enum Quote {
     Never,
 }
 
-impl Default for Quote {
-    fn default() -> Self {
-        Self::With(b'"')
+impl Setting for Quote {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match value.node.as_text() {
+            Some("none") => Ok(Self::Never),
+            _ => Ok(read_character(value)?.map_or(Self::Never, Self::With)),
+        }
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        match self {
+            Self::With(quote) => Some(format!("`{}`", char::from(*quote))),
+            Self::Never => Some("`none`".to_owned()),
+        }
     }
 }
 
-/// Where the names of the columns come from.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum CsvNames {
-    /// The first line.
-    #[default]
-    FirstLine,
-    /// The first line that begins like this, which is no part of the first name.
-    Marked(String),
-    /// The rule; the first line is a row.
-    Given(Vec<String>),
+fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<u8>> {
+    if value.node.as_text() == Some("tab") { Ok(Some(b'\t')) } else { read_character(value) }
+}
+
+/// Reads a character of ASCII.
+fn read_character(value: &Cursor<'_>) -> Checked<Option<u8>> {
+    match text_of(value)?.as_bytes() {
+        // Hive and other stores have characters between cells that nobody writes: U+0001, U+001F.
+        [byte] if byte.is_ascii() && !matches!(byte, b'\0' | b'\n' | b'\r') => Ok(Some(*byte)),
+        _ => {
+            let message =
+                format!("{} takes one character of ASCII, found {}", value.name, value.node.found());
+            let example = value.key.map_or("", |key| key.example);
+            value.reject(Invalid::new(message, format!("write `{example}`")))
+        }
+    }
+}
+
+fn read_header(value: &Cursor<'_>) -> Checked<Option<String>> {
+    match text_of(value)? {
+        "" => {
+            let help =
+                "write how the line begins: `header: \"# \"`; without `header` the first line has the names";
+            value.reject(Invalid::new("`header` is empty", help))
+        }
+        mark => Ok(Some(mark.to_owned())),
+    }
 }
 
 impl Extraction for Csv {
@@ -73,10 +128,7 @@ impl Extraction for Csv {
     }
 
     fn finds(&self) -> Finds<'_> {
-        match &self.names {
-            CsvNames::Given(names) => Finds::Names(names.iter().map(String::as_str).collect()),
-            CsvNames::FirstLine | CsvNames::Marked(_) => Finds::AnyNames,
-        }
+        self.columns.as_ref().map_or(Finds::AnyNames, |names| Finds::Names(names.iter().collect()))
     }
 
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why> {
@@ -90,6 +142,21 @@ impl Extraction for Csv {
 }
 
 impl Csv {
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        let quote = match self.quote {
+            Quote::With(quote) => Some(quote),
+            Quote::Never => None,
+        };
+        let marks = [self.delimiter, self.row_delimiter, quote, self.comment];
+        let marks: Vec<u8> = marks.into_iter().flatten().collect();
+        if marks.iter().enumerate().any(|(index, mark)| marks[..index].contains(mark)) {
+            let message = "`delimiter`, `row_delimiter`, `quote` and `comment` must differ";
+            let help = "`quote: none` where nothing is put in quotes";
+            return Err(section.reject_at(section.value.place, message, help));
+        }
+        Ok(self)
+    }
+
     fn read(&self, text: &str, delimiter: u8, typing: &Typing) -> Result<Value, Why> {
         if text.trim().is_empty() {
             return self.without_table("expected a table, found an empty reply".into());
@@ -112,10 +179,7 @@ impl Csv {
             reader.terminator(Terminator::Any(row_delimiter));
         }
         let mut reader = reader.from_reader(table.as_bytes().chain(&end[..]));
-        let mut rows = match &self.names {
-            CsvNames::Given(names) => Some(Rows::named(names.clone(), self.uneven, text)),
-            CsvNames::FirstLine | CsvNames::Marked(_) => None,
-        };
+        let mut rows = self.columns.as_ref().map(|names| Rows::named(names.0.clone(), self.uneven, text));
         let mut record = StringRecord::new();
         while reader
             .read_record(&mut record)
@@ -145,8 +209,7 @@ impl Csv {
                 Some(rows) => rows.add(&cells.collect::<Vec<_>>(), line)?,
                 None => {
                     let names = record.iter().map(|name| name.trim().to_owned()).collect();
-                    let is_marked = matches!(self.names, CsvNames::Marked(_));
-                    let is_certain = is_marked || self.allow_empty;
+                    let is_certain = self.header.is_some() || self.allow_empty;
                     let is_prose =
                         record.iter().skip(1).any(|name| name.starts_with(' ') && name.trim().contains(' '));
                     let heading = Heading { line: line(), is_prose, is_certain };
@@ -168,7 +231,7 @@ impl Csv {
     fn table<'t>(&self, text: &'t str) -> Result<&'t str, Why> {
         let end = self.row_delimiter.map_or('\n', char::from);
         let rest = after_lines(text, self.skip, end)?;
-        let CsvNames::Marked(mark) = &self.names else { return Ok(rest) };
+        let Some(mark) = &self.header else { return Ok(rest) };
         let mut at = 0;
         for line in rest.split_inclusive(end) {
             let bare = self.without_break(line);
@@ -227,8 +290,8 @@ mod tests {
         Csv::default()
     }
 
-    fn given(names: &[&str]) -> CsvNames {
-        CsvNames::Given(names.iter().map(|name| (*name).to_owned()).collect())
+    fn given(names: &[&str]) -> Option<ColumnNames> {
+        Some(ColumnNames(names.iter().map(|name| (*name).to_owned()).collect()))
     }
 
     #[test]
@@ -257,7 +320,7 @@ mod tests {
         check(&csv(), "a\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
         check(&csv(), "a\x1fb\x1e\r\n1\x1fx\ny\x1e\n2\x1f\x1e\n", expected);
         check(&Csv { skip: 1, ..csv() }, "title\n\x1ea\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
-        let marked = Csv { names: CsvNames::Marked("#".into()), ..csv() };
+        let marked = Csv { header: Some("#".into()), ..csv() };
         check(&marked, "title\x1e\n#a\x1fb\x1e1\x1fx\ny\x1e2\x1f", expected);
         check(&csv(), "a\x1fb\x1e1\x1f2\x1e\n3\x1e", Err("line 3: expected 2 cells, found 1"));
         check(&csv(), "a\x1fb\x1e\"1\x1f2\x1e", Err("expected an end to what is in quotes"));
@@ -284,8 +347,9 @@ mod tests {
         check(&plain(), "city,temp\n", Ok("[]"));
         check(&plain(), " \r\n", Err("found an empty reply"));
         check(&Csv { skip: 1, ..plain() }, "title\n", Err("expected a line with the names"));
-        let marked = || Csv { names: CsvNames::Marked("# ".into()), ..plain() };
-        for csv in [plain(), marked(), Csv { names: given(&["a"]), ..plain() }, Csv { skip: 3, ..plain() }] {
+        let marked = || Csv { header: Some("# ".into()), ..plain() };
+        for csv in [plain(), marked(), Csv { columns: given(&["a"]), ..plain() }, Csv { skip: 3, ..plain() }]
+        {
             check(&csv, " \r\n", Err("found an empty reply"));
             check(&Csv { allow_empty: true, ..csv }, " \r\n", Ok("[]"));
         }
@@ -297,7 +361,7 @@ mod tests {
             "title\na,b\n",
             Err("expected 3 lines before the table, which are skipped, found 2"),
         );
-        check(&Csv { names: given(&["a"]), skip: 1, ..plain() }, "title\n", Ok("[]"));
+        check(&Csv { columns: given(&["a"]), skip: 1, ..plain() }, "title\n", Ok("[]"));
     }
 
     #[test]
@@ -315,11 +379,11 @@ mod tests {
         );
         check(&plain(), "<!DOCTYPE html>\n<p>x\n", Err("found markup"));
         check(
-            &Csv { names: given(&["a"]), ..plain() },
+            &Csv { columns: given(&["a"]), ..plain() },
             "<html>\n<p>x\n",
             Err("line 1: expected a table, found markup"),
         );
-        check(&Csv { names: CsvNames::Marked("# ".into()), ..plain() }, "# a\n", Ok("[]"));
+        check(&Csv { header: Some("# ".into()), ..plain() }, "# a\n", Ok("[]"));
         check(&plain(), "<DATE>,<TIME>\n1,2\n", Ok(r#"[{"<DATE>":"1","<TIME>":"2"}]"#));
     }
 
@@ -334,26 +398,22 @@ mod tests {
 
     #[test]
     fn names_may_be_given_and_lines_before_them_skipped() {
-        let own = Csv { names: given(&["a", "b"]), ..plain() };
+        let own = Csv { columns: given(&["a", "b"]), ..plain() };
         check(&own, "1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
         check(&Csv { skip: 2, ..own }, "Report\n,x\n1,2\n", Ok(r#"[{"a":"1","b":"2"}]"#));
     }
 
     #[test]
     fn a_marked_header_is_found_and_its_mark_left_out() {
-        let haproxy = Csv { names: CsvNames::Marked("# ".into()), ..plain() };
+        let haproxy = Csv { header: Some("# ".into()), ..plain() };
         check(
             &haproxy,
             "# pxname,svname,qcur,\nwww,FRONTEND,,\n\n",
             Ok(r#"[{"pxname":"www","svname":"FRONTEND","qcur":""}]"#),
         );
         check(&haproxy, "pxname,svname\n", Err("that begins with `# `, found none"));
-        let log = Csv {
-            names: CsvNames::Marked("#Fields: ".into()),
-            delimiter: Some(b' '),
-            comment: Some(b'#'),
-            ..plain()
-        };
+        let log =
+            Csv { header: Some("#Fields: ".into()), delimiter: Some(b' '), comment: Some(b'#'), ..plain() };
         let text = "#Software: IIS\r\n#Fields: time cs-uri\r\n10:00 /a\r\n#Date: x\r\n10:01 /b\r\n";
         check(&log, text, Ok(r#"[{"time":"10:00","cs-uri":"/a"},{"time":"10:01","cs-uri":"/b"}]"#));
     }
@@ -368,7 +428,7 @@ mod tests {
             Err("line 4: expected 2"),
         );
         check(
-            &Csv { names: CsvNames::Marked("# ".into()), ..plain() },
+            &Csv { header: Some("# ".into()), ..plain() },
             "x\n# a,\n1,2\n",
             Err("line 3: expected 1 cells, found 2"),
         );

@@ -4,10 +4,17 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytestring::ByteString;
 use http::HeaderName;
 use serde_json::{Map, Value};
+use settings_derive::Section;
 
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
 use crate::{
     model::{Block, Content, JsonText, ResourceBody},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+        tree::{Kind, Node},
+        value::text_of,
+    },
     translate::{
         response_view::ResponseView,
         why::{Why, at_most},
@@ -15,7 +22,7 @@ use crate::{
 };
 
 /// Reads a JSON document, nested at most [`JSON_DEPTH_LIMIT`](crate::model::JSON_DEPTH_LIMIT) deep.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Json;
 
 impl Extraction for Json {
@@ -31,9 +38,11 @@ impl Extraction for Json {
 ///
 /// Blank lines are passed over, and so are the record separators of RFC 7464. An empty reply is an error, unless the
 /// rule allows it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Section)]
+#[section(default)]
 pub struct NdJson {
-    /// Whether an empty reply gives an empty list.
+    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    #[key(default = false)]
     pub allow_empty: bool,
 }
 
@@ -73,9 +82,11 @@ impl Extraction for NdJson {
 }
 
 /// Reads the whole text.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Section)]
+#[section(bare, default)]
 pub struct Text {
     /// Whether white space at both ends is left out.
+    #[key(default = false)]
     pub trim: bool,
 }
 
@@ -187,12 +198,56 @@ impl BinaryKind {
 
 /// Extracts the named headers into an object, or one of them as a value. A header that occurs several times
 /// becomes an array; a missing one has no key. The name `status` is the HTTP status as a number.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Section)]
 pub struct Header {
-    /// The names, as the result's keys are to be written.
-    pub names: Vec<String>,
+    /// Names of headers; `status` is the HTTP status.
+    #[key(example = "names: [Location, status]")]
+    pub names: HeaderNames,
     /// The shape of the value.
+    #[key(skip)]
     pub shape: HeaderShape,
+}
+
+/// Names of headers, as the result's keys are to be written; at least one.
+#[derive(Debug, Clone)]
+pub struct HeaderNames(pub Vec<String>);
+
+impl Setting for HeaderNames {
+    const KIND: ValueKind = <Vec<String>>::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Some(items) = value.node.as_list() else { return value.reject_kind("a list", None) };
+        if items.is_empty() {
+            let invalid = Invalid::new("`header` names no header", "write `header: [Location]`");
+            return value.reject_at(value.place, invalid);
+        }
+        items.iter().map(|item| header_name(value, item)).collect::<Checked<_>>().map(Self)
+    }
+}
+
+fn header_name(value: &Cursor<'_>, node: &Node) -> Checked<String> {
+    let value = value.part(node, "a name of a header", ValueKind::Text);
+    match text_of(&value)? {
+        name if name != "status" && name.parse::<HeaderName>().is_err() => {
+            let help = "write letters, digits and `-`: `X-Request-Id`";
+            value.reject(Invalid::new(format!("`{name}` is not a header name"), help))
+        }
+        name => Ok(name.to_owned()),
+    }
+}
+
+impl Header {
+    /// Reads a list of names, or one name; `None` where it is written as a map.
+    pub(crate) fn read_short(value: &Cursor<'_>) -> Option<Checked<Self>> {
+        let (names, shape) = match value.node.kind {
+            Kind::List(_) => (HeaderNames::read(value), HeaderShape::Object),
+            Kind::Text(_) => {
+                (header_name(value, value.node).map(|name| HeaderNames(vec![name])), HeaderShape::Value)
+            }
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Map(_) => return None,
+        };
+        Some(names.map(|names| Self { names, shape }))
+    }
 }
 
 /// The shape of the extracted headers.
@@ -209,7 +264,7 @@ impl Extraction for Header {
     fn finds(&self) -> Finds<'_> {
         match self.shape {
             HeaderShape::Value => Finds::NoFields,
-            HeaderShape::Object => Finds::Names(self.names.iter().map(String::as_str).collect()),
+            HeaderShape::Object => Finds::Names(self.names.0.iter().map(String::as_str).collect()),
         }
     }
 
@@ -220,7 +275,7 @@ impl Extraction for Header {
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
         let reply = view.reply;
         let mut found = Map::new();
-        for name in &self.names {
+        for name in &self.names.0 {
             if name == "status" {
                 found.insert(name.clone(), reply.status.as_u16().into());
                 continue;
@@ -240,7 +295,7 @@ impl Extraction for Header {
             }
         }
         if found.is_empty() {
-            let names: Vec<_> = self.names.iter().map(|name| format!("`{name}`")).collect();
+            let names: Vec<_> = self.names.0.iter().map(|name| format!("`{name}`")).collect();
             return Err(why!("expected a header {}, found none of them", names.join(", ")));
         }
         Ok(Extracted::Value(match (self.shape, found.values_mut().next()) {

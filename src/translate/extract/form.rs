@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8};
 use serde_json::{Map, Value};
+use settings_derive::Section;
 
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing, records::add};
 use crate::translate::{
@@ -15,7 +16,7 @@ use crate::translate::{
 ///
 /// `+` is a space; what is percent-encoded is in the charset of the reply. A name without `=` has an empty value; one
 /// that comes again gives a list of its values, in order. Line breaks and white space at the end do not count.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Form;
 
 impl Extraction for Form {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
+use settings_derive::Section;
 
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
 ///
 /// The value is `structuredContent` where the server sent one, else the JSON that the first text block holds, else
 /// that text as a string; there is none when the server sent neither. The blocks of content stay as they came.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Mcp;
 
 /// The type of a reply that is what an MCP server answered: this extractor reads it where a rule names none.

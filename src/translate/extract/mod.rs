@@ -20,9 +20,9 @@ use serde_json::Value;
 pub(super) use self::html::message_of as message_of_page;
 pub(crate) use self::mcp::{Answered, Verdict};
 pub use self::{
-    columns::{ColumnLayout, Columns},
-    csv::{Csv, CsvNames, Quote},
-    documents::{Binary, BinaryKind, Header, HeaderShape, Json, NdJson, Text},
+    columns::{Columns, Widths},
+    csv::Csv,
+    documents::{Binary, BinaryKind, Header, HeaderNames, HeaderShape, Json, NdJson, Text},
     form::Form,
     grok::{GrokError, GrokPatterns},
     html::{Count, CssError, CssSelector, EachElement, Html, Selected, Table, TableShape, Take},
@@ -30,9 +30,9 @@ pub use self::{
     metrics::{Metrics, MetricsShape, NamePattern},
     pairs::{Indented, Pairs},
     parts::{Extract, Part, Typing},
-    records::{Blocks, Uneven},
+    records::{Blocks, ColumnNames, Uneven},
     regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
-    xml::{Attributes, Path, PathError, Pick, Prefixes, Xml},
+    xml::{Attributes, Path, PathError, Pick, Prefixes, Xml, XmlSettings},
 };
 use super::{response_view::ResponseView, why::Why};
 use crate::model::{Content, JsonText, kind_of};

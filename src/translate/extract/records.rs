@@ -3,11 +3,18 @@
 use std::{borrow::Cow, collections::HashSet};
 
 use serde_json::{Map, Value, map::Entry};
+use settings_derive::Word;
 
 use super::{RECORD_LIMIT, Typing};
-use crate::translate::{
-    matcher::Pattern,
-    why::{Why, at_most},
+use crate::{
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+    },
+    translate::{
+        matcher::Pattern,
+        why::{Why, at_most},
+    },
 };
 
 /// How a text is cut into blocks of lines.
@@ -141,7 +148,7 @@ const TABLE_BYTES_PER_BYTE: usize = 128;
 const CELL_BYTES: usize = 144;
 
 /// How rows with more or fewer cells than columns are treated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
 pub enum Uneven {
     /// The response is an error.
     #[default]
@@ -150,6 +157,38 @@ pub enum Uneven {
     Pad,
     /// The row is passed over.
     Skip,
+}
+
+/// The names of columns; they differ, and none is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnNames(pub Vec<String>);
+
+impl ColumnNames {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl Setting for ColumnNames {
+    const KIND: ValueKind = <Vec<String>>::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let names = Vec::<String>::read(value)?;
+        if names.is_empty() {
+            return value
+                .reject(Invalid::new("`columns` names no column", "write `columns: [city, temperature]`"));
+        }
+        let (mut seen, mut checked) = (HashSet::new(), Ok(()));
+        for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
+            let message = match name.is_empty() {
+                true => "a column has no name".to_owned(),
+                false if !seen.insert(name) => format!("`{name}` names two columns"),
+                false => continue,
+            };
+            checked = value.reject_at(node.span, Invalid::new(message, "every column has a name of its own"));
+        }
+        checked.map(|()| Self(names))
+    }
 }
 
 /// How much of a line an error shows, in characters.

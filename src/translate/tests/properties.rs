@@ -7,9 +7,9 @@ use super::*;
 use crate::{
     model::Schema,
     translate::extract::{
-        Binary, CapturePattern, ColumnLayout, Columns, Count, CssSelector, Csv, Each, EachElement, Form,
-        GrokPatterns, Header, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs, Path, Pick,
-        Prefixes, Regex, Selected, Table, TableShape, Take, Text, Uneven, Xml,
+        Binary, CapturePattern, Columns, Count, CssSelector, Csv, Each, EachElement, Form, GrokPatterns,
+        Header, HeaderNames, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs, Path, Pick,
+        Prefixes, Regex, Selected, Table, TableShape, Take, Text, Uneven, Widths, Xml,
     },
 };
 
@@ -76,7 +76,7 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
         1 => Some(ExtractorKind::Text(Text { trim: true })),
         2 => Some(ExtractorKind::Pairs(Pairs::default())),
         3 => Some(ExtractorKind::Header(Header {
-            names: vec!["status".into(), "content-type".into()],
+            names: HeaderNames(vec!["status".into(), "content-type".into()]),
             shape: Default::default(),
         })),
         4 => Some(ExtractorKind::Binary(Binary { kind: None, media_type: None })),
@@ -129,10 +129,9 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
         15 => Some(ExtractorKind::Csv(Csv::default())),
         16 => Some(ExtractorKind::Csv(Csv { uneven: Uneven::Pad, ..Csv::default() })),
         17 => Some(ExtractorKind::Columns(Columns::default())),
-        18 => Some(ExtractorKind::Columns(Columns {
-            layout: ColumnLayout::Widths { widths: vec![2, 3], names: None },
-            ..Columns::default()
-        })),
+        18 => {
+            Some(ExtractorKind::Columns(Columns { widths: Some(Widths(vec![2, 3])), ..Columns::default() }))
+        }
         19 => Some(ExtractorKind::NdJson(NdJson::default())),
         20 => Some(ExtractorKind::Form(Form)),
         22 => Some(ExtractorKind::Html(Html {

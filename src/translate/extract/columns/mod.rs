@@ -7,13 +7,21 @@ mod tests;
 use std::cell::LazyCell;
 
 use serde_json::Value;
+use settings_derive::Section;
 
 use self::layout::{Cells, Crooked, Frame, Header, cut_at, expanded, is_count, is_rule, words};
 use super::{
     Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
-    records::{Heading, Rows, Uneven},
+    records::{ColumnNames, Heading, Rows, Uneven},
 };
-use crate::translate::{Pattern, response_view::ResponseView, why::Why};
+use crate::{
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        tree::Node,
+    },
+    translate::{Pattern, response_view::ResponseView, why::Why},
+};
 
 /// How many columns a table may have: each is looked for in every row.
 const COLUMN_LIMIT: usize = 1000;
@@ -25,40 +33,68 @@ const LINE_LIMIT_BYTES: usize = 1 << 20;
 ///
 /// Blank lines and lines of `-----` are passed over. A table without rows gives an empty list; a reply without a table is
 /// an error, unless the rule allows it.
-#[derive(Debug, Default)]
+#[derive(Debug, Section)]
+#[section(default, check = Self::check, check_keys = Self::check_keys)]
 pub struct Columns {
-    /// Where cells begin and end.
-    pub layout: ColumnLayout,
+    /// Names of the columns, where no line has them. Cells are then what stands between white space, the last
+    /// one the rest of the line.
+    pub columns: Option<ColumnNames>,
+    /// The widths of the columns, in characters. The last cell is the rest of the line.
+    pub widths: Option<Widths>,
     /// What the first column is called where the header has no word for it.
+    #[key(conflicts = "columns")]
     pub first: Option<String>,
-    /// How many lines come before the table.
+    /// How many lines come before the table; with `from`, before the lines in which that is looked for.
+    #[key(range = 0..=100_000, default = 0)]
     pub skip: usize,
-    /// What the table's first line matches, the header's where there is one; lines before it are passed over.
+    /// A regular expression: the table begins with the first line that it matches, the header where there is
+    /// one.
     pub from: Option<Pattern>,
-    /// What the first line after the table matches.
+    /// A regular expression: the table ends before the next line that it matches. `^$` is a blank line.
     pub until: Option<Pattern>,
-    /// What becomes of rows whose cells can't be told apart, or are too few.
+    /// What becomes of a row with more or fewer cells than there are columns: an `error`, `pad` with empty
+    /// cells, or `skip`.
+    #[key(default = Uneven::Error)]
     pub uneven: Uneven,
-    /// Whether a reply without a table gives an empty list: an empty one, or one in which no line begins it.
+    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    #[key(default = false)]
     pub allow_empty: bool,
 }
 
-/// Where cells begin and end.
-#[derive(Debug, Clone, Default)]
-pub enum ColumnLayout {
-    /// Under the words of the first line, which is a header; between bars where the table has a frame.
-    #[default]
-    Header,
-    /// Between white space, the last cell being the rest of the line; between bars where the table has a frame. There
-    /// is no header.
-    Words(Vec<String>),
-    /// At fixed widths, in characters; the last cell is the rest of the line.
-    Widths {
-        /// The width of each column, of the last one if wanted.
-        widths: Vec<usize>,
-        /// The columns' names; those of the first line where the rule has none.
-        names: Option<Vec<String>>,
-    },
+/// The width of each column in characters, of the last one if wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Widths(pub Vec<usize>);
+
+impl Widths {
+    /// The widest that a column may be.
+    const WIDEST: usize = 10_000;
+}
+
+impl Setting for Widths {
+    const KIND: ValueKind = ValueKind::List(&ValueKind::Count(1, Self::WIDEST as u64));
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let wrong = |node: &Node, what: &str| {
+            let message = format!("{what}, found {}", node.found());
+            value.reject_at(node.span, Invalid::new(message, "write `widths: [10, 8, 20]`"))
+        };
+        let Some(items) = value.node.as_list().filter(|items| !items.is_empty()) else {
+            return wrong(value.node, "`widths` takes a list of numbers");
+        };
+        let mut widths = Ok(Self(Vec::new()));
+        for item in items {
+            let width = item.as_number().and_then(|text| text.parse().ok());
+            match (width.filter(|width| (1..=Self::WIDEST).contains(width)), &mut widths) {
+                (Some(width), Ok(Self(widths))) => widths.push(width),
+                (Some(_), Err(_)) => {}
+                (None, _) => {
+                    let what = format!("a width must be a whole number from 1 to {}", Self::WIDEST);
+                    widths = wrong(item, &what);
+                }
+            }
+        }
+        widths
+    }
 }
 
 /// A line of the table and its number in the reply.
@@ -73,12 +109,7 @@ impl Extraction for Columns {
     }
 
     fn finds(&self) -> Finds<'_> {
-        match &self.layout {
-            ColumnLayout::Words(names) | ColumnLayout::Widths { names: Some(names), .. } => {
-                Finds::Names(names.iter().map(String::as_str).collect())
-            }
-            ColumnLayout::Header | ColumnLayout::Widths { names: None, .. } => Finds::AnyNames,
-        }
+        self.columns.as_ref().map_or(Finds::AnyNames, |names| Finds::Names(names.iter().collect()))
     }
 
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why> {
@@ -87,6 +118,33 @@ impl Extraction for Columns {
 }
 
 impl Columns {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let first = section.entry("first").and_then(|entry| entry.value.as_text());
+        match first.filter(|first| first.trim().is_empty()) {
+            Some(_) => {
+                let help = "write what the column is called: `first: kind`";
+                Err(section.reject_at(section.value.place, "`first` is empty", help))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        let Some(Widths(widths)) = &self.widths else { return Ok(self) };
+        if self.first.is_some() {
+            return Err(section.conflict("first", "widths"));
+        }
+        if let Some(ColumnNames(names)) = &self.columns
+            && widths.len() != names.len()
+            && widths.len() + 1 != names.len()
+        {
+            let message = format!("{} columns and {} widths do not go together", names.len(), widths.len());
+            let help = "write a width for every column; the last may be left out";
+            return Err(section.reject_at(section.value.place, &message, help));
+        }
+        Ok(self)
+    }
+
     fn extract(&self, text: &str, typing: &Typing) -> Result<Value, Why> {
         if text.trim().is_empty() && !self.allow_empty {
             return Err("expected a table, found an empty reply".into());
@@ -96,8 +154,9 @@ impl Columns {
             return Ok(Value::Array(Vec::new()));
         }
         let mut table = lines.iter().filter(|line| !is_rule(line.text));
-        match &self.layout {
-            ColumnLayout::Words(names) => {
+        let names = self.columns.as_ref().map(|columns| &columns.0);
+        match (&self.widths, names) {
+            (None, Some(names)) => {
                 let mut rows = Rows::named(names.clone(), self.uneven, text);
                 let frame = lines.iter().find_map(|line| Frame::of(line.text));
                 let has_bars = |frame: &Frame| {
@@ -112,14 +171,14 @@ impl Columns {
                 }
                 rows.into_value(typing)
             }
-            ColumnLayout::Widths { widths, names } => {
+            (Some(Widths(widths)), names) => {
                 let starts: Vec<usize> = widths
                     .iter()
                     .scan(0, |end, width| {
                         *end += width;
                         Some(*end)
                     })
-                    .take(names.as_ref().map_or(widths.len(), Vec::len).saturating_sub(1))
+                    .take(names.map_or(widths.len(), Vec::len).saturating_sub(1))
                     .collect();
                 let cut = |line: &Line<'_>| cut_at(&expanded(line.text), &starts);
                 let mut rows = match names {
@@ -135,7 +194,7 @@ impl Columns {
                 }
                 rows.into_value(typing)
             }
-            ColumnLayout::Header => self.under_header(&lines, text, typing),
+            (None, None) => self.under_header(&lines, text, typing),
         }
     }
 

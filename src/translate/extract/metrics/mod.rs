@@ -6,12 +6,20 @@ mod tests;
 use std::{borrow::Cow, collections::HashMap};
 
 use serde_json::{Map, Value};
+use settings_derive::{Section, Word};
 
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
-use crate::translate::{
-    convert::to_number,
-    response_view::ResponseView,
-    why::{Why, at_most},
+use crate::{
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        value::text_of,
+    },
+    translate::{
+        convert::to_number,
+        response_view::ResponseView,
+        why::{Why, at_most},
+    },
 };
 
 /// Reads the samples of metrics.
@@ -19,23 +27,28 @@ use crate::translate::{
 /// Of each line, what the format says is read: name, labels, value, time and exemplar, and `# TYPE` and `# HELP`
 /// of its metric. Lines of metrics that the rule does not name are not looked into any further. A value of `NaN`,
 /// `+Inf` or `-Inf`, which JSON has no number for, is null.
-#[derive(Debug, Default)]
+#[derive(Debug, Section)]
+#[section(default, check = Self::check)]
 pub struct Metrics {
-    /// Which metrics, by the names of their samples; all of them where there is none.
+    /// Names of metrics, with `*` for any characters.
+    #[key(with = read_names, shown = "all of them")]
     pub names: Vec<NamePattern>,
-    /// What samples become.
+    /// A list of samples; a list of rows with the labels as members; or one object of values by name, of
+    /// metrics without labels.
+    #[key(name = "as", default = MetricsShape::Samples)]
     pub shape: MetricsShape,
-    /// Whether samples have the help text of their metric.
+    /// Whether each sample has the help text of its metric.
+    #[key(default = false)]
     pub help: bool,
-    /// Whether an empty list, or an empty object, is right where no sample is found; an error otherwise.
+    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    #[key(default = false)]
     pub allow_empty: bool,
 }
 
 /// What samples become.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum MetricsShape {
     /// A list of objects of `name`, `type`, `labels`, `value` and what else a sample has.
-    #[default]
     Samples,
     /// A list of objects of `metric`, each label by its name, and `value`.
     Rows,
@@ -46,6 +59,30 @@ pub enum MetricsShape {
 /// The name of a metric; each `*` stands for any characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern(String);
+
+impl Setting for NamePattern {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match text_of(value)? {
+            name if name.is_empty() || name.contains(['{', ' ']) => {
+                let message = format!("expected the name of a metric, found {}", value.node.found());
+                let help = "a name alone, with `*` for any characters; `structured` chooses by labels";
+                value.reject(Invalid::new(message, help))
+            }
+            name => Ok(Self::new(name)),
+        }
+    }
+}
+
+fn read_names(value: &Cursor<'_>) -> Checked<Vec<NamePattern>> {
+    let names = Vec::read(value)?;
+    if names.is_empty() {
+        let help = "write `names: [node_load1, \"node_memory_*\"]`";
+        return value.reject(Invalid::new("`names` names no metric", help));
+    }
+    Ok(names)
+}
 
 impl NamePattern {
     /// A name with `*` or without.
@@ -114,6 +151,13 @@ impl Extraction for Metrics {
 }
 
 impl Metrics {
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        match self.help && self.shape != MetricsShape::Samples {
+            true => Err(section.conflict("help", "as")),
+            false => Ok(self),
+        }
+    }
+
     /// The names that members of [`MetricsShape::Samples`] have.
     const MEMBERS: [&str; 8] =
         ["name", "type", "help", "labels", "value", "not_a_number", "timestamp", "exemplar"];

@@ -8,12 +8,19 @@ use std::collections::BTreeSet;
 
 use roxmltree::{Document, Error, Node, ParsingOptions};
 use serde_json::{Map, Value};
+use settings_derive::{Section, Word};
 
 use self::path::{Found, Least};
 pub use self::path::{Path, PathError, Prefixes};
 use super::{Extracted, Extraction, Gives, RECORD_LIMIT, Typing, records};
 use crate::{
     model::cut_characters,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, OpenSection, Setting},
+        tree::Entry,
+        value::text_of,
+    },
     translate::{fields::TEXT_KEY, response_view::ResponseView, why::Why},
 };
 
@@ -22,7 +29,7 @@ use crate::{
 /// An element with text alone gives a string, an empty one an empty string, and one with `xsi:nil="true"` null. Other
 /// elements give an object: attributes at `@name`, children at their names, text between them at `#text`. A name that
 /// comes again gives a list.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Xml {
     /// What of the document is wanted.
     pub pick: Pick,
@@ -30,8 +37,102 @@ pub struct Xml {
     pub attributes: Attributes,
     /// The names of elements that are in a list even where there is one.
     pub lists: BTreeSet<String>,
-    /// Whether white space at both ends of a text is kept.
-    pub keep_white_space: bool,
+    /// Whether white space at both ends of a text is left out.
+    pub trim: bool,
+}
+
+/// The options of [`Xml`].
+#[derive(Debug, Section)]
+#[section(default, check = Self::check, check_keys = Self::check_keys)]
+pub struct XmlSettings {
+    /// A path to the one thing that is wanted: `Envelope/Body/Forecast`.
+    #[key(conflicts = "each", shown = "the root")]
+    pick: Option<String>,
+    /// A path to what may be there several times: a list, of one or none too.
+    each: Option<String>,
+    #[key(skip)]
+    wanted: Pick,
+    /// Prefixes for `pick` and `each`, and the namespaces that they stand for.
+    #[key(kind = ValueKind::Map(&ValueKind::Text))]
+    namespaces: Namespaces,
+    /// Attributes are at `@name`, at `name`, or left out.
+    #[key(default = Attributes::Marked)]
+    attributes: Attributes,
+    /// Names of elements that are lists, even where there is one.
+    #[key(with = read_lists)]
+    lists: Vec<String>,
+    /// Whether white space at both ends of a text is left out.
+    #[key(default = true)]
+    trim: bool,
+}
+
+#[derive(Debug)]
+struct Namespaces(Prefixes);
+
+impl Setting for Namespaces {
+    const KIND: ValueKind = ValueKind::Map(&ValueKind::Text);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
+        let prefixes = entries.iter().map(|entry| {
+            let uri = text_of(&value.part(&entry.value, "a namespace", ValueKind::Text))?;
+            Ok((entry.key.text.clone(), uri.to_owned()))
+        });
+        let prefixes: Vec<Checked<_>> = prefixes.collect();
+        prefixes.into_iter().collect::<Checked<_>>().map(Self)
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self(Prefixes::new()))
+    }
+}
+
+fn read_lists(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    if value.node.as_list().is_some() { Setting::read(value) } else { value.reject_kind("a list", None) }
+}
+
+impl XmlSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        if section.entry("pick").or_else(|| section.entry("each")).is_some() {
+            return Ok(());
+        }
+        let Some(entry) = section.entry("namespaces") else { return Ok(()) };
+        let message = "`namespaces` has no effect without `pick` or `each`";
+        Err(section.reject_at(entry.key.span, message, "remove it, or write `pick: s:Envelope/s:Body`"))
+    }
+
+    /// Reads the paths, which need the namespaces.
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        let path = |name| {
+            let Some(Entry { value: node, .. }) = section.entry(name) else { return Ok(None) };
+            let text = node.as_text().unwrap_or_default();
+            Path::parse(text, &self.namespaces.0).map(Some).map_err(|error| {
+                let place = section.value.context.report.character_in(node, text, error.at);
+                let help =
+                    "write names of elements from the root on: `report/item`, `Envelope/Body/*`, `//item/@id`";
+                section.reject_at(place, &format!("`{name}` is not a path: {error}"), help)
+            })
+        };
+        let (one, each) = (path("pick"), path("each"));
+        let wanted = match (one?, each?) {
+            (_, Some(path)) => Pick::Each(path),
+            (Some(path), None) => Pick::One(path),
+            (None, None) => Pick::Root,
+        };
+        Ok(Self { wanted, ..self })
+    }
+}
+
+impl From<XmlSettings> for Xml {
+    fn from(XmlSettings { wanted, attributes, lists, trim, .. }: XmlSettings) -> Self {
+        Self { pick: wanted, attributes, lists: lists.into_iter().collect(), trim }
+    }
+}
+
+impl Default for Xml {
+    fn default() -> Self {
+        XmlSettings::default().into()
+    }
 }
 
 /// What of a document is wanted.
@@ -47,10 +148,9 @@ pub enum Pick {
 }
 
 /// What becomes of attributes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum Attributes {
     /// They are at `@name`.
-    #[default]
     Marked,
     /// They are at `name`, as if they were elements.
     Plain,
@@ -179,7 +279,7 @@ impl Xml {
             }
         }
         // White space between elements is indentation.
-        if !self.keep_white_space || has_children && text.trim().is_empty() {
+        if self.trim || has_children && text.trim().is_empty() {
             text = text.trim().to_owned();
         }
         if members.is_empty() {

@@ -75,7 +75,7 @@ fn attributes_and_lists_and_white_space_as_the_rule_says() {
         text,
         Ok(r#"{"@n":"1","b":["x"]}"#),
     );
-    check_with(&Xml { keep_white_space: true, ..Xml::default() }, text, Ok(r#"{"@n":"1","b":" x "}"#));
+    check_with(&Xml { trim: false, ..Xml::default() }, text, Ok(r#"{"@n":"1","b":" x "}"#));
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn under_header() -> Columns {
 
 fn of_words(names: &str) -> Columns {
     let names = names.split(' ').map(str::to_owned).collect();
-    Columns { layout: ColumnLayout::Words(names), ..Columns::default() }
+    Columns { columns: Some(ColumnNames(names)), ..Columns::default() }
 }
 
 fn pattern(source: &str) -> Option<Pattern> {
@@ -74,7 +74,8 @@ fn a_cell_that_stands_under_no_name_is_not_given_to_another() {
 #[test]
 fn a_reply_without_a_table_is_an_empty_list_where_the_rule_allows_it() {
     let widths = |names: Option<Vec<String>>| Columns {
-        layout: ColumnLayout::Widths { widths: vec![3, 4], names },
+        widths: Some(Widths(vec![3, 4])),
+        columns: names.map(ColumnNames),
         ..Columns::default()
     };
     let from = || Columns { from: pattern("^NAME"), ..Columns::default() };
@@ -93,8 +94,9 @@ fn a_reply_without_a_table_is_an_empty_list_where_the_rule_allows_it() {
 #[test]
 fn widths_are_in_characters_and_the_last_cell_is_the_rest() {
     let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-    let given = |widths: &[usize], names| Columns {
-        layout: ColumnLayout::Widths { widths: widths.to_vec(), names },
+    let given = |widths: &[usize], names: Option<Vec<String>>| Columns {
+        widths: Some(Widths(widths.to_vec())),
+        columns: names.map(ColumnNames),
         ..Columns::default()
     };
     let expected =
