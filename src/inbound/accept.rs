@@ -19,6 +19,13 @@ pub fn media_ranges(headers: &HeaderMap) -> impl Iterator<Item = MediaRange<'_>>
     texts.filter(|range| !range.is_empty()).map(MediaRange::parse)
 }
 
+/// Whether a client accepts a media type: the most specific range that includes it decides, so
+/// `text/plain;q=0, */*` accepts all but `text/plain`.
+pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    let ranges = media_ranges(headers).filter_map(|range| Some((range.specificity(media_type)?, range)));
+    ranges.max_by_key(|(specificity, _)| *specificity).is_some_and(|(_, range)| range.weight > 0.0)
+}
+
 impl<'a> MediaRange<'a> {
     fn parse(range: &'a str) -> Self {
         let mut parts = range.split(';').map(str::trim);
@@ -35,15 +42,13 @@ impl<'a> MediaRange<'a> {
         self.essence.eq_ignore_ascii_case(media_type)
     }
 
-    /// Whether it includes this media type, by name, as `type/*` or as `*/*`.
-    pub fn takes(&self, media_type: &str) -> bool {
-        let kind = media_type.split_once('/').map(|(kind, _)| kind);
-        let is_of_kind = || {
-            self.essence
-                .strip_suffix("/*")
-                .zip(kind)
-                .is_some_and(|(range, kind)| range == "*" || range.eq_ignore_ascii_case(kind))
-        };
-        self.weight > 0.0 && (self.is(media_type) || is_of_kind())
+    /// How specific it is for this media type: 2 by its name, 1 as `type/*`, 0 as `*/*`. `None` if it does not
+    /// include it.
+    fn specificity(&self, media_type: &str) -> Option<u8> {
+        if self.is(media_type) {
+            return Some(2);
+        }
+        let (range, (kind, _)) = (self.essence.strip_suffix("/*")?, media_type.split_once('/')?);
+        if range.eq_ignore_ascii_case(kind) { Some(1) } else { (range == "*").then_some(0) }
     }
 }

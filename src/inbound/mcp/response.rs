@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     inbound::{
-        accept::media_ranges,
+        accept::{accepts, media_ranges},
         context::{LoggedRequest, Rejection},
     },
     model::{ToolResult, write_result_fields},
@@ -251,13 +251,11 @@ pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
         let text = "the body of a message must be JSON: send `Content-Type: application/json`";
         return Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media type of the body", text));
     }
-    let ranges: Vec<_> = media_ranges(headers).collect();
-    let takes = |media_type| ranges.iter().any(|range| range.takes(media_type));
-    match (takes(JSON), takes(EVENT_STREAM)) {
+    match (accepts(headers, JSON), accepts(headers, EVENT_STREAM)) {
         (true, true) => Ok(ResponseForm::Either),
         (true, false) => Ok(ResponseForm::Json),
         (false, true) => Ok(ResponseForm::EventStream),
-        (false, false) if ranges.is_empty() => Ok(ResponseForm::Json),
+        (false, false) if media_ranges(headers).next().is_none() => Ok(ResponseForm::Json),
         (false, false) => {
             let text = "answers are `application/json` or `text/event-stream`; `Accept` allows neither";
             Err(Rejection::new(StatusCode::NOT_ACCEPTABLE, "accepted media types", text))
@@ -267,7 +265,8 @@ pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
 
 /// Whether the client takes a stream of events, and says so by name.
 pub(super) fn takes_stream(headers: &HeaderMap) -> bool {
-    media_ranges(headers).any(|range| !range.is("*/*") && range.takes(EVENT_STREAM))
+    let mut ranges = media_ranges(headers);
+    accepts(headers, EVENT_STREAM) && ranges.any(|range| range.is(EVENT_STREAM) || range.is("text/*"))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -388,6 +387,9 @@ mod tests {
         check_form(&[""], Ok(ResponseForm::Json));
         check_form(&["text/event-stream"], Ok(ResponseForm::EventStream));
         check_form(&["text/event-stream, application/json;q=0"], Ok(ResponseForm::EventStream));
+        check_form(&["application/json;q=0, */*"], Ok(ResponseForm::EventStream));
+        check_form(&["*/*, text/*;q=0"], Ok(ResponseForm::Json));
+        check_form(&["text/event-stream, text/*;q=0"], Ok(ResponseForm::EventStream));
         check_form(&["text/html"], Err(406));
         check_form(&["application/json; Q=0.000"], Err(406));
     }
