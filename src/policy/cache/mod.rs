@@ -313,13 +313,14 @@ impl Flight {
         if self.cache.under_way.is_none() {
             return fetch(ask.clone()).await;
         }
-        let mut is_first = false;
+        let mut own_fetch = Some(fetch);
         let begun = self.begun.get_or_init(|| {
-            is_first = true;
+            let fetch = own_fetch.take().expect("a cell is initialized once");
             // Others may wait for longer than the one who begins.
             let for_all = Ask { due: ask.due.for_everybody(), ..ask.clone() };
             Begun { response: SharedTask::spawn(fetch(for_all)), ticket: ask.ticket.clone() }
         });
+        let is_first = own_fetch.is_none();
         if !is_first {
             self.cache.counts.joined.add();
             ask.ticket.join(&begun.ticket);
@@ -328,7 +329,12 @@ impl Flight {
         let response = begun.response.result().await.unwrap_or_else(|| {
             let source = "the task that asked ended early".into();
             Err(UpstreamError::CutOff { upstream: upstream.clone(), source })
-        })?;
+        });
+        let response = match (response, own_fetch) {
+            // The limit is one of the client that sent it, and says nothing of this one.
+            (Err(UpstreamError::CallerBusy { .. }), Some(fetch)) => return fetch(ask.clone()).await,
+            (response, _) => response?,
+        };
         // A cached one is charged by whoever gets it.
         if is_first || response.age.is_some() {
             return Ok(response);

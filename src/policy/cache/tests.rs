@@ -491,6 +491,17 @@ async fn all_who_wait_are_told_of_a_failure_and_the_next_asks_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_limit_of_the_client_that_began_rejects_no_other_client() {
+    let script =
+        Script::new([Err(UpstreamError::CallerBusy { upstream: name(), in_flight_limit: 2 }), good(&[])]);
+    let service = coalescing(script.clone());
+    let (first, other) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
+    assert!(matches!(first, Err(UpstreamError::CallerBusy { .. })), "{first:?}");
+    other.unwrap();
+    assert_eq!(script.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn those_who_share_a_request_about_a_stale_response_get_it_renewed() {
     let etag = [("etag", "\"7\""), ("x-first", "1")];
     let script = Script::new([good(&etag), with(304, &[("etag", "\"7\"")])]);
