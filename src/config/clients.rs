@@ -71,12 +71,12 @@ pub(super) fn read(
         report.error(place, "nobody may call: there are no clients", help);
     }
     for entry in entries {
-        let Some(node) = entry.value.get("subjects") else { continue };
+        let Some(node) = entry.value.get("jwt_subjects") else { continue };
         match tokens.len() {
             1 => {}
             0 => {
                 let help = "say whose tokens are taken, with `auth` under `server`, or leave it out";
-                report.error(node.span, "`subjects` has no effect: no tokens are taken", help);
+                report.error(node.span, "`jwt_subjects` has no effect: no tokens are taken", help);
             }
             _ => {
                 let message = "several servers give tokens, and each could call a client of its own so";
@@ -102,7 +102,7 @@ fn client(
     }
     let section = Section::open(report, entry.key.span, &entry.value, &CLIENT)?;
     let scopes = scopes(&section).unwrap_or_default();
-    let written: Vec<&Node> = match section.get("keys") {
+    let written: Vec<&Node> = match section.get("api_key_hashes") {
         None => Vec::new(),
         Some(Node { kind: Kind::List(items), .. }) => items.iter().collect(),
         Some(one) => vec![one],
@@ -119,12 +119,12 @@ fn client(
             text.parse().map_err(refuse).ok()
         })
         .collect();
-    let subjects = section.texts("subjects").unwrap_or_default();
+    let subjects = section.texts("jwt_subjects").unwrap_or_default();
     let subjects: Vec<String> = subjects.into_iter().map(|(_, text)| text.to_owned()).collect();
     let shows_something =
-        ["keys", "certificates", "subjects"].iter().any(|name| entry.value.get(name).is_some());
+        ["api_key_hashes", "certificates", "jwt_subjects"].iter().any(|name| entry.value.get(name).is_some());
     if !shows_something {
-        let help = "write `keys: [sha256:…]`, a hash as `glossator key` prints it";
+        let help = "write `api_key_hashes: [sha256:…]`, a hash as `glossator key` prints it";
         section.missing(format!("nobody can be `{name}`: it has nothing to show"), help);
     }
     Some(ClientSettings { name: name.clone(), scopes, keys, certificates, subjects })

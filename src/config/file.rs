@@ -49,14 +49,14 @@ fn mark_entry(entry: &mut Entry, ranges: &mut Vec<Range<usize>>) {
     /// Settings that are texts and nothing else.
     const WORDS: [&str; 5] = ["secret", "token", "password", "client_secret", "bearer"];
     /// Sections in which all members are settings.
-    const SETTINGS: [&str; 4] = ["server", "admin", "shared", "auth"];
+    const SETTINGS: [&str; 4] = ["server", "admin", "shared_state", "auth"];
     let Entry { key, value } = entry;
     let key = key.text.as_str();
     if PLAIN.contains(&key) {
         return;
     }
     // In the place of the hash of a key there may be the key itself, by mistake.
-    let is_key = matches!(key, "keys" | "hash");
+    let is_key = matches!(key, "api_key_hashes" | "keys" | "hash");
     // `breaker` is near to `bearer`, and is no misspelt one.
     let is_setting = UPSTREAM.get(key).is_some();
     let is_misspelt = !is_setting && suggest::nearest(key, WORDS).is_some();

@@ -43,6 +43,12 @@ pub(super) enum Now {
 /// All of them, as `config/upgrading.md` lists them.
 pub(super) static RENAMES: Renames = Renames {
     settings: &[
+        row(&["cache"], "force", Now::Key("ignore_cache_control")),
+        row(&["client"], "keys", Now::Key("api_key_hashes")),
+        row(&["client"], "subjects", Now::Key("jwt_subjects")),
+        row(&["file"], "shared", Now::Key("shared_state")),
+        row(&["jwt"], "leeway", Now::Key("clock_skew")),
+        row(&["route"], "trace_context", Now::Key("propagate_trace_context")),
         row(
             &["server"],
             "direct_path",
@@ -50,6 +56,12 @@ pub(super) static RENAMES: Renames = Renames {
         ),
         row(&["server"], "drain", Now::Key("shutdown_timeout")),
         row(&["server"], "watch", Now::Key("reload_interval")),
+        row(&["server_auth"], "servers", Now::Key("authorization_servers")),
+        row(&["server_auth"], "tokens", Now::Key("jwt")),
+        row(&["telemetry"], "attributes", Now::Key("resource_attributes")),
+        row(&["telemetry"], "metrics", Now::Key("metrics_interval")),
+        row(&["telemetry"], "ratio", Now::Key("sampling_ratio")),
+        row(&["telemetry"], "service", Now::Key("service_name")),
     ],
     variables: &[],
 };

@@ -1,4 +1,4 @@
-//! `shared`: the store of several replicas.
+//! `shared_state`: the store of several replicas.
 
 use std::str::FromStr;
 
@@ -23,10 +23,10 @@ pub(super) fn read(
     environment: &Environment,
     secret: Option<&Secret>,
 ) -> Option<StoreSettings> {
-    let (report, entry) = (file.report, file.entry("shared")?);
+    let (report, entry) = (file.report, file.entry("shared_state")?);
     let section = match &entry.value.kind {
         Kind::Text(_) => None,
-        _ => Some(file.section("shared", &SHARED)?),
+        _ => Some(file.section("shared_state", &SHARED)?),
     };
     let written = match &section {
         None => Some(&entry.value),
@@ -104,7 +104,7 @@ pub(super) fn read(
             "write `server: { secret: … }`, the same on every replica: `openssl rand -base64 32` makes one";
         report.error(
             entry.key.span,
-            "`shared` needs `server.secret`: what is kept there is sealed with it",
+            "`shared_state` needs `server.secret`: what is kept there is sealed with it",
             help,
         );
         return None;
@@ -166,7 +166,7 @@ fn address(report: &Report<'_>, environment: &Environment, node: &Node) -> Optio
     };
     let help = match error {
         StoreAddressError::Credentials => {
-            "write them as `user` and `password` of `shared`, which takes `file:/path`"
+            "write them as `user` and `password` of `shared_state`, which takes `file:/path`"
         }
         StoreAddressError::Scheme
         | StoreAddressError::Host
@@ -211,8 +211,9 @@ pub(super) fn warn_of_directions(report: &Report<'_>, root: &Node) {
             && let Some(limit) = entry.value.as_map()
             && let Some(direction) = limit.iter().find(|key| key.key.text == "without_store")
         {
-            let message = "`without_store` has no effect without `shared`: every process counts for itself";
-            report.warning(direction.key.span, message, "write `shared: redis://…`, or leave it out");
+            let message =
+                "`without_store` has no effect without `shared_state`: every process counts for itself";
+            report.warning(direction.key.span, message, "write `shared_state: redis://…`, or leave it out");
         }
     }
     for section in ["defaults", "upstreams", "routes"] {

@@ -26,7 +26,7 @@ pub(super) fn read(
         .and_then(|entry| Section::open(report, entry.key.span, &entry.value, &SERVER_AUTH));
     let Some(auth) = auth else { return (Vec::new(), None) };
     let url = resource(&auth, environment);
-    let written: Vec<&Node> = match auth.get("tokens") {
+    let written: Vec<&Node> = match auth.get("jwt") {
         None => Vec::new(),
         Some(Node { kind: Kind::List(items), .. }) => items.iter().collect(),
         Some(one) => vec![one],
@@ -44,16 +44,21 @@ pub(super) fn read(
         }
     }
     if written.is_empty() {
-        let help = "write `tokens: { issuer: https://login.example.com, jwks: https://login.example.com/jwks.json }`";
+        let help =
+            "write `jwt: { issuer: https://login.example.com, jwks: https://login.example.com/jwks.json }`";
         auth.missing("`auth` takes nobody's tokens".to_owned(), help);
     }
-    let servers = auth.texts("servers").map(|texts| {
+    let servers = auth.texts("authorization_servers").map(|texts| {
         let expand = |(node, text): (&Node, &str)| outside(report, environment, node, text);
         texts.into_iter().filter_map(expand).collect()
     });
-    if let (Some(entry), None) = (auth.entry("servers"), auth.get("resource")) {
+    if let (Some(entry), None) = (auth.entry("authorization_servers"), auth.get("resource")) {
         let help = "write `resource`, the address that clients reach, or leave it out";
-        report.error(entry.key.span, "`servers` has no effect without `resource`: nobody is told them", help);
+        report.error(
+            entry.key.span,
+            "`authorization_servers` has no effect without `resource`: nobody is told them",
+            help,
+        );
     }
     let servers =
         servers.unwrap_or_else(|| tokens.iter().map(|token| token.issuer.clone()).collect::<Vec<String>>());
@@ -104,8 +109,7 @@ fn token(
     // A `resource` that could not be read has been told of.
     let has_own = section.get("audience").is_some() || auth.get("resource").is_none();
     if has_own && (audiences.is_empty() || audiences.iter().any(String::is_empty)) {
-        let help =
-            "write `audience`, or `resource` beside `tokens`: what is for others must not be taken here";
+        let help = "write `audience`, or `resource` beside `jwt`: what is for others must not be taken here";
         section.missing("the tokens have no audience".to_owned(), help);
     }
     let keys = keys(&section, environment);
@@ -125,14 +129,14 @@ fn token(
 }
 
 fn leeway(section: &Section<'_, '_>, environment: &Environment) -> Option<Duration> {
-    let node = section.get("leeway")?;
+    let node = section.get("clock_skew")?;
     let Some(text) = node.as_text().filter(|text| text.contains("${")) else {
-        return section.duration("leeway");
+        return section.duration("clock_skew");
     };
     let text = outside(section.report, environment, node, text)?;
-    let read = section.duration_as("leeway", &text)?;
+    let read = section.duration_as("clock_skew", &text)?;
     if read.is_err() {
-        let message = "with its variables put in, `leeway` is not what it takes";
+        let message = "with its variables put in, `clock_skew` is not what it takes";
         section.report.error(
             node.span,
             message,

@@ -31,8 +31,8 @@ pub struct RateSettings {
     /// How many of them may come at once, after a time without any.
     #[key(range = 1..=1_000_000, shown = "as many as `limit` has")]
     pub burst: Option<u32>,
-    /// What holds while the store of `shared` can't be reached: each replica counts for itself, nobody is let through, or
-    /// everybody is.
+    /// What holds while the store of `shared_state` can't be reached: each replica counts for itself, nobody is let
+    /// through, or everybody is.
     #[key(default = WithoutStore::Local)]
     pub without_store: WithoutStore,
 }

@@ -201,7 +201,7 @@ impl FixedSettings {
         found.extend(differences("server", &self.mcp, &loaded.mcp));
         found.extend(differences("admin", &self.admin, &loaded.admin));
         found.extend(differences("log", &self.log, &loaded.log));
-        found.extend((self.shared != loaded.shared).then(|| "shared".to_owned()));
+        found.extend((self.shared != loaded.shared).then(|| "shared_state".to_owned()));
         found.extend((self.telemetry != loaded.telemetry).then(|| "telemetry".to_owned()));
         found
     }

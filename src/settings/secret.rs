@@ -248,7 +248,7 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     // Neither a number of tokens is a secret, nor where they are given.
-    if plain == "maxtokens" || plain.ends_with("url") {
+    if matches!(plain.as_str(), "maxtokens" | "authorizationservers") || plain.ends_with("url") {
         return false;
     }
     PARTS.iter().any(|part| plain.contains(part)) || plain.ends_with("key") || plain.ends_with("auth")

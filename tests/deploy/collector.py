@@ -191,9 +191,9 @@ server: {{ listen: "{faces}" }}
 admin: {{ listen: "{operators}" }}
 telemetry:
   endpoint: http://{takes}
-  metrics: 1s
-  service: weather
-  attributes: {{ deployment.environment.name: test }}
+  metrics_interval: 1s
+  service_name: weather
+  resource_attributes: {{ deployment.environment.name: test }}
 upstreams: {{ old: "http://{serve(Legacy)}" }}
 defaults: {{ retry: {{ attempts: 3, backoff: 1ms }} }}
 routes:

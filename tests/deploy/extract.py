@@ -248,7 +248,7 @@ with helm.Chart.load(chart_folder) as chart:
     standalone = yaml.safe_load((chart_folder / "examples" / "standalone.yaml").read_text())
     for wrong, values, said in [
         ("a store and no secret", {"sessionSecret": {"existingSecret": ""}}, "`shared` needs `sessionSecret`"),
-        ("a store beside another's ConfigMap", {"existingConfigMap": "mine"}, "write `shared` in a file of that ConfigMap"),
+        ("a store beside another's ConfigMap", {"existingConfigMap": "mine"}, "write `shared_state` in a file of that ConfigMap"),
     ]:
         try:
             chart.render(standalone | values, name="weather", namespace="prod")

@@ -223,7 +223,7 @@ async fn a_program_that_is_ended_leaves_its_upstream() {
 async fn keys_are_asked_for_as_on_a_port_and_variables_vouch_for_nobody() {
     const KEY: &str = "glk_robot-robot-robot-robot-robot-robot";
     let upstream = thing().await;
-    let clients = format!("clients: {{ robot: {{ keys: '{}' }} }}\n", KeyHash::of(KEY));
+    let clients = format!("clients: {{ robot: {{ api_key_hashes: '{}' }} }}\n", KeyHash::of(KEY));
     let config = config(&upstream, &clients);
     let ask = || Cgi::new(&config, "POST /things/ball");
     let bearer = format!("Bearer {KEY}");

@@ -18,10 +18,10 @@ fn file(upstream: &Scripted, more: &str) -> String {
     format!(
         "upstreams: {{ old: 'http://{}' }}
 clients:
-  reader: {{ keys: '{}', scopes: [read] }}
+  reader: {{ api_key_hashes: '{}', scopes: [read] }}
   writer:
     scopes: [read, write]
-    keys: ['{}', {{ hash: '{}', expires: 2020-01-01 }}]
+    api_key_hashes: ['{}', {{ hash: '{}', expires: 2020-01-01 }}]
 defaults: {{ scopes: [read] }}
 routes:
   get_time: {{ description: x, request: GET old/time, scopes: [], rest: GET /time }}

@@ -267,8 +267,10 @@ async fn a_call_has_one_line_that_tells_what_it_took() {
 async fn a_call_names_its_client_and_nothing_that_it_has_shown() {
     const KEY: &str = "glk_robot-robot-robot-robot-robot-robot";
     let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
-    let clients =
-        format!("clients: {{ robot: {{ keys: '{}' }} }}\nlog: {{ level: debug }}\n", KeyHash::of(KEY));
+    let clients = format!(
+        "clients: {{ robot: {{ api_key_hashes: '{}' }} }}\nlog: {{ level: debug }}\n",
+        KeyHash::of(KEY)
+    );
     let program = Program::start(&format!("{}{clients}", config(&upstream)), &[]).await;
     let mut client = program.connect().await;
     let (bearer, key) = (format!("Authorization: Bearer {KEY}"), format!("X-API-Key: {KEY}"));
@@ -486,7 +488,7 @@ async fn what_is_said_of_keys_has_the_name_of_the_request_that_they_were_asked_f
         (jwks.address.to_string(), "there are other keys that tokens are checked with"),
     ] {
         let auth = format!(
-            "auth: {{ resource: {RESOURCE}, tokens: {{ issuer: {ISSUER}, jwks: 'http://{at}/jwks' }} }}"
+            "auth: {{ resource: {RESOURCE}, jwt: {{ issuer: {ISSUER}, jwks: 'http://{at}/jwks' }} }}"
         );
         let text = config(&upstream).replace("server: {", &format!("server: {{ {auth},"));
         let program = Program::start(&format!("{text}defaults: {{ scopes: [read] }}\n"), &[]).await;

@@ -52,8 +52,8 @@ fn load(upstream: &Scripted, server: &str) -> config::Loaded {
         "server: {{ secret: 0123456789abcdef{server} }}
 upstreams: {{ old: 'http://{}' }}
 clients:
-  owner: {{ keys: '{}', scopes: [use] }}
-  other: {{ keys: '{}', scopes: [use, more] }}
+  owner: {{ api_key_hashes: '{}', scopes: [use] }}
+  other: {{ api_key_hashes: '{}', scopes: [use, more] }}
 defaults: {{ scopes: [use] }}
 routes:{ROUTES}",
         upstream.address,

@@ -209,7 +209,7 @@ impl Hunt {
                         admin: { listen: '127.0.0.1:0', token: '${HUNT_ADMIN}' }\n\
                         log: { level: trace, format: json }\nupstreams:\n"
             .to_owned();
-        text = format!("shared: {{ url: 'redis://{store_at}', password: '${{HUNT_STORE}}' }}\n{text}");
+        text = format!("shared_state: {{ url: 'redis://{store_at}', password: '${{HUNT_STORE}}' }}\n{text}");
         let mut upstreams = vec!["path", "tls"];
         writeln!(text, "  path: 'http://{upstream_at}/${{HUNT_PATH_KEY}}'").unwrap();
         writeln!(

@@ -84,7 +84,7 @@ impl Store {
     /// A replica with these routes before `upstream`, that has joined the others.
     async fn replica(&self, upstream: &Scripted, routes: &str) -> Loaded {
         let text = format!(
-            "server: {{ secret: 0123456789abcdef }}\nshared: {{ url: 'unix:{}/store.sock', password: s3cr3t }}\n\
+            "server: {{ secret: 0123456789abcdef }}\nshared_state: {{ url: 'unix:{}/store.sock', password: s3cr3t }}\n\
              upstreams: {{ old: 'http://{}' }}\nroutes:\n{routes}",
             self.folder.display(),
             upstream.address

@@ -52,7 +52,7 @@ routes: {{ wait: {{ description: x, request: GET old/wait }} }}
 }
 
 fn client(name: &str, key: &str, scopes: &str) -> String {
-    format!("  {name}: {{ keys: '{}', scopes: [{scopes}] }}\n", KeyHash::of(key))
+    format!("  {name}: {{ api_key_hashes: '{}', scopes: [{scopes}] }}\n", KeyHash::of(key))
 }
 
 /// Everything that stays open, opened with one credential.
@@ -161,8 +161,8 @@ async fn what_was_open_to_everybody_ends_when_it_is_locked() {
 #[tokio::test]
 async fn what_a_token_has_opened_ends_with_it() {
     let (upstream, login) = (upstream(&Gate::new()).await, Login::new());
-    let tokens = format!("{{ issuer: {ISSUER}, leeway: 0s, jwks: {:?} }}", login.jwks());
-    let auth = format!("server: {{ auth: {{ resource: {RESOURCE}, tokens: {tokens} }} }}");
+    let tokens = format!("{{ issuer: {ISSUER}, clock_skew: 0s, jwks: {:?} }}", login.jwks());
+    let auth = format!("server: {{ auth: {{ resource: {RESOURCE}, jwt: {tokens} }} }}");
     let served = Arc::new(Loaded::start(&load(&upstream, &auth)).await);
     let token = |rest: f64| {
         let exp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() + rest;

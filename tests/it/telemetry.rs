@@ -239,8 +239,8 @@ async fn what_waits_to_be_sent_is_sent_when_the_process_ends() {
     let (upstream, collector) =
         (Scripted::answering(reply("200 OK", "text/plain", "ok")).await, collector().await);
     let telemetry = format!(
-        "telemetry:\n  endpoint: http://{}/otlp/\n  headers: {{ X-Tenant: weather }}\n  service: old name\n  \
-         attributes: {{ deployment.environment.name: test }}\n  metrics: 1h\n",
+        "telemetry:\n  endpoint: http://{}/otlp/\n  headers: {{ X-Tenant: weather }}\n  service_name: old name\n  \
+         resource_attributes: {{ deployment.environment.name: test }}\n  metrics_interval: 1h\n",
         collector.address
     );
     let variables = [

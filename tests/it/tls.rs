@@ -437,7 +437,7 @@ async fn a_connection_is_good_as_long_as_its_certificate_and_those_that_vouch_fo
         let text = format!(
             "server: {{ {} }}
 upstreams: {{ old: 'http://{}' }}
-clients: {{ backup: {{ keys: '{}', certificates: ['dns:localhost'] }} }}
+clients: {{ backup: {{ api_key_hashes: '{}', certificates: ['dns:localhost'] }} }}
 routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }}
 ",
             section(own, &more),

@@ -99,9 +99,9 @@ pub(crate) fn claims(more: Value) -> Value {
 
 fn file(upstream: SocketAddr, jwks: &str) -> String {
     format!(
-        "server: {{ auth: {{ resource: {RESOURCE}, tokens: {{ issuer: {ISSUER}, jwks: {jwks:?} }} }} }}
+        "server: {{ auth: {{ resource: {RESOURCE}, jwt: {{ issuer: {ISSUER}, jwks: {jwks:?} }} }} }}
 upstreams: {{ old: 'http://{upstream}' }}
-clients: {{ robot: {{ subjects: [svc-7], scopes: [write] }} }}
+clients: {{ robot: {{ jwt_subjects: [svc-7], scopes: [write] }} }}
 defaults: {{ scopes: [read] }}
 routes:
   get_thing: {{ description: x, request: GET old/thing, forward_headers: [authorization], rest: GET /thing }}

@@ -53,6 +53,6 @@ async fn a_route_keeps_its_own_or_sends_none() {
     let header = format!("traceparent: {HEADER}");
     let own = "request: { path: /x, headers: { traceparent: mine } }";
     assert_eq!(told(own, &[&header], Some(META)).await, (vec!["mine".to_owned()], vec![]));
-    let none = "request: GET old/x\n    trace_context: false";
+    let none = "request: GET old/x\n    propagate_trace_context: false";
     assert_eq!(told(none, &[&header], Some(META)).await, (vec![], vec![]));
 }

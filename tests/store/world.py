@@ -126,10 +126,10 @@ class World:
         return ",".join(f"127.0.0.1:{port}" for port in ports)
 
     def shared(self):
-        """The section `shared` of the replicas."""
+        """The section `shared_state` of the replicas."""
         sentinel = "\n  sentinel_password: ${STORE_PASSWORD}" if self.kind == "sentinel" else ""
         return f"""
-shared:
+shared_state:
   url: ${{STORE_URL}}
   user: glossator
   password: ${{STORE_PASSWORD}}{sentinel}

@@ -70,7 +70,7 @@ pub(in crate::config) fn compile(
     let mcp = server.as_ref().ok().map(|server| &server.mcp);
     // Where the process settings have a mistake, whether there is a secret is not known.
     let shared = mcp.and_then(|mcp| shared::read(&file, environment, mcp.secret.as_ref()));
-    if file.entry("shared").is_none() {
+    if file.entry("shared_state").is_none() {
         shared::warn_of_directions(report, &root);
     }
     let advertised = mcp.and_then(|mcp| mcp.peer.as_ref());

@@ -10,7 +10,7 @@ pub(in crate::config) static CLIENT: Keys = Keys::new(
     "client",
     &[
         key(
-            "keys",
+            "api_key_hashes",
             OneOrMore(&Either(&[Text, Section(|| &CLIENT_KEY)])),
             "What it may show: hashes of API keys, as `glossator key` prints them.",
         ),
@@ -19,7 +19,11 @@ pub(in crate::config) static CLIENT: Keys = Keys::new(
             NAMES,
             "The certificates that it may show, under `client_ca`: `cn:NAME`, `dns:NAME`, `uri:URI`, or `sha256:…` for one and no other.",
         ),
-        key("subjects", NAMES, "What tokens call it in `sub`: it has what they allow, and what stands here."),
+        key(
+            "jwt_subjects",
+            NAMES,
+            "What tokens call it in `sub`: it has what they allow, and what stands here.",
+        ),
         key("scopes", SCOPES, "What it is allowed. Default: what needs no scope."),
     ],
 );
@@ -42,18 +46,18 @@ pub(in crate::config) static SERVER_AUTH: Keys = Keys::new(
             Text,
             "What tokens call this server, and where clients reach it: `https://tools.example.com/mcp`. MCP clients are told by it where tokens are given.",
         ),
-        key("tokens", OneOrMore(&Section(|| &TOKENS)), "Whose tokens (JWT) are taken."),
+        key("jwt", OneOrMore(&Section(|| &TOKENS)), "Whose tokens (JWT) are taken."),
         key(
-            "servers",
+            "authorization_servers",
             NAMES,
-            "The servers that give tokens, as clients are told them. Default: the issuers of `tokens`.",
+            "The servers that give tokens, as clients are told them. Default: the issuers of `jwt`.",
         ),
     ],
 );
 
 pub(in crate::config) static TOKENS: Keys = Keys::new(
-    "`tokens`",
-    "tokens",
+    "`jwt`",
+    "jwt",
     &[
         key("issuer", Text, "The server that gives them, letter by letter as its tokens name it in `iss`."),
         key(
@@ -71,7 +75,7 @@ pub(in crate::config) static TOKENS: Keys = Keys::new(
             List(&Word(&["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"])),
             "How it signs. Default: `RS256`, `ES256`, `EdDSA`.",
         ),
-        key("leeway", Duration(0, 300 * SECOND), "How far its clock may be from ours. Default `30s`."),
+        key("clock_skew", Duration(0, 300 * SECOND), "How far its clock may be from ours. Default `30s`."),
         key(
             "scope_claim",
             Text,

@@ -26,7 +26,7 @@ pub(in crate::config) static FILE: Keys = Keys::new(
         ),
         key("log", Section(LogSettings::keys), "What is logged, and how."),
         key(
-            "shared",
+            "shared_state",
             Either(&[Text, Section(|| &SHARED)]),
             "The Redis or Valkey where replicas share limits, kept replies and subscriptions: its address, or a map.",
         ),

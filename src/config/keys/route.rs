@@ -67,7 +67,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
             "Lines that clients are told while a call goes on, where they want them.",
         ),
         key(
-            "trace_context",
+            "propagate_trace_context",
             Flag,
             "Whether the trace that a call belongs to (`traceparent`, `tracestate`) goes on to the upstream. Default `true`.",
         ),
@@ -151,7 +151,7 @@ pub(in crate::config) static CACHE: Keys = Keys::new(
             "How much longer an old one is given where the upstream fails. Default: not, or as it says itself.",
         ),
         key(
-            "force",
+            "ignore_cache_control",
             Flag,
             "Whether replies are kept of which the upstream says that they must not be. Default `false`.",
         ),

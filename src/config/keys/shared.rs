@@ -3,8 +3,8 @@
 use super::*;
 
 pub(in crate::config) static SHARED: Keys = Keys::new(
-    "`shared`",
-    "shared",
+    "`shared_state`",
+    "shared_state",
     &[
         key(
             "url",

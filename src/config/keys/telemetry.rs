@@ -24,17 +24,21 @@ pub(in crate::config) static TELEMETRY: Keys = Keys::new(
             "Which traces are told of, or `off`. Default `parentbased_always_on`: a caller that names a trace decides, and all others are.",
         ),
         key(
-            "ratio",
+            "sampling_ratio",
             Fraction,
             "How many traces are told of, where `traces` ends in `traceidratio`. Default 1.",
         ),
         key(
-            "metrics",
+            "metrics_interval",
             Either(&[OFF, Duration(SECOND, HOUR)]),
             "How often metrics are sent, or `off`. Default `1m`.",
         ),
-        key("service", Text, "What we are called there (`service.name`). Default `glossator`."),
-        key("attributes", Map(&Scalar), "What else is said of us, such as `deployment.environment.name`."),
+        key("service_name", Text, "What we are called there (`service.name`). Default `glossator`."),
+        key(
+            "resource_attributes",
+            Map(&Scalar),
+            "What else is said of us, such as `deployment.environment.name`.",
+        ),
         key("timeout", Duration(100, HOUR), "How long the collector may take to answer. Default `10s`."),
     ],
 );

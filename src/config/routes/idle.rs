@@ -48,7 +48,9 @@ pub(super) fn warn_of_lost_arguments<'a>(report: &Report<'_>, lost: impl Iterato
 
 /// A command has no headers to put anything into.
 pub(super) fn refuse_headers(section: &Section<'_, '_>) {
-    for entry in ["forward_headers", "trace_context"].into_iter().filter_map(|name| section.entry(name)) {
+    for entry in
+        ["forward_headers", "propagate_trace_context"].into_iter().filter_map(|name| section.entry(name))
+    {
         let message = format!("`{}` has no effect: a command has no headers", entry.key.text);
         section.report.error(entry.key.span, message, "leave it out");
     }

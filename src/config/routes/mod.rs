@@ -182,7 +182,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
     let policy = of_route::read(&section);
     let scopes = clients::scopes(&section);
-    let traced = section.flag("trace_context").unwrap_or(true);
+    let traced = section.flag("propagate_trace_context").unwrap_or(true);
     let tests = section.get("tests").map(|node| examples::read(report, node, answerer)).unwrap_or_default();
     let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
     // Where a route has no rules, the server's own schema holds.

@@ -98,7 +98,8 @@ pub(super) fn read(
     let timeout = variables.millis("OTEL_EXPORTER_OTLP_TIMEOUT");
     let timeout = timeout.or(written.timeout).unwrap_or(TIMEOUT_DEFAULT);
     let is_named = traces.is_some() || metrics.is_some() || written.endpoint.is_some() || variables.is_off();
-    let wanted = section.and_then(|section| section.entry("traces").or_else(|| section.entry("metrics")));
+    let wanted =
+        section.and_then(|section| section.entry("traces").or_else(|| section.entry("metrics_interval")));
     if let (Some(entry), false) = (wanted, is_named || report.errors() > before) {
         let help = "write `endpoint: http://collector:4318`, or set `OTEL_EXPORTER_OTLP_ENDPOINT`";
         report.error(entry.key.span, "nothing is sent: there is no `endpoint`", help);
@@ -113,7 +114,7 @@ fn written(section: &Section<'_, '_>, environment: &Environment) -> Written {
         secret::expand(report, environment, node.span, text).map(|expanded| expanded.text)
     };
     let mut attributes = Vec::new();
-    for entry in section.map("attributes").unwrap_or_default() {
+    for entry in section.map("resource_attributes").unwrap_or_default() {
         let value = scalar(report, &entry.value, &format!("the attribute `{}`", entry.key.text));
         let value = value.and_then(|value| secret::expand(report, environment, entry.value.span, &value));
         attributes.extend(value.map(|value| (entry.key.text.clone(), value.text)));
@@ -124,16 +125,16 @@ fn written(section: &Section<'_, '_>, environment: &Environment) -> Written {
         headers: upstreams::http::headers(section, environment),
         tls: tls.and_then(|section| upstreams::tls::read(&section, environment)),
         traces: section.word("traces").map(|word| word.parse().map_or(Sent::Off, Sent::So)),
-        ratio: section.get("ratio").and_then(|node| ratio(report, node)),
-        metrics: section.get("metrics").and_then(|node| interval(report, node)),
-        service: text("service"),
+        ratio: section.get("sampling_ratio").and_then(|node| ratio(report, node)),
+        metrics: section.get("metrics_interval").and_then(|node| interval(report, node)),
+        service: text("service_name"),
         attributes,
         timeout: section.duration("timeout"),
     };
     let takes_ratio = section.get("traces").and_then(Node::as_text).is_some_and(Sampling::takes_ratio);
-    if let (Some(entry), false) = (section.entry("ratio"), takes_ratio) {
+    if let (Some(entry), false) = (section.entry("sampling_ratio"), takes_ratio) {
         let help = "write `traces: parentbased_traceidratio` beside it";
-        report.error(entry.key.span, "`ratio` means nothing with these `traces`", help);
+        report.error(entry.key.span, "`sampling_ratio` means nothing with these `traces`", help);
     }
     written
 }
@@ -157,7 +158,7 @@ fn ratio(report: &Report<'_>, node: &Node) -> Option<f64> {
         Kind::Nothing | Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
     };
     if number.is_none() {
-        let message = format!("`ratio` is a number from 0 to 1, found {}", node.found());
+        let message = format!("`sampling_ratio` is a number from 0 to 1, found {}", node.found());
         report.error(node.span, message, "write `0.1` for one trace of ten");
     }
     number

@@ -19,8 +19,7 @@ fn good(telemetry: &str, variables: &[(&str, &str)]) -> Loaded {
     loaded(telemetry, variables).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-const FILE: &str =
-    "telemetry: { endpoint: 'http://file.test:4318', traces: always_on, metrics: 10s, service: file }";
+const FILE: &str = "telemetry: { endpoint: 'http://file.test:4318', traces: always_on, metrics_interval: 10s, service_name: file }";
 const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://variable.test:4318/");
 
 #[test]
@@ -28,7 +27,7 @@ fn nothing_is_sent_unless_somebody_says_where() {
     let telemetry = good("", &[("OTEL_TRACES_SAMPLER", "always_on")]).telemetry;
     assert!(telemetry.traces.is_none() && telemetry.metrics.is_none());
     for (file, variables) in [
-        ("telemetry: { endpoint: 'http://c.test', traces: off, metrics: off }", vec![]),
+        ("telemetry: { endpoint: 'http://c.test', traces: off, metrics_interval: off }", vec![]),
         (FILE, vec![("OTEL_SDK_DISABLED", "true")]),
         (FILE, vec![("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")]),
     ] {
@@ -86,10 +85,10 @@ fn a_variable_that_says_nothing_we_know_is_passed_over_with_a_warning() {
 fn a_file_that_is_wrong_is_told_where() {
     for (telemetry, words) in [
         ("telemetry: { endpoint: 'collector:4318' }", "endpoint"),
-        ("telemetry: { endpoint: 'http://c.test', ratio: 0.5 }", "`ratio` means nothing"),
-        ("telemetry: { endpoint: 'http://c.test', traces: traceidratio, ratio: 2 }", "from 0 to 1"),
+        ("telemetry: { endpoint: 'http://c.test', sampling_ratio: 0.5 }", "`sampling_ratio` means nothing"),
+        ("telemetry: { endpoint: 'http://c.test', traces: traceidratio, sampling_ratio: 2 }", "from 0 to 1"),
         ("telemetry: { endpoint: 'http://c.test', traces: sometimes }", "always_on"),
-        ("telemetry: { endpoint: 'http://c.test', metrics: 1ms }", "1s"),
+        ("telemetry: { endpoint: 'http://c.test', metrics_interval: 1ms }", "1s"),
         ("telemetry: { traces: always_on }", "nothing is sent"),
     ] {
         let problems = loaded(telemetry, &[]).expect_err(telemetry).to_string();

@@ -165,8 +165,8 @@ routes: {{ a: {{ description: A., request: RUN old }} }}"
 
 #[test]
 fn how_tokens_are_taken_may_come_from_outside() {
-    let auth = "server: { auth: { tokens: { issuer: 'https://a.test', audience: me, jwks: 'https://a.test/keys', \
-                algorithms: ['${NONE:-RS512}', '${NONE:-PS256}'], leeway: '${NONE:-7s}' } } }";
+    let auth = "server: { auth: { jwt: { issuer: 'https://a.test', audience: me, jwks: 'https://a.test/keys', \
+                algorithms: ['${NONE:-RS512}', '${NONE:-PS256}'], clock_skew: '${NONE:-7s}' } } }";
     let loaded = loaded(&format!("{auth}\ndefaults: {{ scopes: [] }}\n{MINIMAL}"));
     let tokens = loaded.access.unwrap().tokens;
     assert_eq!(tokens[0].algorithms, [crate::auth::Algorithm::Rs512, crate::auth::Algorithm::Ps256]);
@@ -214,8 +214,8 @@ fn secrets_go_into_headers_and_nowhere_else() {
 
 #[test]
 fn where_tokens_are_given_comes_from_outside_too() {
-    let text = "server: { auth: { resource: \"http://127.0.0.1:${PORT}/mcp\", servers: [\"https://login.test:${PORT}\"], \
-        tokens: { issuer: \"https://login.test:${PORT}\", jwks: \"https://login.test/jwks\", scope_claim: \"s${PORT}\" } } }\n\
+    let text = "server: { auth: { resource: \"http://127.0.0.1:${PORT}/mcp\", authorization_servers: [\"https://login.test:${PORT}\"], \
+        jwt: { issuer: \"https://login.test:${PORT}\", jwks: \"https://login.test/jwks\", scope_claim: \"s${PORT}\" } } }\n\
         upstreams: { a: http://127.0.0.1:1 }\nroutes: { t: { description: x, request: GET a/ } }";
     let access = loaded(text).access.unwrap();
     let resource = access.resource.unwrap();

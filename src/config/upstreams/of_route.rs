@@ -46,7 +46,8 @@ fn cache(section: &Section<'_, '_>) -> Option<CacheSettings> {
     let section = section.section("cache", &CACHE)?;
     let ttl = section.get("ttl").map(|node| lasts(&section, node, "ttl"));
     let stale_if_error = section.duration("stale_if_error").unwrap_or_default();
-    let forbidden = if section.flag("force") == Some(true) { Forbidden::Kept } else { Forbidden::Heeded };
+    let forbidden =
+        if section.flag("ignore_cache_control") == Some(true) { Forbidden::Kept } else { Forbidden::Heeded };
     let lasts = ttl.unwrap_or(Some(Lasts::AsTheUpstreamSays))?;
     Some(CacheSettings { stale_if_error, forbidden, ..plain(lasts) })
 }

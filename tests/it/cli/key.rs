@@ -42,7 +42,7 @@ async fn a_new_key_opens_with_its_hash_and_with_no_other() {
             && json["hash"].as_str().unwrap().len() == hash.len()
     );
     let text = format!(
-        "upstreams: {{ old: 'http://127.0.0.1:1' }}\nclients: {{ robot: {{ keys: '{hash}' }} }}\n\
+        "upstreams: {{ old: 'http://127.0.0.1:1' }}\nclients: {{ robot: {{ api_key_hashes: '{hash}' }} }}\n\
          routes: {{ a: {{ description: x, request: GET old/a }} }}\n"
     );
     let loaded =

@@ -295,8 +295,8 @@ async fn callers_without_the_scopes_see_none_of_them() {
     let text = format!(
         "upstreams: {{ notes: {{ mcp: 'http://{}/mcp', prompts: {{ scopes: [use] }}, resources: {{ scopes: [use] }} }} }}
 clients:
-  reader: {{ keys: '{}', scopes: [use] }}
-  stranger: {{ keys: '{}' }}",
+  reader: {{ api_key_hashes: '{}', scopes: [use] }}
+  stranger: {{ api_key_hashes: '{}' }}",
         notes.address,
         KeyHash::of(reader),
         KeyHash::of(stranger)
