@@ -6,6 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use fearless_simd::Level;
+use wide::u8x16;
 
 /// Writes text as the content of a JSON string.
 pub(in crate::model) fn escape(text: &str, out: &mut Vec<u8>) {
@@ -16,11 +17,18 @@ pub(in crate::model) fn escape(text: &str, out: &mut Vec<u8>) {
     blocks::escape(text.as_bytes(), out);
 }
 
+/// A bit for each byte that must be escaped in a JSON string, the lowest for the first.
+#[inline]
+pub(super) fn escaped_bytes(bytes: &[u8; 16]) -> u32 {
+    let lane = u8x16::new(*bytes);
+    let is_control = lane.min(u8x16::splat(0x1f)).simd_eq(lane);
+    let marked = lane.simd_eq(u8x16::splat(b'"')) | lane.simd_eq(u8x16::splat(b'\\')) | is_control;
+    marked.to_bitmask()
+}
+
 /// Escapes on any processor: finds the escapes of 64 bytes at once, without a branch, and copies the bytes
 /// between them in steps of 16.
 mod blocks {
-    use wide::u8x16;
-
     /// The most bytes that one is written as: `\u001f`.
     const LONGEST: usize = 6;
 
@@ -121,12 +129,7 @@ mod blocks {
     #[inline]
     fn escaped(block: &[u8; BLOCK]) -> u64 {
         let (sixteens, _) = block.as_chunks();
-        let words = sixteens.iter().map(|sixteen| {
-            let lane = u8x16::new(*sixteen);
-            let is_control = lane.min(u8x16::splat(0x1f)).simd_eq(lane);
-            let marked = lane.simd_eq(u8x16::splat(b'"')) | lane.simd_eq(u8x16::splat(b'\\')) | is_control;
-            u64::from(marked.to_bitmask())
-        });
+        let words = sixteens.iter().map(|sixteen| u64::from(super::escaped_bytes(sixteen)));
         words.enumerate().fold(0, |bits, (index, word)| bits | word << (16 * index))
     }
 
@@ -155,7 +158,6 @@ mod vectors {
 
     /// The bytes that are escaped at once, each with capacity for a backslash before it. Spaces pad the end
     /// of a text.
-    /// text ends early.
     const HALF: [u8; 32] = [b' '; 32];
 
     /// The second of each two bits.

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use super::JSON_DEPTH_LIMIT;
+use super::{JSON_DEPTH_LIMIT, escape::escaped_bytes};
 
 /// Number of values and members in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -144,9 +144,7 @@ impl Scanner<'_> {
     fn string(&mut self) -> Result<(), Flaw> {
         self.position += 1;
         loop {
-            while self.byte().is_some_and(|byte| IS_PLAIN[usize::from(byte)]) {
-                self.position += 1;
-            }
+            self.plain_bytes();
             match self.byte() {
                 Some(b'"') => {
                     self.position += 1;
@@ -155,6 +153,22 @@ impl Scanner<'_> {
                 Some(b'\\') => self.escape()?,
                 _ => return Err(Flaw::Grammar),
             }
+        }
+    }
+
+    /// The bytes of a string up to one that does not stand for itself, sixteen at once: one by one, half of the time
+    /// of a scan was spent here.
+    #[inline(always)]
+    fn plain_bytes(&mut self) {
+        while let Some(bytes) = self.bytes[self.position..].first_chunk() {
+            let plain = (escaped_bytes(bytes) | 1 << bytes.len()).trailing_zeros();
+            self.position += plain as usize;
+            if plain < 16 {
+                return;
+            }
+        }
+        while self.byte().is_some_and(|byte| IS_PLAIN[usize::from(byte)]) {
+            self.position += 1;
         }
     }
 

@@ -12,7 +12,7 @@ mod number;
 mod tests;
 mod time;
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{collections::HashSet, fmt, str::FromStr};
 
 use serde_json::{Map, Value};
 
@@ -38,7 +38,7 @@ pub struct Fields {
     list: Box<[Field]>,
     others: Option<Box<FieldType>>,
     /// The keys of an extracted object that fields are in or below.
-    outermost_keys: BTreeSet<String>,
+    outermost_keys: HashSet<String>,
 }
 
 /// One field.

@@ -164,7 +164,7 @@ impl Pairs {
         let (found, sections, open) = Default::default();
         let mut builder =
             Builder { pairs: self, wanted, stop, limit, line: first_line, count: 0, found, sections, open };
-        for line in text.lines() {
+        for line in lines(text) {
             builder.add_line(line)?;
             builder.line += 1;
         }
@@ -177,8 +177,11 @@ impl Pairs {
 
     fn split<'t>(&self, line: &'t str) -> Option<(&'t str, &'t str)> {
         let found = self.separators.iter().filter_map(|separator| {
-            // On lines this short it needs half the instructions of `str::find`.
-            let at = memmem::find(line.as_bytes(), separator.as_bytes())?;
+            // On lines this short both need half the instructions of `str::find`.
+            let at = match separator.as_bytes() {
+                [byte] => memchr::memchr(*byte, line.as_bytes())?,
+                bytes => memmem::find(line.as_bytes(), bytes)?,
+            };
             Some((at, separator.len()))
         });
         let (at, length) = found.min_by_key(|(at, length)| (*at, usize::MAX - length))?;
@@ -191,6 +194,18 @@ impl Pairs {
         let unquoted = if self.unquote { unquoted(value) } else { None };
         unquoted.unwrap_or_else(|| value.to_owned())
     }
+}
+
+/// The lines of a text, as [`str::lines`] has them, in half its instructions.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut start = 0;
+    let ends = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1);
+    let last = (!text.is_empty() && !text.ends_with('\n')).then_some(text.len());
+    ends.chain(last).map(move |end| {
+        let line = &text[start..end];
+        start = end;
+        line.strip_suffix('\n').map_or(line, |line| line.strip_suffix('\r').unwrap_or(line))
+    })
 }
 
 /// A key without the dots that lead from it to the separator: `DNS Servers . . . :`, `Total.....:`.

@@ -280,3 +280,10 @@ fn outermost_keys_that_are_not_wanted_are_left_out() {
     let found = indented(Indented::Nested).extract(text, Some(&wanted), None).unwrap();
     assert_eq!(found.to_string(), r#"{"b":{"value":"2","b1":"3"}}"#);
 }
+
+proptest::proptest! {
+    #[test]
+    fn lines_are_those_of_the_standard_library(text in "[a\r\n]{0,12}") {
+        proptest::prop_assert!(lines(&text).eq(text.lines()), "{text:?}");
+    }
+}
