@@ -27,7 +27,7 @@ fn describe_route(route: &Route) -> Value {
         "tool": route.is_tool(),
         "endpoints": endpoints.collect::<Vec<_>>(),
         "rules": route.translator.rules.len(),
-        "deadline_ms": milliseconds(route.deadline),
+        "timeout_ms": milliseconds(route.timeout),
         "job": route.job.is_some(),
         "asks": !route.asking.is_empty(),
     });

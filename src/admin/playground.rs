@@ -197,7 +197,7 @@ fn describe_problem(problem: &config::Problem) -> Value {
 }
 
 fn describe_example(index: usize, example: &Example) -> Value {
-    let response = &example.given;
+    let response = &example.response;
     let mut given = match &response.exit {
         Some(exit) => json!({ "exit": exit.end.to_json(), "stderr": exit.stderr_text() }),
         None => {

@@ -27,24 +27,24 @@ pub(super) struct ExplainArguments {
     route: String,
     /// A recorded reply: a body, a whole reply as `curl -i` prints it, or a HAR file; `-` for standard input
     #[arg(long, value_name = "FILE")]
-    reply: Option<PathBuf>,
+    response: Option<PathBuf>,
     /// Which reply of a HAR file: its number from 1, or a part of its URL; the last one where nothing is said
-    #[arg(long, value_name = "NUMBER|URL", requires = "reply")]
+    #[arg(long, value_name = "NUMBER|URL", requires = "response")]
     entry: Option<Choice>,
-    /// The call's arguments, a JSON object; without `--reply`, shows the request that is made of them
+    /// The call's arguments, a JSON object; without `--response`, shows the request that is made of them
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
     /// The reply's status, from 100 to 599; of a body alone it is 200 where nothing is said
-    #[arg(long, value_name = "CODE", requires = "reply")]
+    #[arg(long, value_name = "CODE", requires = "response")]
     status: Option<u16>,
     /// The reply's media type; a body alone has none where nothing is said
-    #[arg(long = "type", value_name = "TYPE", requires = "reply")]
+    #[arg(long = "content-type", value_name = "TYPE", requires = "response")]
     media_type: Option<String>,
     /// Of a command: its exit status, or the signal that ended it such as `SIGKILL`; 0 where nothing is said
-    #[arg(long, value_name = "STATUS", requires = "reply")]
+    #[arg(long, value_name = "STATUS", requires = "response")]
     exit: Option<End>,
     /// Of a command: what it wrote to standard error
-    #[arg(long, value_name = "TEXT", requires = "reply")]
+    #[arg(long, value_name = "TEXT", requires = "response")]
     stderr: Option<String>,
     #[command(flatten)]
     config: ConfigArgument,
@@ -63,7 +63,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
     let mut given = given_arguments(arguments.args.as_deref())?;
     let is_uri = !named(&file);
     given.extend(in_uri);
-    match &arguments.reply {
+    match &arguments.response {
         Some(path) => {
             let reply = match &file.route.request {
                 RequestTemplate::Http(_) => recorded(arguments, path, screen)?,
@@ -75,9 +75,9 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
         None if arguments.args.is_some() || is_uri => {
             explain_request(arguments.output, &loaded, &file.route, given, screen)
         }
-        None => {
-            Err(Failure::usage("give a recorded reply with `--reply FILE`, or arguments with `--args JSON`"))
-        }
+        None => Err(Failure::usage(
+            "give a recorded reply with `--response FILE`, or arguments with `--args JSON`",
+        )),
     }
 }
 
@@ -139,9 +139,11 @@ fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> R
     if let Some(media_type) = &arguments.media_type {
         let value = HeaderValue::from_str(media_type).ok().filter(|_| is_media_type(media_type));
         let value = value.ok_or_else(|| {
-            Failure::usage(format!("`--type` takes a media type such as `text/plain`, found {media_type:?}"))
+            Failure::usage(format!(
+                "`--content-type` takes a media type such as `text/plain`, found {media_type:?}"
+            ))
         })?;
-        tell("--type", reply.media_type().as_deref().unwrap_or("no media type"));
+        tell("--content-type", reply.media_type().as_deref().unwrap_or("no media type"));
         reply.headers.insert(CONTENT_TYPE, value);
     }
     Ok(reply)

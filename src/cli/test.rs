@@ -121,7 +121,7 @@ impl Verdict {
         let mut found = None;
         let differences = match example_arguments(&file.route, example.args.clone()) {
             Ok(checked) => {
-                let result = explained(file, checked, &example.answers, &example.given, None).result;
+                let result = explained(file, checked, &example.answers, &example.response, None).result;
                 found = Some(to_expect(&result, &example.expect));
                 differences(&result, &example.expect, &example.position)
             }

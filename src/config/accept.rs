@@ -216,27 +216,27 @@ mod tests {
     #[test]
     fn only_what_is_expected_changes() {
         check(
-            "      - given: { body: '5' } # a comment\n        expect: { text: \"six\" } # another\n      - given: {}\n        expect: {}\n",
+            "      - response: { body: '5' } # a comment\n        expect: { text: \"six\" } # another\n      - response: {}\n        expect: {}\n",
             0,
             json!({ "structuredContent": { "a": 5.0 } }),
             Ok(
-                "      - given: { body: '5' } # a comment\n        expect: { structuredContent: { a: 5.0 } } # another\n      - given: {}\n        expect: {}\n",
+                "      - response: { body: '5' } # a comment\n        expect: { structuredContent: { a: 5.0 } } # another\n      - response: {}\n        expect: {}\n",
             ),
         );
         check(
-            "      - expect:\n          structuredContent:\n            a: 1\n\n        # Why.\n        given: { body: x }",
+            "      - expect:\n          structuredContent:\n            a: 1\n\n        # Why.\n        response: { body: x }",
             0,
             json!({ "isError": true, "text": "a: b\nc" }),
             Ok(
-                "      - expect:\n          isError: true\n          text: |-\n            a: b\n            c\n\n        # Why.\n        given: { body: x }",
+                "      - expect:\n          isError: true\n          text: |-\n            a: b\n            c\n\n        # Why.\n        response: { body: x }",
             ),
         );
         check(
-            "      - { given: { body: x }, expect: { text: a } }\n      - { given: { body: y }, expect: { text: b } }",
+            "      - { response: { body: x }, expect: { text: a } }\n      - { response: { body: y }, expect: { text: b } }",
             1,
             json!({ "text": "c\nd" }),
             Ok(
-                "      - { given: { body: x }, expect: { text: a } }\n      - { given: { body: y }, expect: { text: \"c\\nd\" } }",
+                "      - { response: { body: x }, expect: { text: a } }\n      - { response: { body: y }, expect: { text: \"c\\nd\" } }",
             ),
         );
     }
@@ -244,11 +244,11 @@ mod tests {
     #[test]
     fn where_scalars_differ_comments_and_layout_stay() {
         check(
-            "      - given: { body: x }\n        expect:\n          # Degrees.\n          structuredContent: {a: 1,   b: [two, 'three']} # both\n          text: old # said\n          isError: false",
+            "      - response: { body: x }\n        expect:\n          # Degrees.\n          structuredContent: {a: 1,   b: [two, 'three']} # both\n          text: old # said\n          isError: false",
             0,
             json!({ "isError": true, "structuredContent": { "a": 5, "b": ["two", "4, }"] }, "text": "new: #1" }),
             Ok(
-                "      - given: { body: x }\n        expect:\n          # Degrees.\n          structuredContent: {a: 5,   b: [two, \"4, }\"]} # both\n          text: \"new: #1\" # said\n          isError: true",
+                "      - response: { body: x }\n        expect:\n          # Degrees.\n          structuredContent: {a: 5,   b: [two, \"4, }\"]} # both\n          text: \"new: #1\" # said\n          isError: true",
             ),
         );
     }
@@ -261,8 +261,8 @@ mod tests {
             expect: expect.as_object().cloned().unwrap(),
         };
         for before in [
-            "routes:\r\n  t:\r\n    tests:\r\n      - given: { body: x } # a\r\n",
-            "routes:\r\n  t:\r\n    tests:\r\n      - given: { body: x } # a\r\n        expect:\r\n          text: a\r\n",
+            "routes:\r\n  t:\r\n    tests:\r\n      - response: { body: x } # a\r\n",
+            "routes:\r\n  t:\r\n    tests:\r\n      - response: { body: x } # a\r\n        expect:\r\n          text: a\r\n",
         ] {
             let written = accept(before, &acceptance(json!({ "isError": true, "text": "a\nb" }))).unwrap();
             assert!(written.starts_with(&before[..before.find("# a").unwrap() + 5]), "{written:?}");
@@ -274,22 +274,22 @@ mod tests {
     #[test]
     fn what_is_missing_is_added() {
         check(
-            "      - given: { body: x } # said",
+            "      - response: { body: x } # said",
             0,
             json!({ "text": "a" }),
-            Ok("      - given: { body: x } # said\n        expect: { text: a }"),
+            Ok("      - response: { body: x } # said\n        expect: { text: a }"),
         );
         check(
-            "      - { given: { body: x } }",
+            "      - { response: { body: x } }",
             0,
             json!({ "text": "a" }),
-            Ok("      - { given: { body: x }, expect: { text: a } }"),
+            Ok("      - { response: { body: x }, expect: { text: a } }"),
         );
         check(
-            "      - given:\n          body: |\n            x\n",
+            "      - response:\n          body: |\n            x\n",
             0,
             json!({ "text": "a" }),
-            Ok("      - given:\n          body: |\n            x\n        expect: { text: a }\n"),
+            Ok("      - response:\n          body: |\n            x\n        expect: { text: a }\n"),
         );
     }
 
@@ -297,23 +297,23 @@ mod tests {
     fn an_expectation_of_nothing_is_replaced() {
         for before in ["expect: {}", "expect:", "expect: ~"] {
             check(
-                &format!("      - given: {{ body: x }}\n        {before}\n      - given: {{}}"),
+                &format!("      - response: {{ body: x }}\n        {before}\n      - response: {{}}"),
                 0,
                 json!({ "text": "a" }),
-                Ok("      - given: { body: x }\n        expect: { text: a }\n      - given: {}"),
+                Ok("      - response: { body: x }\n        expect: { text: a }\n      - response: {}"),
             );
         }
         check(
-            "      - { given: { body: x }, expect: {} }",
+            "      - { response: { body: x }, expect: {} }",
             0,
             json!({ "text": "a" }),
-            Ok("      - { given: { body: x }, expect: { text: a } }"),
+            Ok("      - { response: { body: x }, expect: { text: a } }"),
         );
     }
 
     #[test]
     fn what_stands_elsewhere_too_is_left() {
-        let anchored = "      - given: { body: x }\n        expect: &e { text: a }\n      - given: { body: y }\n        expect: *e";
+        let anchored = "      - response: { body: x }\n        expect: &e { text: a }\n      - response: { body: y }\n        expect: *e";
         check(anchored, 1, json!({ "text": "b" }), Err("by hand"));
         check(anchored, 0, json!({ "text": "b" }), Err("by hand"));
     }

@@ -5,6 +5,7 @@ use super::{
     keys::{BLOCK, BLOCK_ANNOTATIONS, RESOURCE, RESOURCE_LINK},
     language,
     node::{Kind, Node},
+    renamed::report_word,
     reply::{self, whole},
     report::Report,
     schemas::Asked,
@@ -95,9 +96,10 @@ fn block(report: &Report<'_>, node: &Node, place: Span, scope: &mut Scope<'_>) -
         },
         "image" => data(&section, &one.value, BinaryKind::Image, media, names)?,
         "audio" => data(&section, &one.value, BinaryKind::Audio, media, names)?,
-        "resource" if one.value.as_text() == Some("reply") => {
+        "resource" if one.value.as_text() == Some("response") => {
             Payload::Bytes(Binary { kind: Some(BinaryKind::Resource), media_type: media })
         }
+        "resource" if report_word(report, &one.value, BLOCK.id, "resource") => return None,
         "resource" => {
             section.refuse_beside(&["media_type"], "resource: {…}");
             let inner = Section::open(report, one.key.span, &one.value, &RESOURCE)?;
@@ -135,14 +137,17 @@ fn data(
     media: Option<String>,
     names: &[&str],
 ) -> Option<Payload> {
-    if node.as_text() == Some("reply") {
+    if node.as_text() == Some("response") {
         return Some(Payload::Bytes(Binary { kind: Some(kind), media_type: media }));
+    }
+    let name = if kind == BinaryKind::Audio { "audio" } else { "image" };
+    if report_word(section.report, node, BLOCK.id, name) {
+        return None;
     }
     let data = language::template(section.report, node, "the data of a block", names)?;
     let Some(media_type) = media else {
         if section.get("media_type").is_none() {
-            let help =
-                "write `media_type: image/png` beside it, or `reply` for the reply's own bytes and type";
+            let help = "write `media_type: image/png` beside it, or `response` for the response's own bytes and type";
             section.report.error(node.span, "data from a template has no media type", help);
         }
         return None;

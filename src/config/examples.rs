@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 
 use super::{
-    keys::{EXAMPLE, EXPECT, GIVEN},
+    keys::{EXAMPLE, EXAMPLE_RESPONSE, EXPECT},
     node::{Entry, Kind, Node},
     recording,
     report::Report,
@@ -31,7 +31,7 @@ pub struct Example {
     /// The answers to the questions of the route.
     pub answers: Map<String, Value>,
     /// What the upstream answers.
-    pub given: Reply,
+    pub response: Reply,
     /// What clients get.
     pub expect: Expectation,
 }
@@ -106,7 +106,7 @@ pub(super) enum Answerer {
 /// Reads `tests`; what is wrong is reported and left out.
 pub(super) fn read(report: &Report<'_>, node: &Node, answerer: Answerer) -> Vec<Example> {
     let Kind::List(items) = &node.kind else {
-        let help = "write `tests: [ { given: { body: \"…\" }, expect: { … } } ]`";
+        let help = "write `tests: [ { response: { body: \"…\" }, expect: { … } } ]`";
         report.error(node.span, format!("`tests` takes a list, found {}", node.found()), help);
         return Vec::new();
     };
@@ -119,8 +119,9 @@ fn example(report: &Report<'_>, node: &Node, answerer: Answerer) -> Option<Examp
     let name = section.text("name").map(str::to_owned);
     let args = section.map("args").map(Node::entries_to_json).unwrap_or_default();
     let answers = section.map("answers").map(Node::entries_to_json).unwrap_or_default();
-    section.required("given", "write `given: { status: 200, type: text/plain, body: \"…\" }`");
-    let given = section.section("given", &GIVEN).and_then(|section| given(&section, answerer));
+    section.required("response", "write `response: { status: 200, content_type: text/plain, body: \"…\" }`");
+    let response =
+        section.section("response", &EXAMPLE_RESPONSE).and_then(|section| response(&section, answerer));
     let is_empty =
         |node: &Node| matches!(node.kind, Kind::Nothing) || node.as_map().is_some_and(<[Entry]>::is_empty);
     let expect = match section.get("expect").filter(|node| !is_empty(node)) {
@@ -135,7 +136,7 @@ fn example(report: &Report<'_>, node: &Node, answerer: Answerer) -> Option<Examp
         }
     };
     let position = Position::of(report, place);
-    Some(Example { name, position, args, answers, given: given?, expect: expect? })
+    Some(Example { name, position, args, answers, response: response?, expect: expect? })
 }
 
 /// How a program ended in an example; `None` where a server answers.
@@ -146,7 +147,7 @@ fn exit_given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Exit> {
             (["exit", "stderr"].as_slice(), "the route asks no command")
         }
         Answerer::Program => {
-            (["status", "type", "headers"].as_slice(), "a command has an `exit`, and no head")
+            (["status", "content_type", "headers"].as_slice(), "a command has an `exit`, and no head")
         }
     };
     for entry in other.iter().filter_map(|name| section.entry(name)) {
@@ -160,7 +161,7 @@ fn exit_given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Exit> {
     (answerer == Answerer::Program).then(|| Exit { end: end.unwrap_or(End::Code(0)), stderr: stderr.into() })
 }
 
-fn given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Reply> {
+fn response(section: &Section<'_, '_>, answerer: Answerer) -> Option<Reply> {
     let report = section.report;
     let before = report.errors();
     let exit = exit_given(section, answerer);
@@ -180,7 +181,7 @@ fn given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Reply> {
     if answerer == Answerer::McpServer {
         headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
     }
-    if let Some((node, text)) = section.text_node("type") {
+    if let Some((node, text)) = section.text_node("content_type") {
         match HeaderValue::from_str(text) {
             Ok(value) => {
                 headers.insert(header::CONTENT_TYPE, value);

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::keys::{AUTH, BASIC, Keys, OAUTH, SERVER_AUTH, TLS, TOKENS, UPSTREAM};
+use super::{
+    keys::{AUTH, BASIC, Keys, OAUTH, SERVER_AUTH, TLS, TOKENS, UPSTREAM},
+    renamed::RENAMES,
+};
 use crate::settings::{
     report::Report,
     secret::{is_only_references, is_secret_name},
@@ -57,8 +60,8 @@ fn mark_entry(entry: &mut Entry, ranges: &mut Vec<Range<usize>>) {
     }
     // In the place of the hash of a key there may be the key itself, by mistake.
     let is_key = matches!(key, "api_key_hashes" | "keys" | "hash");
-    // `breaker` is near to `bearer`, and is no misspelt one.
-    let is_setting = UPSTREAM.get(key).is_some();
+    // `breaker`, an earlier name, is near to `bearer`, and is no misspelt one.
+    let is_setting = UPSTREAM.get(key).is_some() || RENAMES.key(UPSTREAM.id, key).is_some();
     let is_misspelt = !is_setting && suggest::nearest(key, WORDS).is_some();
     if is_key || is_secret_name(key) || is_misspelt {
         hide(value, ranges);

@@ -43,7 +43,7 @@ pub(super) fn read(
     if let Some(file) = file.filter(|file| file.settings.http().is_none()) {
         let name = file.settings.name();
         let message = format!("`job` is followed by requests over HTTP, and `{name}` has no `url`");
-        report.error(entry.key.span, message, "leave it out; `deadline` says how long a call may take");
+        report.error(entry.key.span, message, "leave it out; `timeout` says how long a call may take");
         return None;
     }
     let base = base(context);

@@ -31,7 +31,7 @@ pub(super) fn derived(rules: &[Compiled], otherwise: Otherwise, wrap: Wrap) -> R
     }
     let promised = promised.ok_or("no rule says what a success is like")?;
     if otherwise == Otherwise::Text {
-        return Err("a reply that no rule is for passes as it is (`otherwise: text`)".to_owned());
+        return Err("a reply that no rule is for passes as it is (`on_no_match: text`)".to_owned());
     }
     if !promised.contains_key("type") {
         return Err("the value may be of any type".to_owned());
@@ -56,7 +56,7 @@ fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
     extract.found_schema().ok_or_else(|| without_types.to_owned())
 }
 
-/// Says that rules of `defaults.reply` keep a route from promising what its own rules would.
+/// Says that rules of `defaults.response` keep a route from promising what its own rules would.
 pub(super) fn warn_of_defaults(
     report: &Report<'_>,
     route: &Section<'_, '_>,
@@ -65,9 +65,9 @@ pub(super) fn warn_of_defaults(
     wrap: Wrap,
 ) {
     if derived(own, otherwise, wrap).is_ok() {
-        let help = "write `output`, or `default_reply: false`";
+        let help = "write `output`, or `default_rules: false`";
         let message =
-            "this route promises no output schema: a rule of `defaults.reply` may give another shape";
+            "this route promises no output schema: a rule of `defaults.response` may give another shape";
         report.warning(route.place, message, help);
     }
 }

@@ -1,4 +1,4 @@
-//! `given.recording`: a reply that lies in a file beside the configuration.
+//! `response.recording`: a reply that lies in a file beside the configuration.
 
 use std::{fs::File, io::Read, path::Path};
 

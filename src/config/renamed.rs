@@ -35,7 +35,6 @@ pub(super) enum Now {
     Key(&'static str),
     /// There is none; what to do without it.
     Gone(&'static str),
-    #[cfg_attr(not(test), expect(dead_code, reason = "no word has another form yet"))]
     /// The key is the same, and instead of its first word it takes the second.
     Word(&'static str, &'static str),
 }
@@ -43,12 +42,39 @@ pub(super) enum Now {
 /// All of them, as `config/upgrading.md` lists them.
 pub(super) static RENAMES: Renames = Renames {
     settings: &[
+        row(&["block"], "audio", Now::Word("reply", "response")),
+        row(&["block"], "image", Now::Word("reply", "response")),
+        row(&["block"], "resource", Now::Word("reply", "response")),
         row(&["cache"], "force", Now::Key("ignore_cache_control")),
+        row(&["circuit_breaker"], "failures", Now::Key("consecutive_failures")),
+        row(&["circuit_breaker"], "rest", Now::Key("open_for")),
         row(&["client"], "keys", Now::Key("api_key_hashes")),
         row(&["client"], "subjects", Now::Key("jwt_subjects")),
+        row(&["defaults", "override", "route", "rules", "tools"], "reply", Now::Key("response")),
+        row(&["defaults", "override", "route", "upstream"], "deadline", Now::Key("timeout")),
+        row(POLICIES, "breaker", Now::Key("circuit_breaker")),
+        row(POLICIES, "caller_rate", Now::Key("rate_limit_per_client")),
+        row(POLICIES, "rate", Now::Key("rate_limit")),
+        row(&["defaults", "upstream"], "caller_in_flight", Now::Key("max_in_flight_per_client")),
+        row(&["defaults", "upstream"], "in_flight", Now::Key("max_in_flight")),
+        row(&["example"], "given", Now::Key("response")),
+        row(&["example_response"], "type", Now::Key("content_type")),
         row(&["file"], "shared", Now::Key("shared_state")),
+        row(&["health_check"], "failures", Now::Key("unhealthy_threshold")),
         row(&["jwt"], "leeway", Now::Key("clock_skew")),
+        row(&["outlier_detection"], "failures", Now::Key("consecutive_failures")),
+        row(&["outlier_detection"], "longest_rest", Now::Key("max_ejection_time")),
+        row(&["outlier_detection"], "rest", Now::Key("base_ejection_time")),
+        row(&["override", "route"], "repeatable", Now::Key("idempotent")),
+        row(&["rate_limit"], "limit", Now::Key("rate")),
+        row(&["rate_limit"], "without_store", Now::Key("on_store_failure")),
+        row(&["rate_limit"], "on_store_failure", Now::Word("refuse", "deny")),
+        row(&["retry"], "attempts", Now::Key("max_attempts")),
+        row(&["retry"], "backoff", Now::Key("initial_backoff")),
+        row(&["retry"], "longest_wait", Now::Key("max_backoff")),
         row(&["route"], "trace_context", Now::Key("propagate_trace_context")),
+        row(&["route"], "default_reply", Now::Key("default_rules")),
+        row(&["route"], "otherwise", Now::Key("on_no_match")),
         row(
             &["server"],
             "direct_path",
@@ -62,16 +88,21 @@ pub(super) static RENAMES: Renames = Renames {
         row(&["telemetry"], "metrics", Now::Key("metrics_interval")),
         row(&["telemetry"], "ratio", Now::Key("sampling_ratio")),
         row(&["telemetry"], "service", Now::Key("service_name")),
+        row(&["upstream"], "ejection", Now::Key("outlier_detection")),
+        row(&["upstream"], "health", Now::Key("health_check")),
     ],
     variables: &[],
 };
+
+/// The sections that have policies.
+const POLICIES: &[&str] = &["defaults", "route", "upstream"];
 
 const fn row(sections: &'static [&'static str], key: &'static str, now: Now) -> Renamed {
     Renamed { sections, key, now }
 }
 
 /// Flags of the command line: the old one and the new one.
-static FLAGS: &[(&str, &str)] = &[];
+static FLAGS: &[(&str, &str)] = &[("--reply", "--response"), ("--type", "--content-type")];
 
 /// The new name of a flag.
 pub fn renamed_flag(flag: &str) -> Option<&'static str> {

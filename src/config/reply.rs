@@ -61,7 +61,7 @@ pub(super) fn warn_of_programs(report: &Report<'_>, own: &[Compiled]) {
     }
 }
 
-/// The rules of a route and after them those of `defaults.reply` that can be asked at all.
+/// The rules of a route and after them those of `defaults.response` that can be asked at all.
 pub(super) fn with_defaults(mut own: Vec<Compiled>, defaults: Vec<Compiled>) -> Vec<Compiled> {
     let asked = defaults.into_iter().filter(|rule| !own.iter().any(|first| takes_all_of(first, rule)));
     let asked: Vec<_> = asked.collect();

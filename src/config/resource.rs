@@ -115,11 +115,11 @@ impl ReadAs {
             let help = "leave one of the two out";
             report.error(span, "`watch` looks at one reply, and the work of `job` gives several", help);
         }
-        if !route.flag("repeatable").unwrap_or_else(|| request.is_safe()) {
+        if !route.flag("idempotent").unwrap_or_else(|| request.is_safe()) {
             report.warning(
                 span,
                 format!("`watch` sends this {} again and again", request.in_words()),
-                "say `repeatable: true` where that does no harm",
+                "say `idempotent: true` where that does no harm",
             );
         }
         // Those of `defaults` are for whoever needs them.

@@ -86,7 +86,7 @@ pub struct ListenerSettings {
     )]
     pub answers_limit_bytes: usize,
     /// How long calls in flight may take to end when the process stops; then they get an error.
-    // More than the default `deadline`: a call that has begun ends by its own.
+    // More than the default `timeout`: a call that has begun ends by its own.
     #[key(range = 0..=HOUR, default = Duration::from_secs(35), restart)]
     pub shutdown_timeout: Duration,
     /// How long everything is still served after SIGTERM while `/readyz` says 503, so that a load balancer hears of it

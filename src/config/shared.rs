@@ -207,12 +207,12 @@ fn prefix(report: &Report<'_>, node: &Node, text: String) -> Option<String> {
 pub(super) fn warn_of_directions(report: &Report<'_>, root: &Node) {
     let Some(entries) = root.as_map() else { return };
     for entry in entries {
-        if matches!(entry.key.text.as_str(), "rate" | "caller_rate")
+        if matches!(entry.key.text.as_str(), "rate_limit" | "rate_limit_per_client")
             && let Some(limit) = entry.value.as_map()
-            && let Some(direction) = limit.iter().find(|key| key.key.text == "without_store")
+            && let Some(direction) = limit.iter().find(|key| key.key.text == "on_store_failure")
         {
             let message =
-                "`without_store` has no effect without `shared_state`: every process counts for itself";
+                "`on_store_failure` has no effect without `shared_state`: every process counts for itself";
             report.warning(direction.key.span, message, "write `shared_state: redis://…`, or leave it out");
         }
     }

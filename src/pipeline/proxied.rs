@@ -299,7 +299,7 @@ impl Run<'_> {
     ) -> Result<Reply, Box<ToolResult>> {
         let (route, headers) = (self.call.route, self.call.headers);
         check_scopes(route, &self.call.caller)?;
-        self.due = Due::after(route.deadline).within(client_timeout(headers)?);
+        self.due = Due::after(route.timeout).within(client_timeout(headers)?);
         let request = route.request.build(&self.call.arguments, headers, None);
         let request =
             request.map_err(|error| Box::new(ToolResult::error(Fault::Arguments, error.to_string())))?;
@@ -315,7 +315,7 @@ impl Run<'_> {
 
     /// The tool error for a response without a result, with the text that a tool call would have.
     async fn forwarding_error(&mut self, sent: Arguments, reply: Reply) -> ToolResult {
-        self.due = Due::after(self.call.route.deadline);
+        self.due = Due::after(self.call.route.timeout);
         match self.translate(sent, reply).await {
             Ok(translation) if translation.result.is_error() => {
                 self.log.notes(&translation.notes, translation.result.outcome);

@@ -80,7 +80,7 @@ impl Snapshot {
         route: &Arc<BoundRoute>,
         arguments: Arguments,
     ) -> Result<Arguments, String> {
-        let due = Due::after(route.deadline);
+        let due = Due::after(route.timeout);
         match self.workers.check(route, arguments, due.at).await {
             Ok(checked) => checked,
             Err(WorkError::DeadlineExceeded) => Err(error_text::ARGUMENTS_TOO_LATE.to_owned()),
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
         let log = AccessLog::begin(&snapshot.tracing, route, &call);
         let progress = Reporter::new(call.subscriber, route.definition.name.as_str());
         let call = Exchange::new(route, log.ticket.clone(), call);
-        let due = Due::after(route.deadline);
+        let due = Due::after(route.timeout);
         Self { snapshot, call, due, log, progress, elicitor, response: None }
     }
 
@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
             // The schema applies to values that a person has entered, too.
             self.check_arguments().await?;
         }
-        self.due = Due::after(route.deadline).within(client_timeout(self.call.headers)?);
+        self.due = Due::after(route.timeout).within(client_timeout(self.call.headers)?);
         let hand_over_at = hand_over_after
             .filter(|_| OpenOperation::can_hold(self.call.arguments.answers()))
             .map(|after| Due::after(after).at);
@@ -204,10 +204,10 @@ impl<'a> Run<'a> {
 
     /// Sends the request of the call.
     async fn send(&mut self, request: UpstreamRequest) -> Result<Response, Box<ToolResult>> {
-        let repeatable = self.call.route.repeatable;
+        let idempotent = self.call.route.idempotent;
         // A route that declares its request idempotent need not be checked before it is called again.
-        let is_safe = repeatable.unwrap_or_else(|| request.is_safe());
-        let is_idempotent = repeatable.unwrap_or_else(|| request.is_idempotent());
+        let is_safe = idempotent.unwrap_or_else(|| request.is_safe());
+        let is_idempotent = idempotent.unwrap_or_else(|| request.is_idempotent());
         self.request(request, is_idempotent).await.map_err(|error| {
             let effect = match (is_safe, self.call.ticket.was_sent()) {
                 (true, _) => Effect::Harmless,
@@ -289,7 +289,7 @@ impl<'a> Run<'a> {
         let Some(sample) = translation.asks.take() else { return Ok(translation) };
         let arguments = std::mem::take(&mut self.call.arguments);
         let answers = elicit_for_rule(*sample, &arguments, self.elicitor).await?;
-        self.due = Due::after(self.call.route.deadline);
+        self.due = Due::after(self.call.route.timeout);
         self.translate(arguments.with_answers(answers), reply).await
     }
 

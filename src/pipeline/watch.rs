@@ -353,7 +353,7 @@ impl Snapshot {
         arguments: Map<String, Value>,
         known: Option<&Known>,
     ) -> Result<Seen, PollError> {
-        let due = Due::after(route.deadline);
+        let due = Due::after(route.timeout);
         let unfit =
             |words: String| PollError { plain: "its URI has no arguments of the route".to_owned(), words };
         let arguments = self.check_arguments(route, arguments.into()).await.map_err(unfit)?;
@@ -370,8 +370,8 @@ impl Snapshot {
         {
             known.make_conditional(&mut request.headers);
         }
-        let repeatable = route.repeatable.unwrap_or_else(|| request.is_idempotent());
-        let ask = Ask::new(request, route.reply_limit_bytes, due, repeatable);
+        let idempotent = route.idempotent.unwrap_or_else(|| request.is_idempotent());
+        let ask = Ask::new(request, route.reply_limit_bytes, due, idempotent);
         let ask = Ask { charge: route.charge.clone(), ..ask };
         let reply = route.policies.upstream().follow_up(&ask).await.map_err(|error| PollError {
             plain: Chain(&error).to_string(),

@@ -27,14 +27,14 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerSettings {
     /// After how many failures in a row it opens; `None` never opens it.
-    pub failures: Option<u32>,
+    pub consecutive_failures: Option<u32>,
     /// How long it stays open before one call is let through.
-    pub rest: Duration,
+    pub open_for: Duration,
 }
 
 impl Default for BreakerSettings {
     fn default() -> Self {
-        Self { failures: Some(10), rest: Duration::from_secs(5) }
+        Self { consecutive_failures: Some(10), open_for: Duration::from_secs(5) }
     }
 }
 
@@ -53,23 +53,23 @@ pub(super) struct CircuitBreaker {
 
 /// The parts of [`BreakerSettings`] that a route or an upstream sets; the others are inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
-#[section(id = "breaker")]
+#[section(id = "circuit_breaker")]
 pub struct BreakerOverride {
     /// After how many failures in a row it opens.
     // `Some(None)` where the circuit breaker is off.
-    #[key(range = 1..=1_000_000, inherits = BreakerSettings::default().failures)]
-    pub failures: Option<Option<u32>>,
+    #[key(range = 1..=1_000_000, inherits = BreakerSettings::default().consecutive_failures)]
+    pub consecutive_failures: Option<Option<u32>>,
     /// How long it stays open before one call is let through.
-    #[key(range = 1..=3_600_000, inherits = BreakerSettings::default().rest)]
-    pub rest: Option<Duration>,
+    #[key(range = 1..=3_600_000, inherits = BreakerSettings::default().open_for)]
+    pub open_for: Option<Duration>,
 }
 
 impl BreakerOverride {
     /// These settings, completed by the inherited ones.
     pub fn over(self, base: BreakerSettings) -> BreakerSettings {
         BreakerSettings {
-            failures: self.failures.unwrap_or(base.failures),
-            rest: self.rest.unwrap_or(base.rest),
+            consecutive_failures: self.consecutive_failures.unwrap_or(base.consecutive_failures),
+            open_for: self.open_for.unwrap_or(base.open_for),
         }
     }
 }
@@ -130,7 +130,7 @@ impl CircuitBreaker {
     pub(super) fn view(&self) -> BreakerView {
         let now = Instant::now();
         match *self.state() {
-            State::Closed { .. } if self.settings.failures.is_none() => BreakerView::Off,
+            State::Closed { .. } if self.settings.consecutive_failures.is_none() => BreakerView::Off,
             State::Closed { failures } => BreakerView::Closed { failures },
             State::Open { until } if now < until => BreakerView::Open { rest: until - now },
             // Its time is over: the next call probes.
@@ -158,7 +158,7 @@ impl CircuitBreaker {
                 });
             }
             // If the probe does not end, another one is admitted after the same time.
-            let until = now + self.settings.rest;
+            let until = now + self.settings.open_for;
             *state = State::HalfOpen { until };
             probes_until = Some(until);
         }
@@ -167,7 +167,7 @@ impl CircuitBreaker {
     }
 
     fn learn(&self, outcome: Outcome, probes_until: Option<Instant>, ticket: &Ticket) {
-        let Some(limit) = self.settings.failures else { return };
+        let Some(limit) = self.settings.consecutive_failures else { return };
         let mut state = self.state();
         let next = match (*state, outcome) {
             // A call from before, or a probe that took too long; the current probe decides.
@@ -178,10 +178,10 @@ impl CircuitBreaker {
             }
             (State::Closed { .. } | State::HalfOpen { .. }, Outcome::Failure) => {
                 let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
-                let (request_id, open_for) = (ticket.request_id(), self.settings.rest);
+                let (request_id, open_for) = (ticket.request_id(), self.settings.open_for);
                 warn!(%upstream, route, request_id, ?open_for, "circuit breaker opened");
                 self.opened.add();
-                State::Open { until: Instant::now() + self.settings.rest }
+                State::Open { until: Instant::now() + self.settings.open_for }
             }
             (State::HalfOpen { .. }, Outcome::Success) => {
                 let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
@@ -270,7 +270,8 @@ mod tests {
     };
 
     const SECOND: Duration = Duration::from_secs(1);
-    const AFTER_TWO: BreakerSettings = BreakerSettings { failures: Some(2), rest: Duration::from_secs(5) };
+    const AFTER_TWO: BreakerSettings =
+        BreakerSettings { consecutive_failures: Some(2), open_for: Duration::from_secs(5) };
 
     fn breaker() -> CircuitBreaker {
         CircuitBreaker::new(name(), AFTER_TWO, Count::default(), Count::default())

@@ -36,8 +36,8 @@ impl ConcurrencyLimit {
     /// The limit of `upstream`, with all slots free; `busy` counts rejected calls.
     pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, busy: Count) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
-        let (slots, queue) = (semaphore(settings.in_flight_limit), semaphore(settings.waiting_limit));
-        let callers = settings.caller_in_flight_limit.map(CallerParts::of);
+        let (slots, queue) = (semaphore(settings.max_in_flight), semaphore(settings.waiting_limit));
+        let callers = settings.max_in_flight_per_client.map(CallerParts::of);
         Self { upstream, settings, slots, queue, busy, callers }
     }
 
@@ -51,8 +51,8 @@ impl ConcurrencyLimit {
         let taken = |semaphore: &Semaphore, limit: usize| {
             limit.min(Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
         };
-        let PolicySettings { in_flight_limit, waiting_limit, .. } = self.settings;
-        (taken(&self.slots, in_flight_limit), taken(&self.queue, waiting_limit))
+        let PolicySettings { max_in_flight, waiting_limit, .. } = self.settings;
+        (taken(&self.slots, max_in_flight), taken(&self.queue, waiting_limit))
     }
 
     /// Takes a slot, or waits for one; for a client only where it has not as many as it may, for work that
@@ -76,7 +76,7 @@ impl ConcurrencyLimit {
             self.busy.add();
             UpstreamError::Busy {
                 upstream: self.upstream.clone(),
-                in_flight_limit: self.settings.in_flight_limit,
+                in_flight_limit: self.settings.max_in_flight,
             }
         };
         let _queued = self.queue.try_acquire().map_err(|_| busy())?;
@@ -100,7 +100,7 @@ mod tests {
 
     fn one_slot() -> ConcurrencyLimit {
         let settings = PolicySettings {
-            in_flight_limit: 1,
+            max_in_flight: 1,
             waiting_limit: 1,
             waiting_timeout: 2 * SECOND,
             ..PolicySettings::default()
@@ -154,8 +154,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_caller_has_its_part_and_leaves_the_rest_to_others() {
         let settings = PolicySettings {
-            in_flight_limit: 9,
-            caller_in_flight_limit: Some(2),
+            max_in_flight: 9,
+            max_in_flight_per_client: Some(2),
             ..PolicySettings::default()
         };
         let limit = ConcurrencyLimit::new(name(), settings, Count::default());

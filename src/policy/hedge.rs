@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Sends a request once more when there is no response after a while, and takes the good reply that comes
-/// first; the other request is dropped. Only what may be sent twice (`Ask::repeatable`), only to an upstream
+/// first; the other request is dropped. Only what may be sent twice (`Ask::idempotent`), only to an upstream
 /// that does not fail, and only within what all its calls may repeat: one that is slow for everybody is not
 /// asked twice as much for it.
 ///
@@ -108,7 +108,7 @@ impl Hedge {
         second: impl AsyncFnOnce(Ask) -> Result<Reply, UpstreamError>,
     ) -> Result<Reply, UpstreamError> {
         let mut first = pin!(first);
-        if !ask.repeatable {
+        if !ask.idempotent {
             return first.await;
         }
         let begun = Instant::now();
@@ -167,7 +167,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn hedge(settings: HedgeSettings) -> Hedge {
-        let failing = BreakerSettings { failures: Some(1), rest: 60 * SECOND };
+        let failing = BreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
         let breaker = || CircuitBreaker::new(name(), failing, Count::default(), Count::default());
         let breakers = [(); 2].map(|()| Arc::new(breaker()));
         Hedge::new(settings, Arc::default(), breakers, RouteCounts::default())
@@ -208,7 +208,7 @@ mod tests {
     async fn a_quick_request_and_one_that_may_not_be_repeated_are_sent_once() {
         let (hedge, second) = (hedge(AFTER_ONE), Script::new([]));
         race(&hedge, &after(SECOND / 2, 200), &second).await.unwrap();
-        let ask = Ask { repeatable: false, ..ask(30 * SECOND) };
+        let ask = Ask { idempotent: false, ..ask(30 * SECOND) };
         race_of(&hedge, &after(10 * SECOND, 200), &second, ask).await.unwrap();
         assert_eq!(second.asked(), 0);
     }

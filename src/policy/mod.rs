@@ -38,17 +38,17 @@ pub use cache::{CacheEntry, CacheSettings, Forbidden, Lasts, Store};
 pub use hedge::HedgeSettings;
 pub use metrics::{BreakerView, Count, RouteCounts, UpstreamCounts, UpstreamView};
 pub use passthrough::{Passthrough, PassthroughSettings, StreamedBody};
-pub use rate_limit::{CallsPer, RateSettings, WithoutStore};
+pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
 pub use retry::{RetryOverride, RetrySettings, jitter};
 pub use stack::{Policies, Response, RoutePolicies, Sharing, UpstreamPolicies};
 
-/// The policies of an upstream. The deadline is not here: it comes with each [`Ask`](crate::upstream::Ask).
+/// The policies of an upstream. The timeout is not here: it comes with each [`Ask`](crate::upstream::Ask).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicySettings {
     /// How many calls may be in flight at a time.
-    pub in_flight_limit: usize,
+    pub max_in_flight: usize,
     /// How many of them may be of one client, where that is limited.
-    pub caller_in_flight_limit: Option<usize>,
+    pub max_in_flight_per_client: Option<usize>,
     /// How many more may wait for a slot; the next one is rejected at once.
     pub waiting_limit: usize,
     /// How long one may wait for a slot before it is rejected.
@@ -58,20 +58,20 @@ pub struct PolicySettings {
     /// Which failed requests are sent again.
     pub retry: RetrySettings,
     /// When its circuit breaker and those of its routes open.
-    pub breaker: BreakerSettings,
+    pub circuit_breaker: BreakerSettings,
     /// The rate limit of all clients together.
-    pub rate: Option<RateSettings>,
+    pub rate_limit: Option<RateSettings>,
     /// The rate limit of each client.
-    pub caller_rate: Option<RateSettings>,
+    pub rate_limit_per_client: Option<RateSettings>,
 }
 
 /// The policies of a route, beside those of its upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RoutePolicySettings {
     /// The rate limit of all clients together.
-    pub rate: Option<RateSettings>,
+    pub rate_limit: Option<RateSettings>,
     /// The rate limit of each client.
-    pub caller_rate: Option<RateSettings>,
+    pub rate_limit_per_client: Option<RateSettings>,
     /// Which responses are cached, if any.
     pub cache: Option<CacheSettings>,
     /// Whether calls that ask for the same at the same time share a request.
@@ -81,7 +81,7 @@ pub struct RoutePolicySettings {
     /// How its requests are retried, where that differs from its upstream.
     pub retry: RetryOverride,
     /// When its circuit breaker opens, where that differs from its upstream.
-    pub breaker: BreakerOverride,
+    pub circuit_breaker: BreakerOverride,
 }
 
 /// What is done with calls that ask for the same at the same time.
@@ -95,10 +95,10 @@ pub enum SameAtOnce {
 }
 
 impl PolicySettings {
-    /// For [`in_flight_limit`](Self::in_flight_limit): a legacy server with some dozens of workers.
-    pub const IN_FLIGHT_LIMIT_DEFAULT: usize = 128;
+    /// For [`max_in_flight`](Self::max_in_flight): a legacy server with some dozens of workers.
+    pub const MAX_IN_FLIGHT_DEFAULT: usize = 128;
     /// The same where each call starts a program, which takes a processor and memory of its own.
-    pub const IN_FLIGHT_LIMIT_OF_PROGRAMS: usize = 16;
+    pub const MAX_IN_FLIGHT_OF_PROGRAMS: usize = 16;
     /// For [`waiting_limit`](Self::waiting_limit).
     pub const WAITING_LIMIT_DEFAULT: usize = 256;
     /// For [`waiting_timeout`](Self::waiting_timeout).
@@ -108,15 +108,15 @@ impl PolicySettings {
 impl Default for PolicySettings {
     fn default() -> Self {
         Self {
-            in_flight_limit: Self::IN_FLIGHT_LIMIT_DEFAULT,
-            caller_in_flight_limit: None,
+            max_in_flight: Self::MAX_IN_FLIGHT_DEFAULT,
+            max_in_flight_per_client: None,
             waiting_limit: Self::WAITING_LIMIT_DEFAULT,
             waiting_timeout: Self::WAITING_TIMEOUT_DEFAULT,
             attempt_timeout: None,
             retry: RetrySettings::default(),
-            breaker: BreakerSettings::default(),
-            rate: None,
-            caller_rate: None,
+            circuit_breaker: BreakerSettings::default(),
+            rate_limit: None,
+            rate_limit_per_client: None,
         }
     }
 }

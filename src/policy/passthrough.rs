@@ -56,7 +56,7 @@ pub struct Passthrough {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassthroughSettings {
     /// How long the head of a reply may take, from the last part of the request on.
-    pub deadline: Duration,
+    pub timeout: Duration,
     /// How long a reply's body may pause.
     pub idle_timeout: Duration,
     /// How long a request's body may take; a long one has a second more for each KiB that came.
@@ -129,7 +129,7 @@ impl Passthrough {
         let (moved, upload) = (Moved::default(), Upload::new(self.settings.body_timeout));
         let is_late = upload.is_late.clone();
         let request = request.map(|body| watched(body, moved.clone(), upload));
-        let after = self.settings.deadline;
+        let after = self.settings.timeout;
         let due = Instant::now() + after;
         let reply = tokio::select! {
             reply = self.upstream.stream(request, due) => reply.map_err(|error| {
@@ -174,10 +174,10 @@ impl Slots {
         policy: PolicySettings,
         busy: Count,
     ) -> Self {
-        let limit = policy.in_flight_limit;
+        let limit = policy.max_in_flight;
         let limit = settings.max_in_flight.unwrap_or_else(|| limit.div_ceil(2)).min(limit);
         let per_client = settings.max_in_flight_per_client.unwrap_or_else(|| limit.div_ceil(2));
-        let own = PolicySettings { in_flight_limit: limit, caller_in_flight_limit: None, ..policy };
+        let own = PolicySettings { max_in_flight: limit, max_in_flight_per_client: None, ..policy };
         Self {
             concurrency: ConcurrencyLimit::new(upstream, own, busy.clone()),
             per_client: Some(per_client).filter(|count| *count < limit),
@@ -401,13 +401,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_handed_through_has_half_of_the_slots_and_one_client_half_of_these() {
         let settings = PassthroughSettings {
-            deadline: SECOND,
+            timeout: SECOND,
             idle_timeout: SECOND,
             body_timeout: SECOND,
             max_in_flight: None,
             max_in_flight_per_client: None,
         };
-        let policy = PolicySettings { in_flight_limit: 8, waiting_limit: 0, ..PolicySettings::default() };
+        let policy = PolicySettings { max_in_flight: 8, waiting_limit: 0, ..PolicySettings::default() };
         let slots = Slots::new(name(), settings, policy, Count::default());
         let client = |last: u8| Caller::at([10, 0, 0, last].into());
         let (first, _second) =

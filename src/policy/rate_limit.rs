@@ -23,18 +23,18 @@ use crate::{
 
 /// Rate limit: how many calls in how long, and how many of them at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
-#[section(id = "rate", text = "limit")]
+#[section(id = "rate_limit", text = "rate")]
 pub struct RateSettings {
     /// How many calls in how long: `100 per minute`, `5 per 10s`.
-    #[key(example = "limit: 100 per minute")]
-    pub limit: CallsPer,
+    #[key(example = "rate: 100 per minute")]
+    pub rate: CallsPer,
     /// How many of them may come at once, after a time without any.
-    #[key(range = 1..=1_000_000, shown = "as many as `limit` has")]
+    #[key(range = 1..=1_000_000, shown = "as many as `rate` has")]
     pub burst: Option<u32>,
-    /// What holds while the store of `shared_state` can't be reached: each replica counts for itself, nobody is let
-    /// through, or everybody is.
-    #[key(default = WithoutStore::Local)]
-    pub without_store: WithoutStore,
+    /// What holds while the store of `shared_state` can't be reached: each replica counts for itself, nobody is let through, or
+    /// everybody is.
+    #[key(default = OnStoreFailure::Local)]
+    pub on_store_failure: OnStoreFailure,
 }
 
 /// A number of calls in a time.
@@ -48,11 +48,11 @@ pub struct CallsPer {
 
 /// What a limit does that several replicas count together, while they can't.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
-pub enum WithoutStore {
+pub enum OnStoreFailure {
     /// Each counts for itself.
     Local,
     /// All calls are rejected.
-    Refuse,
+    Deny,
     /// All calls are admitted.
     Allow,
 }
@@ -175,7 +175,7 @@ impl RateLimit {
     }
 
     fn counted_in(self, store: SharedStore, of: &str) -> Self {
-        let CallsPer { count, per } = self.settings.limit;
+        let CallsPer { count, per } = self.settings.rate;
         let burst = self.settings.burst();
         // Another limit begins anew: points of the old one may be far ahead.
         let of = format!("{} {of} {count} {} {burst}", self.whose.as_word(), per.as_micros());
@@ -202,10 +202,10 @@ impl RateLimit {
     async fn take_of_all(&self, caller: &Caller) -> Result<(), Stopped> {
         let here = self.take(caller);
         let Some(Counted { store, of }) = &self.counted else { return here.map_err(Stopped::For) };
-        let without = self.settings.without_store;
+        let without = self.settings.on_store_failure;
         // What is too much of this replica alone is too much of all, and nobody need be asked for it.
         if let Err(wait) = here
-            && (without != WithoutStore::Allow || store.is_reachable())
+            && (without != OnStoreFailure::Allow || store.is_reachable())
         {
             return Err(Stopped::For(wait));
         }
@@ -220,8 +220,8 @@ impl RateLimit {
                 self.put_off(caller, wait);
                 Err(Stopped::For(wait))
             }
-            (Err(Unreachable), WithoutStore::Local | WithoutStore::Allow) => Ok(()),
-            (Err(Unreachable), WithoutStore::Refuse) => Err(Stopped::Uncounted),
+            (Err(Unreachable), OnStoreFailure::Local | OnStoreFailure::Allow) => Ok(()),
+            (Err(Unreachable), OnStoreFailure::Deny) => Err(Stopped::Uncounted),
         }
     }
 
@@ -253,7 +253,7 @@ impl RateLimit {
 
     fn reject(&self, stopped: Stopped) -> UpstreamError {
         self.rejected.add();
-        let (upstream, CallsPer { count, per }) = (self.upstream.clone(), self.settings.limit);
+        let (upstream, CallsPer { count, per }) = (self.upstream.clone(), self.settings.rate);
         match stopped {
             Stopped::For(rest) => UpstreamError::TooOften { upstream, whose: self.whose, count, per, rest },
             Stopped::Uncounted => UpstreamError::Uncounted { upstream },
@@ -264,13 +264,13 @@ impl RateLimit {
 impl RateSettings {
     /// How far each call moves the point, and how far ahead it may be.
     fn gap_and_slack(self) -> (Duration, Duration) {
-        let gap = self.limit.per / self.limit.count.max(1);
+        let gap = self.rate.per / self.rate.count.max(1);
         (gap, gap * self.burst().saturating_sub(1))
     }
 
     /// How many calls may come at once.
     fn burst(self) -> u32 {
-        self.burst.unwrap_or(self.limit.count)
+        self.burst.unwrap_or(self.rate.count)
     }
 }
 
@@ -314,7 +314,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
     const TEN_A_SECOND: RateSettings =
-        RateSettings { limit: calls(10, SECOND), burst: None, without_store: WithoutStore::Local };
+        RateSettings { rate: calls(10, SECOND), burst: None, on_store_failure: OnStoreFailure::Local };
 
     const fn calls(count: u32, per: Duration) -> CallsPer {
         CallsPer { count, per }
@@ -347,7 +347,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn over_a_long_time_no_more_are_let_through_than_is_said() {
-        let settings = RateSettings { limit: calls(7, SECOND), burst: Some(1), ..TEN_A_SECOND };
+        let settings = RateSettings { rate: calls(7, SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = rate(Whose::Route, settings);
         let mut let_through = 0;
         for _ in 0..10_000 {
@@ -381,7 +381,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_comes_too_often_is_told_when_to_come_again() {
         let counted = Count::default();
-        let settings = RateSettings { limit: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
+        let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = RateLimit::new(name(), Whose::CallerOfRoute, settings, counted.clone());
         let one = || rate.admit(&Caller::Only, OverLimit::Rejected);
         one().await.unwrap();
@@ -396,7 +396,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_has_begun_waits_for_its_turn() {
-        let settings = RateSettings { limit: calls(1, SECOND), burst: Some(1), ..TEN_A_SECOND };
+        let settings = RateSettings { rate: calls(1, SECOND), burst: Some(1), ..TEN_A_SECOND };
         let rate = rate(Whose::Upstream, settings);
         let one = || rate.admit(&Caller::Only, OverLimit::Waits);
         let begun = Instant::now();
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(through(&one, &caller(1)).await, 1);
         assert_eq!(through(&other, &caller(1)).await, 0);
         // Another limit of the same name is counted for itself.
-        let half = RateSettings { limit: calls(5, SECOND), burst: Some(5), ..TEN_A_SECOND };
+        let half = RateSettings { rate: calls(5, SECOND), burst: Some(5), ..TEN_A_SECOND };
         let [more, _] = replicas(&memory, Whose::CallerOfRoute, half);
         assert_eq!(through(&more, &caller(1)).await, 5);
     }
@@ -449,15 +449,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_the_store_a_limit_does_as_it_says() {
-        for (without_store, expected) in
-            [(WithoutStore::Local, 10), (WithoutStore::Refuse, 0), (WithoutStore::Allow, 30)]
+        for (on_store_failure, expected) in
+            [(OnStoreFailure::Local, 10), (OnStoreFailure::Deny, 0), (OnStoreFailure::Allow, 30)]
         {
             let memory = Memory::default();
-            let settings = RateSettings { without_store, ..TEN_A_SECOND };
+            let settings = RateSettings { on_store_failure, ..TEN_A_SECOND };
             let [one, other] = replicas(&memory, Whose::Route, settings);
             memory.leave();
-            assert_eq!(through(&one, &Caller::Only).await, expected, "{without_store:?}");
-            assert_eq!(through(&other, &Caller::Only).await, expected, "{without_store:?}");
+            assert_eq!(through(&one, &Caller::Only).await, expected, "{on_store_failure:?}");
+            assert_eq!(through(&other, &Caller::Only).await, expected, "{on_store_failure:?}");
             memory.come_back();
             tokio::time::advance(SECOND).await;
             assert_eq!(through(&one, &Caller::Only).await + through(&other, &Caller::Only).await, 10);
@@ -467,7 +467,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_limit_that_can_not_be_counted_is_told_of_as_that() {
         let (memory, counted) = (Memory::default(), Count::default());
-        let settings = RateSettings { without_store: WithoutStore::Refuse, ..TEN_A_SECOND };
+        let settings = RateSettings { on_store_failure: OnStoreFailure::Deny, ..TEN_A_SECOND };
         let rate = RateLimit::new(name(), Whose::Route, settings, counted.clone());
         let rate = rate.counted_in(SharedStore::in_memory(&memory), "old");
         memory.leave();

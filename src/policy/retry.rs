@@ -23,7 +23,7 @@ use crate::{
 /// failed together do not come back together.
 ///
 /// What never reached the upstream may always be repeated; what may have, only when the request is one that
-/// can be (`Ask::repeatable`). An upstream that says when to come back (`Retry-After`) is believed. Where the
+/// can be (`Ask::idempotent`). An upstream that says when to come back (`Retry-After`) is believed. Where the
 /// wait would pass the call's deadline, what is known already is the answer.
 #[derive(Debug)]
 pub(super) struct Retry {
@@ -37,16 +37,20 @@ pub(super) struct Retry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetrySettings {
     /// How many attempts one call has, the first included; 1 never retries.
-    pub attempts: u32,
+    pub max_attempts: u32,
     /// The longest wait before the second attempt; it doubles with each one after.
-    pub backoff: Duration,
+    pub initial_backoff: Duration,
     /// The longest wait of all.
-    pub longest_wait: Duration,
+    pub max_backoff: Duration,
 }
 
 impl Default for RetrySettings {
     fn default() -> Self {
-        Self { attempts: 3, backoff: Duration::from_millis(100), longest_wait: Duration::from_secs(2) }
+        Self {
+            max_attempts: 3,
+            initial_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(2),
+        }
     }
 }
 
@@ -55,23 +59,23 @@ impl Default for RetrySettings {
 #[section(id = "retry")]
 pub struct RetryOverride {
     /// How often one call asks, the first time included.
-    #[key(range = 1..=10, inherits = RetrySettings::default().attempts)]
-    pub attempts: Option<u32>,
+    #[key(range = 1..=10, inherits = RetrySettings::default().max_attempts)]
+    pub max_attempts: Option<u32>,
     /// The longest wait before the second attempt; it doubles with each, and is random up to that.
-    #[key(range = 1..=3_600_000, inherits = RetrySettings::default().backoff)]
-    pub backoff: Option<Duration>,
+    #[key(range = 1..=3_600_000, inherits = RetrySettings::default().initial_backoff)]
+    pub initial_backoff: Option<Duration>,
     /// The longest wait between two attempts.
-    #[key(range = 1..=3_600_000, inherits = RetrySettings::default().longest_wait)]
-    pub longest_wait: Option<Duration>,
+    #[key(range = 1..=3_600_000, inherits = RetrySettings::default().max_backoff)]
+    pub max_backoff: Option<Duration>,
 }
 
 impl RetryOverride {
     /// These settings, completed by the inherited ones.
     pub fn over(self, base: RetrySettings) -> RetrySettings {
         RetrySettings {
-            attempts: self.attempts.unwrap_or(base.attempts),
-            backoff: self.backoff.unwrap_or(base.backoff),
-            longest_wait: self.longest_wait.unwrap_or(base.longest_wait),
+            max_attempts: self.max_attempts.unwrap_or(base.max_attempts),
+            initial_backoff: self.initial_backoff.unwrap_or(base.initial_backoff),
+            max_backoff: self.max_backoff.unwrap_or(base.max_backoff),
         }
     }
 }
@@ -109,7 +113,7 @@ impl Retry {
                 self.again.add();
             }
             let outcome = answer.insert(next);
-            let Some(at) = self.again_at(outcome, ask.repeatable, attempt, ask.due.at) else { break };
+            let Some(at) = self.again_at(outcome, ask.idempotent, attempt, ask.due.at) else { break };
             let (upstream, request_id) = (&self.upstream, ask.ticket.request_id());
             let wait_ms = millis(at.saturating_duration_since(Instant::now()));
             match outcome {
@@ -132,11 +136,11 @@ impl Retry {
     fn again_at(
         &self,
         outcome: &Result<Reply, UpstreamError>,
-        repeatable: bool,
+        idempotent: bool,
         attempt: u32,
         deadline: Instant,
     ) -> Option<Instant> {
-        if attempt >= self.settings.attempts || !is_passing(outcome, repeatable) {
+        if attempt >= self.settings.max_attempts || !is_passing(outcome, idempotent) {
             return None;
         }
         let wait = match outcome.as_ref().ok().and_then(retry_after) {
@@ -149,21 +153,21 @@ impl Retry {
 
     /// Anything up to the longest wait of this attempt ("full jitter").
     fn backoff(&self, attempt: u32) -> Duration {
-        let doubled = self.settings.backoff.saturating_mul(1 << (attempt - 1).min(16));
-        doubled.min(self.settings.longest_wait).mul_f64(fastrand::f64())
+        let doubled = self.settings.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));
+        doubled.min(self.settings.max_backoff).mul_f64(fastrand::f64())
     }
 }
 
 /// Whether another attempt may succeed and is safe.
-fn is_passing(outcome: &Result<Reply, UpstreamError>, repeatable: bool) -> bool {
+fn is_passing(outcome: &Result<Reply, UpstreamError>, idempotent: bool) -> bool {
     match outcome {
         Err(error) => match error.facts().repeat {
             Repeat::Always => true,
-            Repeat::IfIdempotent => repeatable,
+            Repeat::IfIdempotent => idempotent,
             Repeat::Never => false,
         },
         Ok(reply) => {
-            repeatable
+            idempotent
                 && matches!(
                     reply.status,
                     StatusCode::TOO_MANY_REQUESTS
@@ -283,7 +287,7 @@ mod tests {
     async fn what_is_asked_once_only_earns_what_hedges_may_spend() {
         let budget = Arc::<Budget>::default();
         while budget.spend() {}
-        let settings = RetrySettings { attempts: 1, ..RetrySettings::default() };
+        let settings = RetrySettings { max_attempts: 1, ..RetrySettings::default() };
         let retry = Retry::new(name(), settings, budget.clone(), Count::default());
         let script = Script::new((0..5).map(|_| status(503)));
         for _ in 0..5 {
@@ -317,11 +321,11 @@ mod tests {
     async fn what_may_have_had_its_effect_is_not_repeated() {
         for outcome in [cut_off(), status(503)] {
             let script = Script::new([outcome, status(200)]);
-            let _ = call(&retry(), &script, Ask { repeatable: false, ..ask(30 * SECOND) }).await;
+            let _ = call(&retry(), &script, Ask { idempotent: false, ..ask(30 * SECOND) }).await;
             assert_eq!(script.asked(), 1);
         }
         let script = Script::new([failed(), status(200)]);
-        call(&retry(), &script, Ask { repeatable: false, ..ask(30 * SECOND) }).await.unwrap();
+        call(&retry(), &script, Ask { idempotent: false, ..ask(30 * SECOND) }).await.unwrap();
         assert_eq!(script.asked(), 2, "what was never sent may be repeated");
     }
 

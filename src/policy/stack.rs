@@ -248,8 +248,12 @@ impl UpstreamPolicies {
             Some(rate.shared_by(sharing.as_ref(), name.as_str()))
         };
         let budget = Arc::<Budget>::default();
-        let breaker =
-            CircuitBreaker::new(name.clone(), settings.breaker, counts.opened.clone(), counts.rested.clone());
+        let breaker = CircuitBreaker::new(
+            name.clone(),
+            settings.circuit_breaker,
+            counts.opened.clone(),
+            counts.rested.clone(),
+        );
         let breaker = Arc::new(breaker);
         if let Some(http) = upstream.http() {
             let breaker = Arc::downgrade(&breaker);
@@ -260,12 +264,16 @@ impl UpstreamPolicies {
             });
         }
         Arc::new(Self {
-            rate_per_client: rate(Whose::CallerOfUpstream, settings.caller_rate, &counts.caller_too_often),
+            rate_per_client: rate(
+                Whose::CallerOfUpstream,
+                settings.rate_limit_per_client,
+                &counts.caller_too_often,
+            ),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             retry: Retry::new(name.clone(), settings.retry, budget.clone(), counts.again.clone()),
             budget,
             breaker,
-            rate: rate(Whose::Upstream, settings.rate, &counts.too_often),
+            rate: rate(Whose::Upstream, settings.rate_limit, &counts.too_often),
             concurrency: ConcurrencyLimit::new(name.clone(), settings, counts.busy.clone()),
             upstream,
             settings,
@@ -291,7 +299,7 @@ impl UpstreamPolicies {
             kind: kind_of(&self.upstream),
             breaker: self.breaker.view(),
             in_flight,
-            in_flight_limit: self.settings.in_flight_limit,
+            in_flight_limit: self.settings.max_in_flight,
             waiting,
             waiting_limit: self.settings.waiting_limit,
             addresses: self.upstream.http().map(HttpUpstream::addresses).unwrap_or_default(),
@@ -330,7 +338,7 @@ impl RoutePolicies {
                 counts: counts.clone(),
             })
         });
-        let breaker = settings.breaker.over(upstream.settings.breaker);
+        let breaker = settings.circuit_breaker.over(upstream.settings.circuit_breaker);
         let breaker =
             CircuitBreaker::new(name.clone(), breaker, counts.opened.clone(), counts.rested.clone());
         let breaker = Arc::new(breaker.of_route(tool.clone()));
@@ -341,9 +349,13 @@ impl RoutePolicies {
             Hedge::new(settings, budget.clone(), breakers, counts.clone())
         });
         Arc::new(Self {
-            rate_per_client: rate(Whose::CallerOfRoute, settings.caller_rate, &counts.caller_too_often),
+            rate_per_client: rate(
+                Whose::CallerOfRoute,
+                settings.rate_limit_per_client,
+                &counts.caller_too_often,
+            ),
             responses,
-            rate: rate(Whose::Route, settings.rate, &counts.too_often),
+            rate: rate(Whose::Route, settings.rate_limit, &counts.too_often),
             hedge,
             retry: Retry::new(name.clone(), retry, budget, again),
             breaker,
@@ -411,7 +423,7 @@ mod tests {
         let settings =
             PolicySettings { attempt_timeout: Some(Duration::from_millis(50)), ..PolicySettings::default() };
         let policies = before(&silent.local_addr().unwrap().to_string(), settings);
-        let once = Ask { repeatable: false, ..ask(60 * SECOND) };
+        let once = Ask { idempotent: false, ..ask(60 * SECOND) };
         let error = policies.follow_up(&once).await.unwrap_err();
         assert!(matches!(error, UpstreamError::AttemptDeadline { .. }), "{error}");
         assert_eq!((policies.counts.attempts_late.get(), policies.counts.late.get()), (1, 0));

@@ -84,10 +84,10 @@ pub struct Route {
     /// The form of an error about arguments, where it is another than a sentence. Large, and seldom there.
     pub argument_error: Option<Box<Translator>>,
     /// How long a call may take, all in all.
-    pub deadline: Duration,
+    pub timeout: Duration,
     /// Whether its request may be sent twice; where nothing is said, when its method is idempotent (RFC 9110,
     /// section 9.2.2).
-    pub repeatable: Option<bool>,
+    pub idempotent: Option<bool>,
     /// What clients that want to know are told while a call goes on.
     pub log: Vec<LogLine>,
     /// Whether the trace that a call belongs to is told to the upstream.

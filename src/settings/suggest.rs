@@ -18,11 +18,10 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("bool", "boolean"),
     ("ca_file", "ca"),
     ("cert", "certificate"),
-    ("circuit_breaker", "breaker"),
     ("client_max_body_size", "body_limit"),
     ("cmd", "command"),
     ("comments", "comment"),
-    ("concurrency", "in_flight"),
+    ("concurrency", "max_in_flight"),
     ("condition", "when"),
     ("config_version", "version"),
     ("connection_limit", "connections"),
@@ -61,16 +60,15 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("match", "when"),
     ("max_body", "body_limit"),
     ("max_body_size", "body_limit"),
-    ("max_concurrency", "in_flight"),
+    ("max_concurrency", "max_in_flight"),
     ("max_connections", "connections"),
-    ("max_in_flight", "in_flight"),
     ("message", "error"),
     ("metrics", "admin"),
     ("mime_type", "media_type"),
     ("mimeType", "media_type"),
     ("nested", "indented"),
     ("nesting", "indented"),
-    ("on_miss", "otherwise"),
+    ("on_miss", "on_no_match"),
     ("origins", "allowed_origins"),
     ("output_schema", "output"),
     ("outputSchema", "output"),
@@ -80,13 +78,11 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("prometheus", "admin"),
     ("proxy", "passthrough"),
     ("quotes", "unquote"),
-    ("rate_limit", "rate"),
-    ("rate_limits", "rate"),
-    ("replies", "reply"),
-    ("response", "reply"),
-    ("responses", "reply"),
+    ("rate_limits", "rate_limit"),
+    ("replies", "response"),
+    ("responses", "response"),
     ("retries", "retry"),
-    ("rules", "reply"),
+    ("rules", "response"),
     ("schema_version", "version"),
     ("separator", "block_separator"),
     ("server_names", "allowed_hosts"),
@@ -100,7 +96,6 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("target", "url"),
     ("template", "content"),
     ("text", "string"),
-    ("timeout", "deadline"),
     ("tools", "routes"),
     ("type", "content_type"),
     ("uri", "url"),
@@ -188,7 +183,7 @@ mod tests {
         check("upstrems", &["upstreams", "routes"], Some("upstreams"));
         check("body-limit", &["body_limit", "listen"], Some("body_limit"));
         check("bodyLimit", &["body_limit", "listen"], Some("body_limit"));
-        check("timeout", &["deadline", "reply"], Some("deadline"));
+        check("max_concurrency", &["max_in_flight", "response"], Some("max_in_flight"));
         check("inputSchema", &["input", "output"], Some("input"));
     }
 

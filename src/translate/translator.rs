@@ -307,7 +307,7 @@ impl Job<'_> {
             return default_error::of_status(view, self.translator);
         }
         if !self.translator.rules.is_empty() && self.translator.otherwise == Otherwise::Error {
-            self.trace.step(|| ("otherwise".into(), "no rule holds: an error".into()));
+            self.trace.step(|| ("on_no_match".into(), "no rule holds: an error".into()));
             self.note("no rule of the route holds for a reply with a success status");
             self.note_body(view);
             let media_type = match view.reply.media_type() {

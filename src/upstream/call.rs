@@ -24,8 +24,8 @@ pub struct Ask {
     /// When it must be over, waits and retries included. Enforced by `policy`, not here.
     pub due: Due,
     /// Whether it does no harm to send the request again.
-    pub repeatable: bool,
-    /// The client that it is sent for. For `policy`, as `due` and `repeatable` are: nothing of it is sent.
+    pub idempotent: bool,
+    /// The client that it is sent for. For `policy`, as `due` and `idempotent` are: nothing of it is sent.
     pub caller: Caller,
     /// The channel for progress before the response.
     pub meanwhile: Option<Meanwhile>,
@@ -40,12 +40,12 @@ pub struct Ask {
 
 impl Ask {
     /// A request of this process, without progress.
-    pub fn new(request: UpstreamRequest, reply_limit_bytes: usize, due: Due, repeatable: bool) -> Self {
+    pub fn new(request: UpstreamRequest, reply_limit_bytes: usize, due: Due, idempotent: bool) -> Self {
         Self {
             request,
             reply_limit_bytes,
             due,
-            repeatable,
+            idempotent,
             caller: Caller::Only,
             meanwhile: None,
             ticket: Ticket::default(),

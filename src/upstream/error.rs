@@ -330,10 +330,10 @@ impl Whose {
     /// The name of the limit, for the log.
     fn limit(self) -> &'static str {
         match self {
-            Self::CallerOfRoute => "caller_rate of the route",
-            Self::CallerOfUpstream => "caller_rate of the upstream",
-            Self::Route => "rate of the route",
-            Self::Upstream => "rate of the upstream",
+            Self::CallerOfRoute => "rate_limit_per_client of the route",
+            Self::CallerOfUpstream => "rate_limit_per_client of the upstream",
+            Self::Route => "rate_limit of the route",
+            Self::Upstream => "rate_limit of the upstream",
         }
     }
 
@@ -424,10 +424,12 @@ impl UpstreamError {
             },
             Self::Resting { of_route: true, rest, .. } => rejected("resting", "route circuit breaker", *rest),
             Self::Resting { rest, .. } => rejected("resting", "upstream circuit breaker", *rest),
-            Self::Busy { .. } => rejected("busy", "in_flight", RETRY_WHEN_BUSY),
-            Self::CallerBusy { .. } => rejected("caller_busy", "caller_in_flight", RETRY_WHEN_BUSY),
+            Self::Busy { .. } => rejected("busy", "max_in_flight", RETRY_WHEN_BUSY),
+            Self::CallerBusy { .. } => rejected("caller_busy", "max_in_flight_per_client", RETRY_WHEN_BUSY),
             Self::TooOften { whose, rest, .. } => rejected("too_often", whose.limit(), *rest),
-            Self::Uncounted { .. } => rejected("uncounted", "rate, which can't be counted", RETRY_WHEN_BUSY),
+            Self::Uncounted { .. } => {
+                rejected("uncounted", "rate_limit, which can't be counted", RETRY_WHEN_BUSY)
+            }
             // Whoever fetches the credential knows when to try again.
             Self::Credential { .. } => failed("credential", Stage::Rejected, Never),
             Self::SlowUpload { .. } => failed("body_slow", Stage::Unsendable, Never),

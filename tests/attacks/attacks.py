@@ -99,7 +99,7 @@ def query(template):
 
 
 def jq(program):
-    return {"reply": {"structured": program}}
+    return {"response": {"structured": program}}
 
 
 ATTACKS = [
@@ -114,7 +114,7 @@ ATTACKS = [
     Attack("jq: reduce over a number", jq("reduce range(.n) as $i (0; . + $i)"), {}, b'{"n":40000}'),
     Attack("jq: nested ranges", jq("[range(.n) as $i | range(.n) | . * $i] | length"), {}, b'{"n":900}'),
     Attack("jq: sorts and groups 7 KB", jq("[range(50) as $i | (.v | sort_by(-.) | group_by(. % 7) | length)] | add"), {}, json.dumps({"v": list(range(1400))}).encode()),
-    Attack("template: nested loops", {"reply": {"content": LOOP}}, {}, b'{"n":2000}'),
+    Attack("template: nested loops", {"response": {"content": LOOP}}, {}, b'{"n":2000}'),
     Attack("request template: nested loops", query(COUNT), {"n": 2000}),
     Attack("request template: repeats", query("{{ ('x' * args.n)[:9] }}"), {"n": 60_000_000}),
     Attack("request template: searches", query("{% for i in range(args.n) %}{{ 'y' if 'y' in args.t }}{% endfor %}"), {"n": 9000, "t": "x" * 100_000}),
@@ -126,7 +126,7 @@ ATTACKS = [
     Attack("jq: with_entries", jq("from_entries | with_entries(.value += 1) | length"), {}, ROWS),
     Attack("jq: tonumber of 250,000 digits", jq("{r: (.t | tonumber)}"), {}, json.dumps({"t": "9" * 250_000}).encode()),
     Attack("jq: fromjson of 250,000 digits", jq("{r: (.t | fromjson)}"), {}, json.dumps({"t": "9" * 250_000}).encode()),
-    Attack("memory: 60 calls of 7 MB at once", {"reply": {"structured": ".[0]"}}, {}, SEVEN_ROWS, connections=60, memory_mib=450),
+    Attack("memory: 60 calls of 7 MB at once", {"response": {"structured": ".[0]"}}, {}, SEVEN_ROWS, connections=60, memory_mib=450),
     Attack("memory: 100 calls of 7 MB", {}, {}, SEVEN, connections=100, memory_mib=450, memory_after_mib=60),
     Attack("memory: 32 clients with 1 MB", {}, {}, ONE, connections=32, memory_after_mib=30),
 ]
@@ -143,7 +143,7 @@ def configuration(upstream_port, attack):
     config = {
         "server": {},
         "admin": {"listen": "127.0.0.1:0"},
-        "upstreams": {"files": {"url": f"http://127.0.0.1:{upstream_port}", "in_flight": attack.in_flight}},
+        "upstreams": {"files": {"url": f"http://127.0.0.1:{upstream_port}", "max_in_flight": attack.in_flight}},
         "passthrough": {"upstream": "files"},
         "routes": routes,
     }
@@ -469,8 +469,8 @@ def run(work, program, upstream_port, words):
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     tls = {"certificate": f"file:{work}/tls.crt", "key": f"file:{work}/tls.key"}
     everything = ATTACKS + [
-        Attack("passthrough: 8 slow uploads, in_flight: 8", run=slow_uploads, in_flight=8),
-        Attack("passthrough: 200 slow uploads from one address, in_flight: 8", run=one_address, in_flight=8),
+        Attack("passthrough: 8 slow uploads, max_in_flight: 8", run=slow_uploads, in_flight=8),
+        Attack("passthrough: 200 slow uploads from one address, max_in_flight: 8", run=one_address, in_flight=8),
         Attack("passthrough: 128 slow HTTP/2 streams", run=slow_streams, config={"server": {"tls": tls}}),
         Attack("descriptors: 1,024, and 1,500 unfinished requests", run=unfinished_requests, descriptors=1024),
     ]

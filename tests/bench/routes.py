@@ -5,7 +5,7 @@ ROUTE = """\
   route_{number}:
     description: Thing number {number} of the legacy server.
     request: GET legacy/things/{{id}}/{number}
-    reply:
+    response:
       - when: {{ status: 404 }}
         error: "Nothing under {{{{ args.id }}}}."
       - extract:

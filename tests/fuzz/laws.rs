@@ -172,7 +172,7 @@ pub(crate) fn http_request(data: &[u8]) {
         let (runtime, handler) = served.get_or_insert_with(|| {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            let quick = format!("defaults: {{ retry: off, breaker: off, deadline: 1s }}\n{ROUTES}");
+            let quick = format!("defaults: {{ retry: off, circuit_breaker: off, timeout: 1s }}\n{ROUTES}");
             let loaded = config::load(&Sources::of_text("routes.yaml", &quick)).expect("the file is good");
             let app = runtime.block_on(async { server::App::new(&loaded).expect("no conflicts") });
             (runtime, app.handler)

@@ -7,7 +7,7 @@ use std::{
 
 use glossator::{
     policy::RetrySettings,
-    upstream::http::{EjectionSettings, HealthSettings, HttpUpstream, State},
+    upstream::http::{HealthCheckSettings, HttpUpstream, OutlierDetectionSettings, State},
 };
 
 use crate::support::{Gate, Scripted, Setup, Step, reply, route, soon};
@@ -25,7 +25,7 @@ async fn answering(text: &'static str) -> Scripted {
 fn both(one: SocketAddr, other: SocketAddr) -> Setup {
     let mut setup = Setup::new(one);
     setup.upstream.others = vec![format!("http://{other}").parse().unwrap()];
-    setup.policy.retry = RetrySettings { attempts: 1, ..RetrySettings::default() };
+    setup.policy.retry = RetrySettings { max_attempts: 1, ..RetrySettings::default() };
     setup
 }
 
@@ -63,9 +63,12 @@ async fn a_second_attempt_asks_another_address() {
     let bad = Scripted::answering(reply("503 Service Unavailable", "text/plain", "no")).await;
     let good = answering("yes").await;
     let mut setup = both(bad.address, good.address);
-    setup.policy.retry =
-        RetrySettings { attempts: 2, backoff: Duration::from_millis(1), ..RetrySettings::default() };
-    setup.upstream.ejection.failures = None;
+    setup.policy.retry = RetrySettings {
+        max_attempts: 2,
+        initial_backoff: Duration::from_millis(1),
+        ..RetrySettings::default()
+    };
+    setup.upstream.outlier_detection.consecutive_failures = None;
     let proxy = setup.start().await;
     // Few enough for the budget of second attempts, however the first ones fall.
     let mut calls = 0;
@@ -84,10 +87,10 @@ async fn an_address_that_fails_or_is_silent_is_left_out() {
                 .await;
         let good = answering("yes").await;
         let mut setup = both(bad.address, good.address);
-        setup.upstream.ejection = EjectionSettings {
-            failures: Some(2),
-            rest: Duration::from_secs(3600),
-            longest_rest: Duration::from_secs(3600),
+        setup.upstream.outlier_detection = OutlierDetectionSettings {
+            consecutive_failures: Some(2),
+            base_ejection_time: Duration::from_secs(3600),
+            max_ejection_time: Duration::from_secs(3600),
         };
         // Far more than the good one needs on a busy machine.
         setup.policy.attempt_timeout = Some(Duration::from_millis(400));
@@ -115,11 +118,11 @@ async fn an_address_that_is_not_healthy_is_left_out_until_it_is() {
     .await;
     let good = answering("good").await;
     let mut settings = both(ill.address, good.address).upstream;
-    settings.health = Some(HealthSettings {
+    settings.health_check = Some(HealthCheckSettings {
         path: "/health".parse().unwrap(),
         interval: Duration::from_millis(10),
         timeout: Duration::from_secs(5),
-        failures: 2,
+        unhealthy_threshold: 2,
     });
     let upstream = HttpUpstream::new(settings);
     let state = || upstream.addresses()[0].state;

@@ -59,10 +59,10 @@ fn config(mixed: &Scripted, quiet: &Scripted, bad: &Scripted) -> String {
         }
     }
     format!(
-        "server: {{ listen: '127.0.0.1:0' }}\ndefaults:\n  deadline: {deadline}ms\n  \
-         reply_limit: 64KiB\n  retry: {{ backoff: 5ms, longest_wait: 20ms }}\nupstreams:\n  mixed: {{ url: 'http://{mixed}', \
-         breaker: {{ failures: 40, rest: 100ms }} }}\n  quiet: {{ url: 'http://{quiet}', \
-         attempt_timeout: 300ms, breaker: {{ failures: 40, rest: 100ms }} }}\n  bad: {{ url: 'http://{bad}', breaker: {{ failures: 3, rest: 200ms }} \
+        "server: {{ listen: '127.0.0.1:0' }}\ndefaults:\n  timeout: {deadline}ms\n  \
+         reply_limit: 64KiB\n  retry: {{ initial_backoff: 5ms, max_backoff: 20ms }}\nupstreams:\n  mixed: {{ url: 'http://{mixed}', \
+         circuit_breaker: {{ consecutive_failures: 40, open_for: 100ms }} }}\n  quiet: {{ url: 'http://{quiet}', \
+         attempt_timeout: 300ms, circuit_breaker: {{ consecutive_failures: 40, open_for: 100ms }} }}\n  bad: {{ url: 'http://{bad}', circuit_breaker: {{ consecutive_failures: 3, open_for: 200ms }} \
          }}\nroutes:\n{routes}",
         deadline = DEADLINE.as_millis(),
         mixed = mixed.address,

@@ -295,7 +295,8 @@ async fn limits_are_the_callers_and_not_its_addresss() {
     let (_upstream, served) = served("").await;
     drop(served);
     let upstream = upstream().await;
-    let text = file(&upstream, "").replace("scopes: [], rest", "scopes: [], caller_rate: 1 per 1h, rest");
+    let text =
+        file(&upstream, "").replace("scopes: [], rest", "scopes: [], rate_limit_per_client: 1 per 1h, rest");
     let served = Loaded::start(&load(&text)).await;
     for (key, status) in [(READER, 200), (READER, 429), (WRITER, 200), (WRITER, 429)] {
         assert_eq!(ask(&served, "GET /time", &[&bearer(key)], "").await.status, status);

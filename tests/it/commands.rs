@@ -136,7 +136,7 @@ async fn the_end_of_a_program_is_a_tool_error_or_what_a_rule_says() {
     let rules = "[{ when: { exit: 1 }, content: 'nothing found' }, \
         { when: { exit: 2-4, stderr: 'no such (?<what>\\w+)' }, error: '{{ exit }}: {{ what }}; {{ stderr }}' }, \
         { when: { exit: [5, signal] }, structured: '{exit: $exit, stderr: $stderr}' }, { extract: text }]";
-    let ruled = one(&fails, &format!("request: 'RUN x {{code}}', reply: {rules}"));
+    let ruled = one(&fails, &format!("request: 'RUN x {{code}}', response: {rules}"));
     assert_eq!(call(&ruled, json!({"code": "1"})).await.told(), "nothing found");
     let response = call(&ruled, json!({"code": "2"})).await;
     assert_eq!((response.status, response.told()), (422, "2: thing; secret: no such thing".into()));
@@ -169,7 +169,7 @@ async fn a_program_out_of_time_is_ended_with_all_it_started() {
         "echo $$ >> {0}; (trap '' TERM; sh -c 'echo $$ >> {0}; exec sleep 600') & sleep 600 & echo $! >> {0}; wait",
         left.display()
     );
-    let text = one(&script(&lines), "request: 'RUN x', deadline: 300ms");
+    let text = one(&script(&lines), "request: 'RUN x', timeout: 300ms");
     let served = served(&text).await;
     let response = served.connect().await.ask("POST /tools/t", &[JSON], "{}").await;
     assert_eq!(response.status, 504);
@@ -202,7 +202,7 @@ async fn endless_output_is_ended_at_its_limit_and_endless_errors_are_cut() {
     std::fs::remove_file(left).unwrap();
 
     let lines = "i=0; while [ $i -lt 3000 ]; do echo \"line $i of many, each of them long enough\" >&2; i=$((i+1)); done; exit 1";
-    let rule = "reply: { when: { exit: 1 }, error: { text: 'x', structured: '$stderr | {length: length, last: .[-10:]}' } }";
+    let rule = "response: { when: { exit: 1 }, error: { text: 'x', structured: '$stderr | {length: length, last: .[-10:]}' } }";
     let response = call(&one(&script(lines), &format!("request: 'RUN x', {rule}")), json!({})).await;
     assert_eq!(response.json()["structuredContent"], json!({"length": 16384, "last": "ng enough\n"}));
 }
@@ -317,7 +317,7 @@ async fn git_tells_of_a_repository() {
         &format!("{{ command: [git, log, '--format=%an%x09%s'], cwd: {} }}", folder.display()),
         "input: { properties: { most: { type: integer }, grep: { type: string } } }, \
          request: { arguments: ['--max-count={{ args.most }}', '--grep={{ args.grep }}'] }, \
-         reply: { extract: { csv: { delimiter: \"\\t\", columns: [author, subject] } } }",
+         response: { extract: { csv: { delimiter: \"\\t\", columns: [author, subject] } } }",
     );
     assert_eq!(
         call(&text, json!({"most": 1})).await.json()["structuredContent"]["result"],

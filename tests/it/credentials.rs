@@ -12,7 +12,7 @@ use crate::support::{Asked, Loaded, Response, Scripted, Step, reply};
 /// The program before an upstream with this `auth`.
 async fn before(upstream: &Scripted, auth: &str) -> Loaded {
     let text = format!(
-        "upstreams: {{ old: {{ url: 'http://{}', auth: {auth}, breaker: {{ failures: 2 }} }} }}\n\
+        "upstreams: {{ old: {{ url: 'http://{}', auth: {auth}, circuit_breaker: {{ consecutive_failures: 2 }} }} }}\n\
          routes:\n  get_thing: {{ description: x, request: GET old/thing, forward_headers: [Authorization] }}\n  \
          make_thing: {{ description: x, request: POST old/thing }}\n",
         upstream.address

@@ -19,7 +19,7 @@ async fn start(limit: &str) -> (Program, Gate, Scripted) {
     .await;
     let config = format!(
         "server: {{ listen: '127.0.0.1:0' }}\nadmin: {{ listen: '127.0.0.1:0' }}\n\
-         upstreams: {{ old: {{ url: 'http://{}', retry: off, breaker: off, in_flight: 1 }} }}\n\
+         upstreams: {{ old: {{ url: 'http://{}', retry: off, circuit_breaker: off, max_in_flight: 1 }} }}\n\
          routes: {{ held: {{ description: x, request: GET old/held, rest: GET /held }} }}\n",
         upstream.address
     );

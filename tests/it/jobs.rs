@@ -149,7 +149,7 @@ async fn a_job_that_outlives_the_deadline_is_told_to_end() {
         _ => json(r#"{"state": "running"}"#),
     }))
     .await;
-    let keys = format!("deadline: 300ms\n{}", NAMED.trim());
+    let keys = format!("timeout: 300ms\n{}", NAMED.trim());
     let response = call(&start(&upstream, &keys).await, r#"{"year": "2026"}"#).await;
     assert_eq!(response.status, 504, "{}", response.text());
     let told = response.told();

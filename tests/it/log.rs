@@ -11,7 +11,7 @@ use crate::{
 fn config(upstream: &Scripted) -> String {
     format!(
         "upstreams: {{ old: 'http://{}' }}\nserver: {{ listen: '127.0.0.1:0' }}\n\
-         routes: {{ get_thing: {{ request: GET old/thing, reply: {{ extract: json }} }} }}\n",
+         routes: {{ get_thing: {{ request: GET old/thing, response: {{ extract: json }} }} }}\n",
         upstream.address
     )
 }
@@ -103,19 +103,19 @@ async fn what_a_rule_hides_from_clients_is_in_the_log_for_whoever_asks_for_every
 const MISFITS: [(&str, &str, &str, &str); 12] = [
     (
         "field",
-        "reply: { extract: { pairs: {}, fields: { age: integer } } }",
+        "response: { extract: { pairs: {}, fields: { age: integer } } }",
         "age: patient Ada",
         "field `age` must be an integer; found text of 11 bytes",
     ),
     (
         "other",
-        "reply: { extract: { pairs: {}, fields: { age: { type: integer, optional: true }, '*': integer } } }",
+        "response: { extract: { pairs: {}, fields: { age: { type: integer, optional: true }, '*': integer } } }",
         "patient Ada: x",
         "another field, with a name of 11 bytes must be an integer; found text of 1 bytes",
     ),
     (
         "json",
-        "reply: { extract: json }",
+        "response: { extract: json }",
         "patient Ada",
         "json: expected JSON, found something else: expected value at line 1, column 1",
     ),
@@ -131,38 +131,38 @@ const MISFITS: [(&str, &str, &str, &str); 12] = [
         "{\"patient Ada\": 1}",
         "there is a member that the schema has no place for; found an object",
     ),
-    ("filter", "reply: { structured: '.age + 1' }", "{\"age\": \"patient Ada\"}", "`structured` "),
+    ("filter", "response: { structured: '.age + 1' }", "{\"age\": \"patient Ada\"}", "`structured` "),
     (
         "template",
-        "reply: { content: '{{ json.age | round }}' }",
+        "response: { content: '{{ json.age | round }}' }",
         "{\"age\": \"patient Ada\"}",
         "a template of the rule could not be filled in",
     ),
     (
         "capture",
-        "reply: { extract: { grok: '%{GREEDYDATA:age:int}' } }",
+        "response: { extract: { grok: '%{GREEDYDATA:age:int}' } }",
         "patient Ada",
         "line 1: `age` must be an integer; found text of 11 bytes",
     ),
     (
         "metric",
-        "reply: { extract: metrics }",
+        "response: { extract: metrics }",
         "ada Ada",
         "line 1: expected a value of text of 3 bytes, found text of 3 bytes",
     ),
     (
         "columns",
-        "reply: { extract: csv }",
+        "response: { extract: csv }",
         "Ada,Ada\n1,2\n",
         "line 1: expected names of columns that differ, found text of 3 bytes twice",
     ),
     (
         "markup",
-        "reply: { extract: xml }",
+        "response: { extract: xml }",
         "patient Ada",
         "line 1, column 1: expected an XML document, found text of 11 bytes that does not begin with `<`",
     ),
-    ("pairs", "reply: { extract: pairs }", "patient Ada", "expected lines of `key: value`, found none"),
+    ("pairs", "response: { extract: pairs }", "patient Ada", "expected lines of `key: value`, found none"),
 ];
 
 #[tokio::test]
@@ -304,11 +304,11 @@ async fn a_call_names_its_client_and_nothing_that_it_has_shown() {
 #[tokio::test]
 async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
     let config = "server: { listen: '127.0.0.1:0' }\n\
-         upstreams:\n  gone: { url: 'http://127.0.0.1:1', retry: { attempts: 2, backoff: 1ms }, breaker: { failures: 2 } }\n  \
+         upstreams:\n  gone: { url: 'http://127.0.0.1:1', retry: { max_attempts: 2, initial_backoff: 1ms }, circuit_breaker: { consecutive_failures: 2 } }\n  \
          slow: { command: [/bin/sh, -c, 'echo I am stuck >&2; sleep 60'] }\n  \
-         pair: { url: ['http://127.0.0.1:1', 'http://127.0.0.1:2'], ejection: { failures: 1 }, retry: off }\n  \
+         pair: { url: ['http://127.0.0.1:1', 'http://127.0.0.1:2'], outlier_detection: { consecutive_failures: 1 }, retry: off }\n  \
          locked: { url: 'http://127.0.0.1:1', auth: { oauth: { token_url: 'http://127.0.0.1:1/t', client_id: me, client_secret: s } } }\n\
-         routes:\n  a: { request: GET gone/a }\n  b: { request: RUN slow, deadline: 300ms }\n  c: { request: GET pair/c }\n  \
+         routes:\n  a: { request: GET gone/a }\n  b: { request: RUN slow, timeout: 300ms }\n  c: { request: GET pair/c }\n  \
          d: { request: GET locked/d }\nlog: { level: debug }\n";
     let program = Program::start(config, &[]).await;
     let mut client = program.connect().await;
@@ -338,7 +338,7 @@ async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
 #[tokio::test]
 async fn what_our_own_limits_reject_has_one_line_that_names_them() {
     let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
-    let text = config(&upstream).replace("request:", "rate: 1 per hour, request:");
+    let text = config(&upstream).replace("request:", "rate_limit: 1 per hour, request:");
     let program = Program::start(&text, &[]).await;
     for (id, status) in [("good", 200), ("over", 429)] {
         let id = format!("X-Request-Id: {id}");
@@ -349,7 +349,7 @@ async fn what_our_own_limits_reject_has_one_line_that_names_them() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!(
         (&lines[0]["message"], &lines[0]["rejected_by"]),
-        (&"call".into(), &"rate of the route".into())
+        (&"call".into(), &"rate_limit of the route".into())
     );
 }
 
@@ -412,9 +412,9 @@ async fn a_response_that_finds_no_memory_has_one_line() {
         .await
     };
     let text = format!(
-        "upstreams: {{ old: {{ url: 'http://{}', deadline: 1s }} }}\n\
+        "upstreams: {{ old: {{ url: 'http://{}', timeout: 1s }} }}\n\
          server: {{ listen: '127.0.0.1:0', upstream_buffer_limit: 1MiB }}\n\
-         routes: {{ held: {{ request: GET old/held, deadline: 1m }}, long: {{ request: GET old/long }} }}\n",
+         routes: {{ held: {{ request: GET old/held, timeout: 1m }}, long: {{ request: GET old/long }} }}\n",
         upstream.address
     );
     let program = Program::start(&text, &[]).await;

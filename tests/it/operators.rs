@@ -226,7 +226,7 @@ async fn what_is_in_force_is_shown_without_secrets() {
 async fn calls_are_counted_by_what_came_of_them() {
     let upstream = Scripted::answering(reply("404 Not Found", "text/plain", "no")).await;
     let (admin, app) = admin(&format!(
-        "upstreams: {{ old: 'http://{}' }}\nroutes: {{ a: {{ description: A., request: GET old/a, reply: [{{ when: {{ status: 404 }}, error: none }}] }} }}\n",
+        "upstreams: {{ old: 'http://{}' }}\nroutes: {{ a: {{ description: A., request: GET old/a, response: [{{ when: {{ status: 404 }}, error: none }}] }} }}\n",
         upstream.address
     ));
     let snapshot = app.gateway.snapshot();
@@ -321,8 +321,8 @@ async fn what_an_upstream_says_that_no_rule_is_for_rises() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "temp: 5")).await;
     let routes = format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n\
-         \x20 a: {{ description: A., request: GET old/a, reply: [{{ when: {{ text: ^OK }}, content: fine }}] }}\n\
-         \x20 b: {{ description: B., request: GET old/b, reply: [{{ extract: {{ regex: {{ pattern: '^x (?<x>.*)' }} }} }}] }}\n\
+         \x20 a: {{ description: A., request: GET old/a, response: [{{ when: {{ text: ^OK }}, content: fine }}] }}\n\
+         \x20 b: {{ description: B., request: GET old/b, response: [{{ extract: {{ regex: {{ pattern: '^x (?<x>.*)' }} }} }}] }}\n\
          \x20 c: {{ description: C., request: GET old/c }}\n",
         upstream.address
     );
@@ -348,7 +348,7 @@ async fn what_an_upstream_says_that_no_rule_is_for_rises() {
 #[tokio::test]
 async fn a_breaker_that_opens_and_a_request_that_is_not_let_in_are_seen() {
     let (admin, app) = admin(
-        "upstreams: { old: { url: 'http://127.0.0.1:1', retry: off, breaker: { failures: 1, rest: 1h } } }\n\
+        "upstreams: { old: { url: 'http://127.0.0.1:1', retry: off, circuit_breaker: { consecutive_failures: 1, open_for: 1h } } }\n\
          routes: { a: { description: A., request: GET old/a } }\n",
     );
     let handler = app.handler.clone();
@@ -375,8 +375,8 @@ async fn a_breaker_that_opens_and_a_request_that_is_not_let_in_are_seen() {
 
 #[tokio::test]
 async fn a_process_is_not_ready_while_an_upstream_that_it_needs_is_away() {
-    let upstreams = "upstreams:\n  old: { url: 'http://127.0.0.1:1', retry: off, breaker: { failures: 1, rest: 1h } }\n  \
-                     other: { url: 'http://127.0.0.1:1', retry: off, breaker: { failures: 1, rest: 1h } }\n\
+    let upstreams = "upstreams:\n  old: { url: 'http://127.0.0.1:1', retry: off, circuit_breaker: { consecutive_failures: 1, open_for: 1h } }\n  \
+                     other: { url: 'http://127.0.0.1:1', retry: off, circuit_breaker: { consecutive_failures: 1, open_for: 1h } }\n\
                      routes: { a: { description: A., request: GET old/a }, b: { description: B., request: GET other/b } }\n";
     for (needs, tool, ready) in
         [("[old]", "a", false), ("[old]", "b", true), ("['*']", "b", false), ("[]", "a", true)]

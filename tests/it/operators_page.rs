@@ -30,7 +30,7 @@ async fn the_last_hour_is_told_of_all_calls_and_of_each_route() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
     let (admin, app) = admin(&format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n  a: {{ description: A., request: GET old/a }}\n  \
-         b: {{ description: B., request: GET old/b, reply: [{{ error: no }}] }}\n",
+         b: {{ description: B., request: GET old/b, response: [{{ error: no }}] }}\n",
         upstream.address
     ));
     call(&app, "a", "1").await;
@@ -53,8 +53,8 @@ async fn the_last_hour_is_told_of_all_calls_and_of_each_route() {
 async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_request_id() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "hunter2")).await;
     let (admin, app) = admin(&format!(
-        "upstreams: {{ old: 'http://{}', gone: {{ url: 'http://127.0.0.1:1', retry: {{ attempts: 1 }} }} }}\nroutes:\n  \
-         a: {{ description: A., request: 'GET old/a', reply: [{{ extract: json }}] }}\n  \
+        "upstreams: {{ old: 'http://{}', gone: {{ url: 'http://127.0.0.1:1', retry: {{ max_attempts: 1 }} }} }}\nroutes:\n  \
+         a: {{ description: A., request: 'GET old/a', response: [{{ extract: json }}] }}\n  \
          b: {{ description: B., request: GET gone/b }}\n  \
          c: {{ description: C., request: 'GET old/c/{{x}}' }}\n  \
          d: {{ description: D., request: GET old/d }}\n",
@@ -85,7 +85,7 @@ async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_requ
 async fn upstreams_are_told_with_what_stands_before_them() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
     let (admin, app) = admin(&format!(
-        "upstreams:\n  old: {{ url: 'http://{}', in_flight: 7 }}\n  gone: {{ url: 'http://127.0.0.1:1', retry: {{ attempts: 1 }}, breaker: {{ failures: 1 }} }}\n  \
+        "upstreams:\n  old: {{ url: 'http://{}', max_in_flight: 7 }}\n  gone: {{ url: 'http://127.0.0.1:1', retry: {{ max_attempts: 1 }}, circuit_breaker: {{ consecutive_failures: 1 }} }}\n  \
          echo: {{ command: [echo] }}\nroutes:\n  \
          a: {{ description: A., request: GET old/a }}\n  b: {{ description: B., request: GET gone/b }}\n  \
          c: {{ description: C., request: RUN echo a }}\n",
@@ -158,20 +158,20 @@ routes:
       path: /a/{city}
       upstream: old
       headers: { Authorization: "Bearer s3cr3t" }   # kept to itself
-    reply:
+    response:
       - when: { status: 404 }
         error: "no {{ args.city }}"
       - use: plain
     tests:
-      - given: { status: 404, type: text/plain, body: gone }
+      - response: { status: 404, content_type: text/plain, body: gone }
         args: { city: Oslo }
         expect: { text: Oslo }
       - name: bytes
-        given: { body_base64: "/w==" }
+        response: { body_base64: "/w==" }
         expect: { isError: true }
   b: { description: B., request: RUN shell x }
   c: &c { description: C., request: GET old/c, rest: GET /c }
-  d: { <<: *c, rest: GET /d, reply: { extract: json } }
+  d: { <<: *c, rest: GET /d, response: { extract: json } }
 "#;
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn a_route_is_taken_to_the_workbench_as_it_is_written_without_its_secrets(
     let of_a = told(&admin, "/workbench/a").await;
     assert_eq!(
         of_a["rule"],
-        "description: A.\n# What a comment says.\nrequest:\n  path: /a/{city}\n  upstream: old\n  headers: { Authorization: (hidden) }   # kept to itself\nreply:\n  - when: { status: 404 }\n    error: \"no {{ args.city }}\"\n  - use: plain\n"
+        "description: A.\n# What a comment says.\nrequest:\n  path: /a/{city}\n  upstream: old\n  headers: { Authorization: (hidden) }   # kept to itself\nresponse:\n  - when: { status: 404 }\n    error: \"no {{ args.city }}\"\n  - use: plain\n"
     );
     assert_eq!((&of_a["answered_by"], &of_a["tests"][0]["name"]), (&json!("server"), &json!("1")));
     assert_eq!(of_a["tests"][0]["given"]["headers"], json!([["content-type", "text/plain"]]));
@@ -190,7 +190,10 @@ async fn a_route_is_taken_to_the_workbench_as_it_is_written_without_its_secrets(
     assert_eq!(told(&admin, "/workbench/b").await["answered_by"], "program");
     // What is written in one line, or with words of another route, is written anew.
     let of_d = told(&admin, "/workbench/d").await;
-    assert_eq!(of_d["rule"], "rest: GET /d\nreply: { extract: json }\ndescription: C.\nrequest: GET old/c\n");
+    assert_eq!(
+        of_d["rule"],
+        "rest: GET /d\nresponse: { extract: json }\ndescription: C.\nrequest: GET old/c\n"
+    );
     assert_eq!(ask(&admin, "GET /workbench/nothing", &[HERE]).await.0, 404);
     assert!(!format!("{of_a}{routes}").contains("s3cr3t"));
     // As it is, it can be tried.
@@ -214,7 +217,7 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
     assert_eq!((&tried["rule"], &tried["result"]["isError"]), (&json!(1), &json!(true)));
     assert_eq!(tried["result"]["content"][0]["text"], "no Oslo");
     let by_name =
-        try_out(&admin, &json!({ "rule": "reply: { use: plain }", "given": { "body": "hi" } })).await;
+        try_out(&admin, &json!({ "rule": "response: { use: plain }", "given": { "body": "hi" } })).await;
     assert!(by_name["steps"][0]["found"].as_str().unwrap().starts_with("from plain"), "{by_name}");
     // An empty rule is one: the default rules.
     for empty in ["", "# nothing yet\n"] {
@@ -229,11 +232,11 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
     // With its name it is the same.
     let named = try_out(
         &admin,
-        &json!({ "route": "x", "rule": "x:\n  reply: { extract: json }", "given": { "body": "[1]" } }),
+        &json!({ "route": "x", "rule": "x:\n  response: { extract: json }", "given": { "body": "[1]" } }),
     )
     .await;
     assert_eq!(named["result"]["structuredContent"], json!({ "result": [1] }));
-    let drafted = "output: { type: object, properties: { a: { type: integer } }, required: [a] }\nreply: { extract: json }";
+    let drafted = "output: { type: object, properties: { a: { type: integer } }, required: [a] }\nresponse: { extract: json }";
     let broken = try_out(&admin, &json!({ "rule": drafted, "given": { "body": "{\"a\": \"x\"}" } })).await;
     assert_eq!(
         (&broken["result"]["isError"], &broken["output_schema"]["required"]),
@@ -258,7 +261,7 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
 async fn problems_of_a_draft_have_their_places() {
     let (admin, _app) = admin(BENCH);
     let tried =
-        try_out(&admin, &json!({ "rule": "reply:\n  extract: { json_ponter: /a }\n", "given": {} })).await;
+        try_out(&admin, &json!({ "rule": "response:\n  extract: { json_ponter: /a }\n", "given": {} })).await;
     let problem = &tried["problems"][0];
     assert_eq!(
         (&problem["file"], &problem["line"], &problem["column"], &problem["severity"]),
@@ -269,18 +272,18 @@ async fn problems_of_a_draft_have_their_places() {
     for (rule, part) in [
         ("[", "draft"),
         ("- a", "a map"),
-        ("reply: { use: nothing }", "nothing"),
+        ("response: { use: nothing }", "nothing"),
         ("request: GET elsewhere/a", "elsewhere"),
-        ("reply: { extract: { regex: '(' } }", "regular expression"),
+        ("response: { extract: { regex: '(' } }", "regular expression"),
         // Neither is looked up: a route has neither secrets nor files, and a draft no folder.
-        ("tests: [{ given: { recording: /etc/passwd }, expect: {} }]", "no files beside it"),
-        ("reply: { when: { text: '${HOME}' }, error: x }\nnothing: 1", "unknown key"),
+        ("tests: [{ response: { recording: /etc/passwd }, expect: {} }]", "no files beside it"),
+        ("response: { when: { text: '${HOME}' }, error: x }\nnothing: 1", "unknown key"),
     ] {
         let tried = try_out(&admin, &json!({ "rule": rule, "given": {} })).await;
         assert!(tried["problems"].to_string().contains(part), "{rule}: {tried}");
     }
     let verbatim =
-        try_out(&admin, &json!({ "rule": "reply: { error: '${HOME} file:/etc/passwd' }", "given": {} }))
+        try_out(&admin, &json!({ "rule": "response: { error: '${HOME} file:/etc/passwd' }", "given": {} }))
             .await;
     assert_eq!(verbatim["result"]["content"][0]["text"], "${HOME} file:/etc/passwd");
     for name in ["no name!", "../a", ""] {
@@ -374,12 +377,12 @@ async fn the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself()
 #[tokio::test]
 async fn a_result_that_is_too_long_is_not_told_and_a_rule_that_takes_too_long_is_not_read_on() {
     let (admin, _app) = admin(BENCH);
-    let long = json!({ "rule": "reply: { extract: json }", "given": { "body": format!("[{}1]", "1,".repeat(300_000)) } });
+    let long = json!({ "rule": "response: { extract: json }", "given": { "body": format!("[{}1]", "1,".repeat(300_000)) } });
     let tried = try_out(&admin, &long).await;
     assert!(tried["result_bytes"].as_u64().unwrap() > 1 << 20 && tried.get("result").is_none());
     let stop = glossator::translate::Stop::default();
     stop.now();
     let loaded = glossator::config::load(&glossator::config::Sources::of_text("a.yaml", BENCH)).unwrap();
-    let draft = loaded.importer.draft("a", "reply: { extract: { regex: 'a' } }", &stop);
+    let draft = loaded.importer.draft("a", "response: { extract: { regex: 'a' } }", &stop);
     assert!(draft.route.is_none() && draft.problems[0].message.contains("took too long"), "{draft:?}");
 }

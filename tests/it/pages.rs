@@ -179,7 +179,7 @@ fn result_of(rule: &str, reply: &str, page: &Path) -> Value {
     let name = page.file_stem().unwrap().to_string_lossy();
     let file = format!(
         "upstreams: {{ legacy: http://127.0.0.1:9000 }}\nroutes:\n  report:\n    description: A report.\n    \
-         request: GET /report\n    reply:\n{indented}"
+         request: GET /report\n    response:\n{indented}"
     );
     let loaded = config::load(&Sources::of_text(format!("{name}.yaml"), &file))
         .unwrap_or_else(|problems| panic!("{}:\n{problems}", page.display()));

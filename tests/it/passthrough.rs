@@ -230,7 +230,7 @@ async fn a_head_that_does_not_come_is_a_gateway_timeout() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
-    setup.patience.deadline = Duration::from_millis(50);
+    setup.patience.timeout = Duration::from_millis(50);
     let response = setup.start().await.get("/old").await;
     assert_eq!(
         (response.status, response.text()),
@@ -244,7 +244,7 @@ async fn the_deadline_runs_from_the_last_part_of_the_request() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
-    setup.patience.deadline = Duration::from_millis(400);
+    setup.patience.timeout = Duration::from_millis(400);
     let proxy = setup.start().await;
     let mut client = proxy.connect().await;
     client.write("POST /old HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n").await;
@@ -289,7 +289,7 @@ async fn calls_and_what_is_handed_through_share_the_upstreams_places() {
     .await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
-    (setup.policy.in_flight_limit, setup.policy.waiting_limit) = (1, 0);
+    (setup.policy.max_in_flight, setup.policy.waiting_limit) = (1, 0);
     let proxy = setup.start().await;
     let mut client = proxy.connect().await;
     client.write("GET /old HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -326,7 +326,7 @@ async fn slow_uploads_leave_slots_to_calls_and_to_other_requests() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
-    (setup.policy.in_flight_limit, setup.policy.waiting_limit) = (4, 0);
+    (setup.policy.max_in_flight, setup.policy.waiting_limit) = (4, 0);
     setup.policy.waiting_timeout = Duration::from_millis(50);
     setup.door.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
     let proxy = setup.start().await;

@@ -30,7 +30,7 @@ async fn who_calls_too_often_is_told_when_to_come_again() {
     let text = "
         upstreams: { old: OLD }
         routes:
-          a: { description: A., request: GET old/a, rate: { limit: 1 per hour } }
+          a: { description: A., request: GET old/a, rate_limit: { rate: 1 per hour } }
           b: { description: B., request: GET old/b }";
     let mut served = serve(&upstream, text).await;
     assert_eq!(call(&served, "a", &[]).await.told(), "ok");
@@ -64,15 +64,15 @@ async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     let served = serve(
         &upstream,
         "
-        upstreams: { old: { url: OLD, retry: off, breaker: { failures: 3, rest: 1h } } }
+        upstreams: { old: { url: OLD, retry: off, circuit_breaker: { consecutive_failures: 3, open_for: 1h } } }
         routes:
           bad: { description: Bad., request: GET old/bad }
-          worse: { description: Worse., request: GET old/worse, breaker: off }
+          worse: { description: Worse., request: GET old/worse, circuit_breaker: off }
           again:
             description: Again.
             request: GET old/again
-            retry: { attempts: 2, backoff: 1ms }
-            breaker: { failures: 2 }
+            retry: { max_attempts: 2, initial_backoff: 1ms }
+            circuit_breaker: { consecutive_failures: 2 }
           good: { description: Good., request: GET old/good }",
     )
     .await;
@@ -120,8 +120,8 @@ async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_h
           old:
             url: OLD
             retry: off
-            breaker: { failures: 2, rest: 1h }
-            health: { path: /health, interval: 100ms, failures: 1000 }
+            circuit_breaker: { consecutive_failures: 2, open_for: 1h }
+            health_check: { path: /health, interval: 100ms, unhealthy_threshold: 1000 }
         routes:
           a: { description: A., request: GET old/a }
           b: { description: B., request: GET old/b }",
@@ -149,7 +149,7 @@ async fn callers_are_told_apart_by_the_word_of_a_proxy_that_is_trusted() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
     let text = "
         server: { trusted_proxies: [127.0.0.1] }
-        upstreams: { old: { url: OLD, caller_rate: 1 per hour } }
+        upstreams: { old: { url: OLD, rate_limit_per_client: 1 per hour } }
         routes:
           a: { description: A., request: GET old/a }
           b: { description: B., request: GET old/b }";
@@ -169,7 +169,7 @@ async fn callers_are_told_apart_by_the_word_of_a_proxy_that_is_trusted() {
 async fn the_rate_of_an_upstream_counts_what_is_passed_through() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
     let text = "
-        upstreams: { old: { url: OLD, rate: 1 per hour } }
+        upstreams: { old: { url: OLD, rate_limit: 1 per hour } }
         passthrough: old
         routes:
           a: { description: A., request: GET old/a }";
@@ -187,8 +187,7 @@ async fn a_caller_that_waits_for_less_says_so() {
     let gate = Gate::new();
     let held = gate.clone();
     let upstream = Scripted::start(move |_| vec![Step::Hold(held.clone())]).await;
-    let text =
-        "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, deadline: 1h } }";
+    let text = "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, timeout: 1h } }";
     let served = serve(&upstream, text).await;
     let late = call(&served, "a", &["X-Request-Timeout: 0.05"]).await;
     assert_eq!(late.status, 504);
@@ -213,7 +212,7 @@ async fn a_kept_reply_is_given_again_with_its_age_and_translated_anew() {
             description: A.
             request: GET old/a/{city}
             cache: 1h
-            reply: { extract: pairs, content: 'first: {{ text }}' }";
+            response: { extract: pairs, content: 'first: {{ text }}' }";
     let mut served = serve(&upstream, text).await;
     let first = in_city(&served, "Oslo").await;
     assert_eq!((first.told().as_str(), first.header("age")), ("first: temp: 5", None));
@@ -246,7 +245,7 @@ async fn what_the_rules_take_for_an_error_is_not_kept() {
             description: A.
             request: GET old/a
             cache: 1h
-            reply: [{ when: { text: ^ERR }, error: it restarts }, { extract: text }]";
+            response: [{ when: { text: ^ERR }, error: it restarts }, { extract: text }]";
     let served = serve(&upstream, text).await;
     for _ in 0..2 {
         assert_eq!(call(&served, "a", &[]).await.told(), "it restarts");
@@ -400,7 +399,7 @@ async fn one_caller_does_not_take_every_place() {
     let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
     let text = format!(
         "server: {{ trusted_proxies: [127.0.0.1] }}
-upstreams: {{ old: {{ url: 'http://{}', caller_in_flight: 1 }} }}
+upstreams: {{ old: {{ url: 'http://{}', max_in_flight_per_client: 1 }} }}
 passthrough: old
 routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thing }} }}
 ",

@@ -57,7 +57,7 @@ async fn an_upstream_that_stays_the_same_keeps_its_connections() {
     served.app.apply(&load(&config(&upstream, &["b"], ""))).unwrap();
     assert_eq!(client.ask("POST /tools/b", &[], "").await.told(), "ok");
     assert_eq!(upstream.state().connections, 1);
-    served.app.apply(&load(&config(&upstream, &["b"], "defaults: { in_flight: 7 }"))).unwrap();
+    served.app.apply(&load(&config(&upstream, &["b"], "defaults: { max_in_flight: 7 }"))).unwrap();
     assert_eq!(client.ask("POST /tools/b", &[], "").await.told(), "ok");
     assert_eq!(upstream.state().connections, 2);
 }

@@ -31,7 +31,7 @@ async fn server(first: Vec<Step>) -> Scripted {
 fn setup(upstream: &Scripted) -> Setup {
     let mut setup = Setup::new(upstream.address);
     setup.routes = vec![route("first", "GET /first"), route("second", "GET /second")];
-    setup.policy.retry.attempts = 1;
+    setup.policy.retry.max_attempts = 1;
     setup
 }
 
@@ -189,7 +189,7 @@ async fn a_204_without_a_body_leaves_its_connection_for_the_next_call() {
 async fn interim_replies_without_end_meet_the_deadline() {
     let upstream = server(vec![Step::Endlessly(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec())]).await;
     let mut setup = setup(&upstream);
-    setup.routes[0].deadline = Duration::from_millis(200);
+    setup.routes[0].timeout = Duration::from_millis(200);
     let proxy = setup.start().await;
     let response = proxy.call("first", "").await;
     assert!(response.status == 504 && response.told().contains("within 200 ms"), "{}", response.text());

@@ -214,12 +214,12 @@ impl Hunt {
         writeln!(text, "  path: 'http://{upstream_at}/${{HUNT_PATH_KEY}}'").unwrap();
         writeln!(
             text,
-            "  tls: {{ url: 'https://{no_tls_at}', breaker: off, retry: off, auth: {{ bearer: '${{HUNT_BEARER}}' }}, tls: {{ certificate: \
+            "  tls: {{ url: 'https://{no_tls_at}', circuit_breaker: off, retry: off, auth: {{ bearer: '${{HUNT_BEARER}}' }}, tls: {{ certificate: \
              '${{HUNT_CERTIFICATE}}', key: '${{HUNT_TLS_KEY}}', ca: '${{HUNT_CERTIFICATE}}' }} }}"
         )
         .unwrap();
         for (name, keys) in &kinds {
-            let more = "redirects: 3, breaker: off, retry: off";
+            let more = "redirects: 3, circuit_breaker: off, retry: off";
             writeln!(text, "  {name}: {{ url: 'http://{upstream_at}', {more}, {keys} }}").unwrap();
             upstreams.push(name);
         }
@@ -230,22 +230,22 @@ impl Hunt {
             .unwrap();
         text += "routes:\n";
         writeln!(text, "  program_fails: {{ description: x, request: RUN program }}").unwrap();
-        let told = "reply: { when: { exit: 3 }, error: '{{ stderr }}' }";
+        let told = "response: { when: { exit: 3 }, error: '{{ stderr }}' }";
         writeln!(text, "  program_told: {{ description: x, request: RUN program, {told} }}").unwrap();
         writeln!(text, "  child_fails: {{ description: x, request: CALL child/any }}").unwrap();
         for upstream in &upstreams {
             for way in WAYS {
                 let rules = match way {
-                    "unreadable" => ", reply: { extract: json }",
+                    "unreadable" => ", response: { extract: json }",
                     "hidden" => {
-                        ", reply: [{ when: { json: '.success == false' }, error: '{{ json.error }}' }, { extract: json }]"
+                        ", response: [{ when: { json: '.success == false' }, error: '{{ json.error }}' }, { extract: json }]"
                     }
                     _ => "",
                 };
                 writeln!(
                     text,
                     "  {upstream}_{way}: {{ description: x, request: GET {upstream}/{way}{rules}, tests: \
-                     [{{ given: {{ status: 200, body: '{{}}' }}, expect: {{ structuredContent: {{ a: 1 }} }} }}] }}"
+                     [{{ response: {{ status: 200, body: '{{}}' }}, expect: {{ structuredContent: {{ a: 1 }} }} }}] }}"
                 )
                 .unwrap();
             }
@@ -356,7 +356,7 @@ async fn no_command_tells_a_secret() {
         &["check", "--output", "json", "--config", good],
         &["test", "--config", good],
         &["test", "--output", "json", "--config", good],
-        &["explain", "basic_bad", "--reply", recording, "--config", good],
+        &["explain", "basic_bad", "--response", recording, "--config", good],
         &["explain", "oauth_ok", "--args", "{}", "--config", good],
         &["explain", "path_ok", "--args", "{}", "--output", "json", "--config", good],
         &["schema"],

@@ -135,9 +135,10 @@ async fn counting() -> (Scripted, Arc<AtomicUsize>) {
     (upstream, asked)
 }
 
-const LIMITED: &str = "  limited: { description: x, request: GET old/a, caller_rate: { limit: 5 per hour } }
-  refused: { description: x, request: GET old/b, rate: { limit: 5 per hour, without_store: refuse } }
-  allowed: { description: x, request: GET old/c, rate: { limit: 5 per hour, without_store: allow } }
+const LIMITED: &str =
+    "  limited: { description: x, request: GET old/a, rate_limit_per_client: { rate: 5 per hour } }
+  refused: { description: x, request: GET old/b, rate_limit: { rate: 5 per hour, on_store_failure: deny } }
+  allowed: { description: x, request: GET old/c, rate_limit: { rate: 5 per hour, on_store_failure: allow } }
   kept: { description: x, request: GET old/d, cache: 1h }
 ";
 

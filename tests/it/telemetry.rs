@@ -94,7 +94,8 @@ async fn a_rest_call_is_a_part_of_its_callers_trace_and_the_upstream_a_part_of_o
     let (upstream, collector) =
         (Scripted::answering(reply("503 No", "text/plain", "no")).await, collector().await);
     let (program, file) =
-        start(&upstream, "defaults: { retry: { attempts: 2, backoff: 1ms } }\n", &to(&collector)).await;
+        start(&upstream, "defaults: { retry: { max_attempts: 2, initial_backoff: 1ms } }\n", &to(&collector))
+            .await;
     let mut client = program.connect().await;
     let parent = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01");
     let response =

@@ -8,25 +8,25 @@ use crate::support::{Client, Loaded, Response, Scripted, Step, reply};
 /// itself, and one that copies all that it has made, member by member. Each would take minutes or hours.
 const ROUTES: &str = r"
 upstreams:
-  slow: { url: 'http://UPSTREAM', deadline: 2s }
+  slow: { url: 'http://UPSTREAM', timeout: 2s }
   old: http://UPSTREAM
 routes:
   matches:
     description: Looks for a pattern.
     request: GET slow/text
-    reply: { extract: { regex: { pattern: '(?<found>a+b|a)', each: match } } }
+    response: { extract: { regex: { pattern: '(?<found>a+b|a)', each: match } } }
   crossed:
     description: Crosses a list with itself.
     request: GET slow/numbers
-    reply: { structured: '[.[] as $a | .[] as $b | select($a < $b)] | length' }
+    response: { structured: '[.[] as $a | .[] as $b | select($a < $b)] | length' }
   copied:
     description: Makes an object of a list.
     request: GET slow/numbers
-    reply: { structured: '[.[] | {key: tostring, value: .}] | from_entries' }
+    response: { structured: '[.[] | {key: tostring, value: .}] | from_entries' }
   rows:
     description: Answers at once, in a place of its own for its length.
     request: GET old/rows
-    reply: { extract: { csv: { fields: { a: integer } } } }
+    response: { extract: { csv: { fields: { a: integer } } } }
 ";
 
 async fn call(address: &Loaded, tool: &str) -> Response {

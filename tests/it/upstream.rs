@@ -150,7 +150,7 @@ async fn a_silent_or_trickling_upstream_meets_the_deadline() {
     for steps in [silent, half] {
         let upstream = Scripted::start(move |_| steps.clone()).await;
         let mut setup = Setup::new(upstream.address);
-        setup.routes[0].deadline = Duration::from_millis(50);
+        setup.routes[0].timeout = Duration::from_millis(50);
         let response = setup.start().await.call("get_thing", "").await;
         check_error(&response, 504, "within 50 ms");
         upstream.until("the connection is closed", |state| state.left == 1).await;
@@ -162,7 +162,7 @@ async fn who_finds_no_place_is_told_to_come_back() {
     let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
     let mut setup = Setup::new(upstream.address);
     setup.policy = PolicySettings {
-        in_flight_limit: 1,
+        max_in_flight: 1,
         waiting_limit: 0,
         waiting_timeout: Duration::ZERO,
         ..PolicySettings::default()
@@ -188,10 +188,10 @@ async fn what_was_never_sent_has_taken_no_effect() {
     let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
     let mut setup = Setup::new(upstream.address);
     let mut make = crate::support::route("make_thing", "POST /thing");
-    make.deadline = Duration::from_millis(50);
+    make.timeout = Duration::from_millis(50);
     setup.routes.push(make);
     setup.policy = PolicySettings {
-        in_flight_limit: 1,
+        max_in_flight: 1,
         waiting_limit: 1,
         waiting_timeout: Duration::from_secs(60),
         ..PolicySettings::default()
@@ -324,7 +324,7 @@ async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() 
     .await;
     let mut setup = Setup::new(upstream.address);
     setup.routes.push(crate::support::route("make_thing", "POST /thing"));
-    setup.policy.breaker.failures = Some(3);
+    setup.policy.circuit_breaker.consecutive_failures = Some(3);
     let proxy = setup.start().await;
     let response = proxy.call("get_thing", "").await;
     assert_eq!((response.status, response.told().as_str()), (200, "here"), "{}", response.text());
@@ -353,7 +353,7 @@ async fn closing_on_the_second() -> Scripted {
 async fn a_kept_connection_that_is_closed_is_no_failure_where_asking_twice_does_no_harm() {
     let upstream = closing_on_the_second().await;
     let mut setup = Setup::new(upstream.address);
-    setup.policy.retry.attempts = 1;
+    setup.policy.retry.max_attempts = 1;
     setup.routes.push(crate::support::route("make_thing", "POST /thing"));
     let proxy = setup.start().await;
     for _ in 0..5 {
@@ -370,7 +370,7 @@ async fn a_kept_connection_that_is_closed_is_no_failure_where_asking_twice_does_
 async fn a_server_that_closes_a_new_connection_has_failed() {
     let upstream = Scripted::start(|_| vec![Step::Close]).await;
     let mut setup = Setup::new(upstream.address);
-    setup.policy.retry.attempts = 1;
+    setup.policy.retry.max_attempts = 1;
     check_error(&setup.start().await.call("get_thing", "").await, 502, "broke off");
     assert_eq!(upstream.state().asked.len(), 1);
 }

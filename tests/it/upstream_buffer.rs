@@ -100,7 +100,7 @@ async fn served(upstream: &Scripted) -> (Loaded, UpstreamBuffer, CgiScript) {
             "held": { "description": "x", "request": "GET old/held", "rest": "GET /held" },
             "short": { "description": "x", "request": "GET old/short", "rest": "GET /short" },
             "rejected": {
-                "description": "x", "request": "GET old/long", "rest": "GET /rejected", "deadline": "1s",
+                "description": "x", "request": "GET old/long", "rest": "GET /rejected", "timeout": "1s",
             },
             "longer": { "description": "x", "request": "GET old/longer", "rest": "GET /longer" },
             "length": { "description": "x", "request": "GET old/long", "rest": "GET /length" },

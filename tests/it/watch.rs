@@ -51,7 +51,7 @@ impl Watched {
 
 fn gateway(address: &str) -> Gateway {
     let text = format!(
-        "upstreams: {{ old: {{ url: http://{address}, retry: off, breaker: off }} }}
+        "upstreams: {{ old: {{ url: http://{address}, retry: off, circuit_breaker: off }} }}
 routes:
   news: {{ description: News., request: GET old/news, resource: {{ uri: news:all, watch: 100ms }} }}
   page: {{ description: A page., request: \"GET old/pages/{{x}}\", resource: {{ uri: \"page://{{x}}\", watch: 1d }} }}

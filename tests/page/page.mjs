@@ -264,7 +264,7 @@ await check("a route that runs a program has its exit in the place of a status",
 await check("a variable or a file is not looked up", async () => {
   await section(page, "workbench");
   await page.selectOption("#bench-route", "");
-  await page.fill("#bench-rule", "request: GET station/${LEGACY_URL}\ntests: [ { given: { recording: /etc/passwd }, expect: {} } ]");
+  await page.fill("#bench-rule", "request: GET station/${LEGACY_URL}\ntests: [ { response: { recording: /etc/passwd }, expect: {} } ]");
   await state("problem");
   const told = await page.textContent("#bench-problems");
   holds(told.includes("no files beside it"), told);

@@ -104,7 +104,7 @@ function head(route) {
   }
   const about = [];
   if (chosen !== null && route?.upstream !== undefined) {
-    about.push(`asks ${route.upstream}`, many(route.rules, "rule"), `deadline ${took(route.deadline_ms)}`, ...route.endpoints);
+    about.push(`asks ${route.upstream}`, many(route.rules, "rule"), `timeout ${took(route.timeout_ms)}`, ...route.endpoints);
     if (route.resource) about.push(route.resource);
   } else if (chosen !== null) {
     about.push("not in the configuration any more");

@@ -3,7 +3,7 @@
 import { ask, at, el, get, many, NoToken, write } from "./common.js";
 
 const PAUSE = 250;
-const EMPTY_RULE = `reply:
+const EMPTY_RULE = `response:
   - extract:
       pairs:
         separator: ":"

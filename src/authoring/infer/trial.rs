@@ -58,7 +58,7 @@ fn run<'r>(
     }
     let loaded = load(&format!(
         "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
-         request: GET /\n    reply_limit: {HIGHEST_REPLY_LIMIT}\n    reply:{}\n",
+         request: GET /\n    reply_limit: {HIGHEST_REPLY_LIMIT}\n    response:{}\n",
         yaml::block(&rule, 4)
     ))
     .ok_or_else(String::new)?;

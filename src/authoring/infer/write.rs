@@ -55,7 +55,7 @@ impl Draft<'_> {
         let loaded = trial::load(&route)?;
         let file = loaded.routes.first()?;
         let holds = |example: &crate::config::Example| {
-            let result = trial::written(&trial::result(&file.route, &example.given));
+            let result = trial::written(&trial::result(&file.route, &example.response));
             let expected = example.expect.structured.as_ref().map(|structured| &structured.value);
             result["isError"] == example.expect.is_error
                 && expected.is_none_or(|expected| result.get("structuredContent") == Some(expected))
@@ -71,7 +71,7 @@ impl Draft<'_> {
             let _ = writeln!(out, "    reply_limit: {}", finding.value);
             findings.push(finding);
         }
-        out += "    reply:\n";
+        out += "    response:\n";
         for rule in self.errors.into_iter().flatten() {
             comment(&mut out, 6, &rule.finding);
             findings.push(rule.finding.clone());
@@ -215,7 +215,7 @@ impl Draft<'_> {
         if left_out > 0 {
             let _ = writeln!(
                 out,
-                "    # Without an example: {left_out} of the samples, which are many or long. `given: {{ recording: FILE }}` names one."
+                "    # Without an example: {left_out} of the samples, which are many or long. `response: {{ recording: FILE }}` names one."
             );
         }
         if !examples.is_empty() {
@@ -237,22 +237,22 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
     if reply.body.len() > LONGEST_BODY_BYTES {
         return None;
     }
-    let mut given = Map::new();
+    let mut response = Map::new();
     if reply.status != http::StatusCode::OK {
-        given.insert("status".into(), reply.status.as_u16().into());
+        response.insert("status".into(), reply.status.as_u16().into());
     }
     let header =
         |name| reply.headers.get(name).map(|value: &http::HeaderValue| value.to_str().map(str::to_owned));
     if let Some(media_type) = header(CONTENT_TYPE) {
-        given.insert("type".into(), media_type.ok()?.into());
+        response.insert("content_type".into(), media_type.ok()?.into());
     }
     if let Some(coding) = header(CONTENT_ENCODING) {
-        given.insert("headers".into(), json!({ "Content-Encoding": coding.ok()? }));
+        response.insert("headers".into(), json!({ "Content-Encoding": coding.ok()? }));
     }
     match std::str::from_utf8(&reply.body) {
         _ if reply.body.is_empty() => {}
-        Ok(text) => drop(given.insert("body".into(), text.into())),
-        Err(_) => drop(given.insert("body_base64".into(), BASE64_STANDARD.encode(&reply.body).into())),
+        Ok(text) => drop(response.insert("body".into(), text.into())),
+        Err(_) => drop(response.insert("body_base64".into(), BASE64_STANDARD.encode(&reply.body).into())),
     }
     let result = trial::written(&trial::result(route, &reply));
     let expect = match result.get("structuredContent") {
@@ -262,9 +262,9 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
     };
     let name = if is_cut { format!("{}, its first lines", sample.name) } else { sample.name.clone() };
     Some(format!(
-        "      - name: {}\n        given:{}\n        expect:{}\n",
+        "      - name: {}\n        response:{}\n        expect:{}\n",
         yaml::flow(&one_line(&name).into()),
-        yaml::block(&Value::Object(given), 8),
+        yaml::block(&Value::Object(response), 8),
         yaml::block(&expect, 8)
     ))
 }
@@ -299,7 +299,8 @@ fn head(naming: &Naming, samples: usize) -> String {
 /// What is proposed when nothing else holds: replies are read by their media type.
 pub(super) fn plainest(naming: &Naming) -> Proposal {
     let why = "no rule holds for every sample: replies are read by their media type".to_owned();
-    let finding = Finding { part: "reply".into(), value: "the default rules".into(), sure: Sure::Guess, why };
+    let finding =
+        Finding { part: "response".into(), value: "the default rules".into(), sure: Sure::Guess, why };
     let mut yaml = head(naming, 0).replacen("0 samples", "samples that no rule holds for", 1);
     comment(&mut yaml, 4, &finding);
     Proposal { yaml, findings: vec![finding] }

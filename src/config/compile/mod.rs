@@ -78,7 +78,7 @@ pub(in crate::config) fn compile(
     let default_section = file.section("defaults", &DEFAULTS);
     let (route_defaults, upstream_defaults) = default_section.as_ref().map(defaults).unwrap_or_default();
     let default_scopes = route_defaults.scopes.clone();
-    let default_reply = default_section.as_ref().and_then(|section| section.entry("reply"));
+    let default_response = default_section.as_ref().and_then(|section| section.entry("response"));
     let preset_entries =
         presets.and_then(|root| root.get("rules")).and_then(Node::as_map).unwrap_or_default();
     let rules = RuleSets::read(report, file.map("rules").unwrap_or_default(), preset_entries);
@@ -95,7 +95,7 @@ pub(in crate::config) fn compile(
     let around = Surroundings {
         defaults: &route_defaults,
         rules: &rules,
-        default_reply,
+        default_response,
         names: &names,
         upstreams: &upstreams,
         calls: &calls,
@@ -125,14 +125,14 @@ pub(in crate::config) fn compile(
         let help = "write `routes: { NAME: { request: GET UPSTREAM/path } }`, or `passthrough: UPSTREAM`";
         report.error(place, "there are no routes", help);
     }
-    read_unused(report, &rules, default_reply.filter(|_| written.is_empty()));
+    read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
     warn_unused(report, &names, &upstreams, &routes, through.upstream.as_ref());
     refuse_conflicts(report, &routes);
     let body_timeout = server.as_ref().map(|server| server.filter.body_timeout);
     let passthrough = through.upstream.map(|name| {
         let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
         let settings = PassthroughSettings {
-            deadline: upstream.and_then(|file| file.deadline).unwrap_or(route_defaults.deadline),
+            timeout: upstream.and_then(|file| file.timeout).unwrap_or(route_defaults.timeout),
             idle_timeout: through.idle_timeout.unwrap_or(PassthroughSettings::IDLE_TIMEOUT_DEFAULT),
             body_timeout: body_timeout.unwrap_or(FilterSettings::BODY_TIMEOUT_DEFAULT),
             max_in_flight: through.max_in_flight,
@@ -147,8 +147,8 @@ pub(in crate::config) fn compile(
     let is_behind = tls.is_some() || !filter.trusted_proxies.is_empty();
     clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
     let shutdown_timeout = node_at("server", "shutdown_timeout");
-    let default_deadline = default_section.as_ref().and_then(|section| section.get("deadline"));
-    let elsewhere = default_deadline.or(shutdown_timeout).map_or(root.span, |node| node.span);
+    let default_timeout = default_section.as_ref().and_then(|section| section.get("timeout"));
+    let elsewhere = default_timeout.or(shutdown_timeout).map_or(root.span, |node| node.span);
     warn_of_calls_cut_off(report, listener.shutdown_timeout, &routes, (written, entries), elsewhere);
     let telemetry = telemetry?;
     let certificates = certificates::read(report, &root);
@@ -199,7 +199,7 @@ pub(in crate::config) fn defaults(section: &Section<'_, '_>) -> (RouteDefaults, 
     let upstreams = UpstreamDefaults {
         connect_timeout: section.duration("connect_timeout"),
         policy: upstreams::policies::read(section, PolicySettings::default()),
-        in_flight: section.count("in_flight").and_then(|count| usize::try_from(count).ok()),
+        max_in_flight: section.count("max_in_flight").and_then(|count| usize::try_from(count).ok()),
     };
     (route_defaults(section), upstreams)
 }
@@ -212,7 +212,7 @@ fn route_defaults(section: &Section<'_, '_>) -> RouteDefaults {
         }
     }
     RouteDefaults {
-        deadline: section.duration("deadline").unwrap_or(own.deadline),
+        timeout: section.duration("timeout").unwrap_or(own.timeout),
         reply_limit_bytes: section.size("reply_limit").unwrap_or(own.reply_limit_bytes),
         value_limit: section
             .count("value_limit")

@@ -66,14 +66,14 @@ pub(super) fn read(
 /// Warns of a limit that is never reached: requests that are passed through are among those of the upstream.
 fn warn_of_limit(section: &Section<'_, '_>, upstreams: &[UpstreamFile], name: &UpstreamName, max: usize) {
     let file = upstreams.iter().find(|file| file.settings.name() == name);
-    let of_upstream = file.map_or(usize::MAX, |file| file.policy.in_flight_limit);
+    let of_upstream = file.map_or(usize::MAX, |file| file.policy.max_in_flight);
     if max > of_upstream
         && let Some(entry) = section.entry("max_in_flight")
     {
         let message = format!(
             "`max_in_flight` has no effect: the upstream `{name}` gets {of_upstream} calls at once at most"
         );
-        let help = "write less, or raise the `in_flight` of the upstream";
+        let help = "write less, or raise the `max_in_flight` of the upstream";
         section.report.warning(entry.key.span, message, help);
     }
 }

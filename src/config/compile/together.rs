@@ -40,10 +40,10 @@ pub(super) fn warn_of_calls_cut_off(
 ) {
     let deadline_of = |entries: &[Entry], name: &str| {
         let entry = entries.iter().find(|entry| entry.key.text == name);
-        entry.and_then(|entry| entry.value.get("deadline")).map(|node| node.span)
+        entry.and_then(|entry| entry.value.get("timeout")).map(|node| node.span)
     };
     let mut told: Vec<Span> = Vec::new();
-    for RouteFile { route, .. } in routes.iter().filter(|file| file.route.deadline > shutdown_timeout) {
+    for RouteFile { route, .. } in routes.iter().filter(|file| file.route.timeout > shutdown_timeout) {
         let place = deadline_of(written, route.definition.name.as_str())
             .or_else(|| deadline_of(upstreams, route.upstream.as_str()))
             .unwrap_or(elsewhere);
@@ -51,23 +51,25 @@ pub(super) fn warn_of_calls_cut_off(
             continue;
         }
         told.push(place);
-        let [deadline, waits] = [route.deadline, shutdown_timeout]
+        let [timeout, waits] = [route.timeout, shutdown_timeout]
             .map(|time| units::show_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
         let message = format!(
-            "a call may take {deadline}, and `server.shutdown_timeout` waits {waits}: a restart cuts it off with an error"
+            "a call may take {timeout}, and `server.shutdown_timeout` waits {waits}: a restart cuts it off with an error"
         );
-        let help = format!("write `shutdown_timeout: {deadline}` under `server`, or a shorter `deadline`");
+        let help = format!("write `shutdown_timeout: {timeout}` under `server`, or a shorter `timeout`");
         report.warning(place, message, help);
     }
 }
 
 /// Looks at rules that no route asked for, so that what is wrong with them is told all the same.
-pub(super) fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_reply: Option<&Entry>) {
+pub(super) fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Option<&Entry>) {
     // What could not be read may be what uses them.
     if report.errors() > 0 {
         return;
     }
-    if let Some(written) = default_reply.and_then(|entry| rules.expand(report, "`defaults.reply`", entry)) {
+    if let Some(written) =
+        default_response.and_then(|entry| rules.expand(report, "`defaults.response`", entry))
+    {
         reply::read(report, written, &mut Asked::default());
     }
     rules.check_unused(report, |report, written| {

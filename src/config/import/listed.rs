@@ -159,7 +159,7 @@ pub(super) struct Written<'t> {
     /// Where the upstream is written.
     pub(super) span: Span,
     /// The rules for the answers of all its tools.
-    pub(super) reply: Option<&'t Entry>,
+    pub(super) response: Option<&'t Entry>,
     /// The form of an error about arguments.
     pub(super) argument_error: Option<&'t Entry>,
     /// What single tools have in the place of what the server says.
@@ -178,8 +178,8 @@ impl Written<'_> {
         let span = self.span;
         let overrides = self.overrides.iter().find(|entry| entry.key.text == tool);
         let own = overrides.and_then(|entry| entry.value.as_map()).unwrap_or_default();
-        let rules_of_it = own.iter().find(|entry| entry.key.text == "reply");
-        let reply = match (rules_of_it, self.reply) {
+        let rules_of_it = own.iter().find(|entry| entry.key.text == "response");
+        let reply = match (rules_of_it, self.response) {
             (Some(first), Some(then)) => {
                 let rules = [first, then].into_iter().flat_map(|entry| match &entry.value.kind {
                     Kind::List(rules) => rules.clone(),
@@ -195,7 +195,7 @@ impl Written<'_> {
             parts.retain(|part| part.key.text != "output");
         }
         parts.retain(|part| own.iter().all(|own| own.key.text != part.key.text));
-        parts.extend(own.iter().filter(|own| own.key.text != "reply").cloned());
+        parts.extend(own.iter().filter(|own| own.key.text != "response").cloned());
         let request = vec![
             Entry::new("upstream", Node::of_text(upstream.as_str(), span), span),
             Entry::new("tool", Node::of_text(tool, span), span),

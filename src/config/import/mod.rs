@@ -278,7 +278,7 @@ impl Trees<'_> {
         work(&Surroundings {
             defaults: &defaults,
             rules: &rules,
-            default_reply: section.as_ref().and_then(|section| section.entry("reply")),
+            default_response: section.as_ref().and_then(|section| section.entry("response")),
             names: &names,
             upstreams: self.upstreams,
             calls: &RefCell::default(),
@@ -302,13 +302,13 @@ fn with_meta(mut file: RouteFile, tool: &Listed) -> RouteFile {
 fn written_of<'t>(root: &'t Node, upstream: &UpstreamName) -> Written<'t> {
     let entries = root.get("upstreams").and_then(Node::as_map).unwrap_or_default();
     let Some(entry) = entries.iter().find(|entry| entry.key.text == upstream.as_str()) else {
-        return Written { span: root.span, reply: None, argument_error: None, overrides: &[] };
+        return Written { span: root.span, response: None, argument_error: None, overrides: &[] };
     };
     let tools = entry.value.get("tools").and_then(Node::as_map).unwrap_or_default();
     let named = |name: &str| tools.iter().find(|entry| entry.key.text == name);
     Written {
         span: entry.key.span,
-        reply: named("reply"),
+        response: named("response"),
         argument_error: named("argument_error"),
         overrides: named("overrides").and_then(|entry| entry.value.as_map()).unwrap_or_default(),
     }
@@ -327,7 +327,7 @@ pub(super) fn check_tools(
         let upstream = file.settings.name();
         let written = written_of(root, upstream);
         let mut tools: Vec<&str> = written.overrides.iter().map(|entry| entry.key.text.as_str()).collect();
-        if tools.is_empty() && (written.reply.is_some() || written.argument_error.is_some()) {
+        if tools.is_empty() && (written.response.is_some() || written.argument_error.is_some()) {
             tools.push(ANY);
         }
         for tool in tools {
@@ -350,7 +350,7 @@ fn called<'r>(file: &'r RouteFile, upstream: &UpstreamName) -> Option<&'r str> {
 /// everything itself.
 fn adopting(entry: &Entry, file: &RouteFile, tool: &Listed) -> Option<Entry> {
     let passes_all = file.route.request.tool().is_some_and(crate::route::ToolTemplate::passes_all);
-    let has_rules = entry.value.get("reply").is_some();
+    let has_rules = entry.value.get("response").is_some();
     let mut wanted = vec!["title", "description", "annotations"];
     if passes_all {
         wanted.push("input");

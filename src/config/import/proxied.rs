@@ -113,11 +113,11 @@ impl Trees<'_> {
         let request = vec![text("upstream", upstream.as_str()), text("tool", key)];
         let request = Entry::new("request", Node::new(Kind::Map(request), span), span);
         // Default rules translate tool results only.
-        let default_reply = Entry::new("default_reply", Node::new(Kind::Flag(false), span), span);
+        let default_rules = Entry::new("default_rules", Node::new(Kind::Flag(false), span), span);
         let written = self.root.get("upstreams").and_then(|node| node.get(upstream.as_str())?.get(key));
         let scopes = written.and_then(|node| node.get("scopes"));
         let scopes = scopes.map(|node| Entry::new("scopes", node.clone(), node.span));
-        let parts = [request, default_reply].into_iter().chain(scopes).collect();
+        let parts = [request, default_rules].into_iter().chain(scopes).collect();
         let name = format!("{upstream}.{key}");
         match self.read(around, &Entry::new(&name, Node::new(Kind::Map(parts), span), span)) {
             Ok(file) => {

@@ -41,7 +41,7 @@ const fn key(name: &'static str, takes: Takes, means: &'static str) -> Row {
 
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
-const DEADLINE: Takes = Duration(1, HOUR);
+const TIMEOUT: Takes = Duration(1, HOUR);
 const REPLY_LIMIT: Takes = Size(1, 1 << 30);
 /// How the text, the code and the structure of an error are made.
 const ERROR_FORM: Takes = Either(&[Text, Section(|| &ERROR)]);
@@ -53,6 +53,6 @@ const ERROR_STATUS: Takes = Word(&["truthful", "ok"]);
 const ERROR_FORMAT: Takes = Word(&["text", "json"]);
 const NAMES: Takes = List(&Text);
 /// How many calls in how long.
-const RATE_FORM: Takes = <OrOff<RateSettings> as Setting>::KIND;
+const RATE_LIMIT: Takes = <OrOff<RateSettings> as Setting>::KIND;
 /// What may be left out altogether.
 const OFF: Takes = Word(&["off"]);

@@ -37,7 +37,11 @@ pub(in crate::config) static FILE: Keys = Keys::new(
             "Who may call, by name. Default, without `auth` of `server`: everybody.",
         ),
         key("defaults", Section(|| &DEFAULTS), "What holds for every route that does not say otherwise."),
-        key("rules", Map(&RULES_FORM), "Rules with a name, for routes to use: what `reply` takes, or a map."),
+        key(
+            "rules",
+            Map(&RULES_FORM),
+            "Rules with a name, for routes to use: what `response` takes, or a map.",
+        ),
         key("upstreams", Map(&UPSTREAM_FORM), "The legacy servers, by name: a URL, or a map."),
         key(
             "passthrough",
@@ -62,7 +66,7 @@ pub(in crate::config) static PASSTHROUGH: Keys = Keys::new(
         key(
             "max_in_flight",
             Count(1, 1_000_000),
-            "How many requests are passed through at once, of the `in_flight` of the upstream. Default: half of that, so that \
+            "How many requests are passed through at once, of the `max_in_flight` of the upstream. Default: half of that, so that \
              the others are left to calls.",
         ),
         key(
@@ -80,8 +84,8 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
     "`defaults`",
     "defaults",
     &[
-        key("deadline", DEADLINE, "How long a call may take, all in all. Default `30s`."),
-        key("connect_timeout", DEADLINE, "How long connecting to an upstream may take. Default `5s`."),
+        key("timeout", TIMEOUT, "How long a call may take, all in all. Default `30s`."),
+        key("connect_timeout", TIMEOUT, "How long connecting to an upstream may take. Default `5s`."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read. Default `8MiB`."),
         key(
             "value_limit",
@@ -113,26 +117,26 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
             NAMES,
             "Regular expressions: what matches is `[redacted]` in every error. Default: none.",
         ),
-        key("in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
+        key("max_in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
         key(
-            "caller_in_flight",
+            "max_in_flight_per_client",
             IN_FLIGHT,
             "How many of these one caller may have, so that none takes all; the next is turned away. Default: all of them.",
         ),
-        key("attempt_timeout", DEADLINE, "How long one attempt may take. Default: as long as the call."),
+        key("attempt_timeout", TIMEOUT, "How long one attempt may take. Default: as long as the call."),
         key("retry", <OrOff<RetryOverride> as Setting>::KIND, "How what fails in passing is asked again."),
         key(
-            "breaker",
+            "circuit_breaker",
             <OrOff<BreakerOverride> as Setting>::KIND,
             "When the circuit breakers of upstreams and routes open.",
         ),
-        key("rate", RATE_FORM, "How often one upstream may be asked. Default: no limit."),
+        key("rate_limit", RATE_LIMIT, "How often one upstream may be asked. Default: no limit."),
         key(
-            "caller_rate",
-            RATE_FORM,
+            "rate_limit_per_client",
+            RATE_LIMIT,
             "How often one caller may call the routes of one upstream. Default: no limit.",
         ),
-        key("reply", REPLY, "Rules that every route tries after its own."),
+        key("response", RESPONSE, "Rules that every route tries after its own."),
         key(
             "scopes",
             SCOPES,

@@ -49,7 +49,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
             Word(&["always", "older"]),
             "Which clients get a value that is not an object as `{\"result\": …}`. Default `always`.",
         ),
-        key("reply", REPLY, "What replies mean: rules, of which the first that holds is taken."),
+        key("response", RESPONSE, "What replies mean: rules, of which the first that holds is taken."),
         key(
             "argument_error",
             ERROR_FORM,
@@ -72,23 +72,31 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
             "Whether the trace that a call belongs to (`traceparent`, `tracestate`) goes on to the upstream. Default `true`.",
         ),
         key(
-            "otherwise",
+            "on_no_match",
             Word(&["error", "text"]),
             "What a reply is for which no rule holds. Default `error`.",
         ),
         key(
-            "default_reply",
+            "default_rules",
             Flag,
-            "Whether the rules of `defaults.reply` are tried after its own. Default `true`.",
+            "Whether the rules of `defaults.response` are tried after its own. Default `true`.",
         ),
-        key("deadline", DEADLINE, "How long a call may take, all in all."),
+        key("timeout", TIMEOUT, "How long a call may take, all in all."),
         key(
-            "repeatable",
+            "idempotent",
             Flag,
             "Whether the request may be sent again after a failure. Default: by its method; `POST` and `PATCH` may not.",
         ),
-        key("rate", RATE_FORM, "How often it may be called, by all together: `100 per minute`, or a map."),
-        key("caller_rate", RATE_FORM, "How often each caller may call it: `10 per minute`, or a map."),
+        key(
+            "rate_limit",
+            RATE_LIMIT,
+            "How often it may be called, by all together: `100 per minute`, or a map.",
+        ),
+        key(
+            "rate_limit_per_client",
+            RATE_LIMIT,
+            "How often each caller may call it: `10 per minute`, or a map.",
+        ),
         key(
             "cache",
             Either(&[LASTS, Section(|| &CACHE)]),
@@ -111,7 +119,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
             "How what fails in passing is asked again, or `off`, in the place of what the upstream says.",
         ),
         key(
-            "breaker",
+            "circuit_breaker",
             <OrOff<BreakerOverride> as Setting>::KIND,
             "When its own circuit breaker opens, or `off`, in the place of what the upstream says: after so many \
              responses with 502, 503 or 504 in a row.",

@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// What `reply` takes.
-pub(in crate::config) const REPLY: Takes = OneOrMore(&Either(&[Section(|| &RULE), Section(|| &USE)]));
+/// What `response` takes.
+pub(in crate::config) const RESPONSE: Takes = OneOrMore(&Either(&[Section(|| &RULE), Section(|| &USE)]));
 
 /// What stands under a name of `rules`.
-pub(in crate::config) static RULES_FORM: Takes = Either(&[REPLY, Section(|| &RULE_SET)]);
+pub(in crate::config) static RULES_FORM: Takes = Either(&[RESPONSE, Section(|| &RULE_SET)]);
 
 pub(in crate::config) static USE: Keys = Keys::new(
     "a use of named rules",
@@ -27,7 +27,7 @@ pub(in crate::config) static RULE_SET: Keys = Keys::new(
             Map(&Anything),
             "Names that stand in the rules as `$(name)`, each with its default; without one it must be given.",
         ),
-        key("reply", REPLY, "The rules."),
+        key("response", RESPONSE, "The rules."),
     ],
 );
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     policy::{BreakerOverride, RetryOverride},
-    upstream::http::{EjectionSettings, HealthSettings},
+    upstream::http::{HealthCheckSettings, OutlierDetectionSettings},
 };
 
 pub(in crate::config) static UPSTREAM: Keys = Keys::new(
@@ -17,13 +17,13 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
              where one service has several addresses.",
         ),
         key(
-            "ejection",
-            <OrOff<EjectionSettings> as Setting>::KIND,
+            "outlier_detection",
+            <OrOff<OutlierDetectionSettings> as Setting>::KIND,
             "When one address of several is left out, or `off`.",
         ),
         key(
-            "health",
-            <HealthSettings as Setting>::KIND,
+            "health_check",
+            <HealthCheckSettings as Setting>::KIND,
             "How each address is asked after its health. Default: not at all.",
         ),
         key(
@@ -71,7 +71,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             "Which HTTP it speaks. Default `auto`: HTTP/2 where TLS agrees on it, else HTTP/1.1.",
         ),
         key("tls", Section(|| &TLS), "Whom an `https://` address is taken for, and who we are."),
-        key("connect_timeout", DEADLINE, "How long connecting may take."),
+        key("connect_timeout", TIMEOUT, "How long connecting may take."),
         key(
             "headers",
             Map(&Scalar),
@@ -83,30 +83,30 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             "How it is told who asks: one of `basic`, `bearer` and `oauth`. Without its credential nothing is sent.",
         ),
         key("redirects", Count(0, 10), "How many redirects to its own address are followed. Default 0."),
-        key("in_flight", IN_FLIGHT, "How many calls it gets at once."),
-        key("caller_in_flight", IN_FLIGHT, "How many of these one caller may have."),
-        key("attempt_timeout", DEADLINE, "How long one attempt may take."),
+        key("max_in_flight", IN_FLIGHT, "How many calls it gets at once."),
+        key("max_in_flight_per_client", IN_FLIGHT, "How many of these one caller may have."),
+        key("attempt_timeout", TIMEOUT, "How long one attempt may take."),
         key(
             "retry",
             <OrOff<RetryOverride> as Setting>::KIND,
             "How what fails in passing is asked again, or `off`.",
         ),
         key(
-            "breaker",
+            "circuit_breaker",
             <OrOff<BreakerOverride> as Setting>::KIND,
             "When its circuit breaker opens, and those of its routes, or `off`.",
         ),
         key(
-            "rate",
-            RATE_FORM,
+            "rate_limit",
+            RATE_LIMIT,
             "How often it may be asked, by all together: `100 per minute`, a map, or `off`.",
         ),
         key(
-            "caller_rate",
-            RATE_FORM,
+            "rate_limit_per_client",
+            RATE_LIMIT,
             "How often each caller may call its routes: `10 per second`, a map, or `off`.",
         ),
-        key("deadline", DEADLINE, "How long a call may take, for its routes."),
+        key("timeout", TIMEOUT, "How long a call may take, for its routes."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have, for its routes."),
         key(
@@ -199,7 +199,11 @@ pub(in crate::config) static TOOLS: Keys = Keys::new(
         key("except", NAMES, "The tools that are not."),
         key("rename", Map(&Text), "Other names, whole: the server's name, and what it is called here."),
         key("describe", Map(&Text), "Other descriptions, by the server's names."),
-        key("reply", REPLY, "What their answers mean: rules, tried before an answer is taken as it is."),
+        key(
+            "response",
+            RESPONSE,
+            "What their answers mean: rules, tried before an answer is taken as it is.",
+        ),
         key(
             "argument_error",
             ERROR_FORM,
@@ -260,11 +264,11 @@ pub(in crate::config) static OVERRIDE: Keys = Keys::new(
         key("annotations", Section(|| &ANNOTATIONS), "Hints for clients, as MCP has them."),
         key("input", JsonSchema, "What arguments must look like."),
         key("output", JsonSchema, "What the structured content looks like; enforced on every success."),
-        key("reply", REPLY, "Rules that are tried before those of `tools.reply`."),
+        key("response", RESPONSE, "Rules that are tried before those of `tools.response`."),
         key("confirm", Text, "A question that a person says yes to before the tool is called: a template."),
-        key("deadline", DEADLINE, "How long a call may take, all in all."),
+        key("timeout", TIMEOUT, "How long a call may take, all in all."),
         key(
-            "repeatable",
+            "idempotent",
             Flag,
             "Whether the call may be made again after a failure. Default: by its annotations.",
         ),

@@ -22,7 +22,7 @@ static OLD: Renames = Renames {
         row(&["route"], "checks", Now::Key("tests")),
         row(&["route", "defaults"], "cloak", Now::Key("redact")),
         row(&["route", "defaults", "upstream"], "again", Now::Key("retry")),
-        row(&["retry"], "tries", Now::Key("attempts")),
+        row(&["retry"], "tries", Now::Key("max_attempts")),
         row(&["rule"], "if", Now::Key("when")),
         row(&["use"], "values", Now::Key("with")),
         row(&["rules"], "slots", Now::Key("parameters")),
@@ -76,24 +76,24 @@ fn keys_have_their_new_names_and_all_else_stays() {
 #[test]
 fn every_section_is_found_by_its_old_names() {
     check(
-        "named:\n  common:\n    slots: { word: }\n    reply: [ { if: { text: $(word) }, error: bind } ]\n\
+        "named:\n  common:\n    slots: { word: }\n    response: [ { if: { text: $(word) }, error: bind } ]\n\
          defaults: { again: { tries: 2 }, envelope: bare, cloak: [bare] }\n\
          upstreams:\n  old: { url: \"http://a\", again: off }\n\
-         paths:\n  a:\n    again: { tries: 1 }\n    envelope: \"bare\"\n    reply:\n      \
+         paths:\n  a:\n    again: { tries: 1 }\n    envelope: \"bare\"\n    response:\n      \
          - { use: common, values: { word: if } }\n      \
          - if: { status: 404 }\n        extract: { pairs: { gap: '=' }, fields: { gap: string } }\n      \
          - extract: { bind: { pairs: { gap: [=] } }, about: json }\n    checks:\n      \
-         - given: { body: if }\n        wants: { text: x }\n",
+         - response: { body: if }\n        wants: { text: x }\n",
         "rules:\n  common:\n    parameters: { word: }\n    \
-         reply: [ { when: { text: $(word) }, error: bind } ]\n\
-         defaults: { retry: { attempts: 2 }, envelope: plain, redact: [bare] }\n\
+         response: [ { when: { text: $(word) }, error: bind } ]\n\
+         defaults: { retry: { max_attempts: 2 }, envelope: plain, redact: [bare] }\n\
          upstreams:\n  old: { url: \"http://a\", retry: off }\n\
-         routes:\n  a:\n    retry: { attempts: 1 }\n    envelope: \"plain\"\n    reply:\n      \
+         routes:\n  a:\n    retry: { max_attempts: 1 }\n    envelope: \"plain\"\n    response:\n      \
          - { use: common, with: { word: if } }\n      \
          - when: { status: 404 }\n        \
          extract: { pairs: { separator: '=' }, fields: { gap: string } }\n      \
          - extract: { bind: { pairs: { separator: [=] } }, about: json }\n    tests:\n      \
-         - given: { body: if }\n        expect: { text: x }\n",
+         - response: { body: if }\n        expect: { text: x }\n",
     );
 }
 
@@ -137,7 +137,7 @@ fn what_is_not_sure_is_left_alone() {
     // A map that is `retry` in one place, and something else in the other.
     check_remarks(
         "routes: { a: { retry: &r { tries: 1 }, cache: *r } }\n",
-        &["1:28: retry: `tries` is called `attempts` now, but an alias takes it for something else"],
+        &["1:28: retry: `tries` is called `max_attempts` now, but an alias takes it for something else"],
     );
 }
 
@@ -146,7 +146,7 @@ fn anchors_and_merges_are_renamed_where_they_stand() {
     check(
         "upstreams: { a: &a { url: x, again: &r { tries: 2 } }, b: { <<: *a, url: y, retry: off } }\n\
          defaults: { again: *r }\n",
-        "upstreams: { a: &a { url: x, retry: &r { attempts: 2 } }, b: { <<: *a, url: y, retry: off } }\n\
+        "upstreams: { a: &a { url: x, retry: &r { max_attempts: 2 } }, b: { <<: *a, url: y, retry: off } }\n\
          defaults: { retry: *r }\n",
     );
 }
@@ -156,14 +156,14 @@ fn names_in_jq_and_templates_are_renamed_where_they_are_variables() {
     check(
         "routes:\n  a:\n    confirm: \"replies: \
          {{ replies.a }} {{ x.replies }} {{ 'replies' }} {{ f(replies) }}\"\n    \
-         reply: { structured: '$replies.replies | .replies' }\n    tests: [ { args: { a: $replies } } ]\n",
+         response: { structured: '$replies.replies | .replies' }\n    tests: [ { args: { a: $replies } } ]\n",
         "routes:\n  a:\n    confirm: \"replies: \
          {{ answers.a }} {{ x.replies }} {{ 'replies' }} {{ f(answers) }}\"\n    \
-         reply: { structured: '$answers.replies | .replies' }\n    tests: [ { args: { a: $replies } } ]\n",
+         response: { structured: '$answers.replies | .replies' }\n    tests: [ { args: { a: $replies } } ]\n",
     );
     check_remarks(
-        "routes: { a: { reply: { structured: '1 as $replies | $replies' } } }\n",
-        &["1:37: a rule: it may be the name of something else here: `replies`"],
+        "routes: { a: { response: { structured: '1 as $replies | $replies' } } }\n",
+        &["1:40: a rule: it may be the name of something else here: `replies`"],
     );
 }
 
@@ -210,7 +210,7 @@ fn blocks_of_a_page_are_renamed_wherever_they_belong() {
     let after = before
         .replacen("{ bind: a }", "{ listen: a }", 1)
         .replace("- if:", "- when:")
-        .replace("tries", "attempts");
+        .replace("tries", "max_attempts");
     let found = migrated(before, Format::Markdown);
     assert_eq!(found.text, after);
     assert_eq!(found.remarks, []);

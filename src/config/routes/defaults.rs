@@ -13,7 +13,7 @@ use crate::{
 /// What routes take where they and their upstream say nothing.
 #[derive(Debug, Clone)]
 pub(in crate::config) struct RouteDefaults {
-    pub(in crate::config) deadline: Duration,
+    pub(in crate::config) timeout: Duration,
     pub(in crate::config) reply_limit_bytes: usize,
     pub(in crate::config) value_limit: usize,
     pub(in crate::config) error_text_bytes: usize,
@@ -28,7 +28,7 @@ pub(in crate::config) struct RouteDefaults {
 impl Default for RouteDefaults {
     fn default() -> Self {
         Self {
-            deadline: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
             reply_limit_bytes: TranslationLimits::DEFAULT_REPLY_BYTES,
             value_limit: TranslationLimits::DEFAULT_VALUES,
             error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES,

@@ -25,10 +25,10 @@ pub(super) fn refuse_job(section: &Section<'_, '_>) -> Option<()> {
 
 /// Without rules there is none that could fail to fit.
 pub(super) fn warn_of_otherwise(section: &Section<'_, '_>) {
-    if let Some(entry) = section.entry("otherwise") {
+    if let Some(entry) = section.entry("on_no_match") {
         section.report.warning(
             entry.key.span,
-            "`otherwise` has no effect without `reply`",
+            "`on_no_match` has no effect without `response`",
             "leave it out: every reply is read by its media type",
         );
     }

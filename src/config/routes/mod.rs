@@ -77,8 +77,8 @@ impl RouteFile {
 pub(super) struct Surroundings<'a> {
     pub(super) defaults: &'a RouteDefaults,
     pub(super) rules: &'a RuleSets<'a>,
-    /// `defaults.reply`.
-    pub(super) default_reply: Option<&'a Entry>,
+    /// `defaults.response`.
+    pub(super) default_response: Option<&'a Entry>,
     /// Every name that is written, good or not, so that one mistake is told once.
     pub(super) names: &'a [(UpstreamName, Span)],
     pub(super) upstreams: &'a [UpstreamFile],
@@ -175,18 +175,18 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let redaction = around.defaults.redaction.clone().and(redaction(&section));
     let (title, description) = (section.text("title"), section.text("description"));
     let annotations = section.section("annotations", &ANNOTATIONS).map(|section| annotations(&section));
-    let (deadline, reply_limit) = (section.duration("deadline"), section.size("reply_limit"));
+    let (timeout, reply_limit) = (section.duration("timeout"), section.size("reply_limit"));
     let error_text_limit = section.size("error_text_limit");
     let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
     let (envelope, error_status) = (envelope(&section), error_status(&section));
-    let (error_format, repeatable) = (error_format(&section), section.flag("repeatable"));
+    let (error_format, idempotent) = (error_format(&section), section.flag("idempotent"));
     let policy = of_route::read(&section);
     let scopes = clients::scopes(&section);
     let traced = section.flag("propagate_trace_context").unwrap_or(true);
     let tests = section.get("tests").map(|node| examples::read(report, node, answerer)).unwrap_or_default();
     let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
     // Where a route has no rules, the server's own schema holds.
-    let is_described_by_server = calls_a_tool && section.get("reply").is_none();
+    let is_described_by_server = calls_a_tool && section.get("response").is_none();
     // The server behind a `CALL` describes its tool itself.
     if section.get("description").is_none() && !section.is_misspelt() && !calls_a_tool {
         let help = match is_tool {
@@ -222,12 +222,12 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             template.effect = annotations.as_ref().map(Effect::of_annotations).unwrap_or_default();
         }
     }
-    if samples.is_some() && !repeatable.unwrap_or_else(|| request.template.is_idempotent()) {
+    if samples.is_some() && !idempotent.unwrap_or_else(|| request.template.is_idempotent()) {
         let message = "`sample` asks the model when the reply is there, and clients of revision 2026-07-28 then call again";
         report.error(
             entry.key.span,
             message,
-            "write `repeatable: true` if the request may be sent twice; else ask first, with `ask`",
+            "write `idempotent: true` if the request may be sent twice; else ask first, with `ask`",
         );
     }
     if let (Some(entry), false) = (section.entry("resource"), asking.is_empty()) {
@@ -238,12 +238,12 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         resource.check(report, &section, &input, &request.template);
     }
     let upstream = around.upstreams.iter().find(|upstream| *upstream.settings.name() == request.upstream);
-    let deadline = deadline.or_else(|| upstream?.deadline).unwrap_or(around.defaults.deadline);
+    let timeout = timeout.or_else(|| upstream?.timeout).unwrap_or(around.defaults.timeout);
     let about = of_route::About {
         request: &request.template,
         annotations: annotations.as_ref(),
-        repeatable: repeatable.unwrap_or_else(|| request.template.is_idempotent()),
-        deadline,
+        idempotent: idempotent.unwrap_or_else(|| request.template.is_idempotent()),
+        timeout,
     };
     of_route::check(&section, &policy, &about);
     if report.errors() > before {
@@ -303,8 +303,8 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             redaction,
             limits,
         },
-        deadline,
-        repeatable,
+        timeout,
+        idempotent,
         reply_limit_bytes,
         envelope: envelope.unwrap_or(defaults.envelope),
         error_status: error_status.unwrap_or(defaults.error_status),
@@ -336,7 +336,7 @@ fn questions_of_task(report: &Report<'_>, entry: &Entry, job: &JobRule, asking: 
     if asking.sampled.is_some() && job.task.offer != TaskOffer::Off {
         let message = "a rule with `sample` can't stand beside a job that is handed over as a task: \
                        whoever asks for its result can't be asked";
-        report.error(entry.key.span, message, "write `task: off`: the job is followed within the `deadline`");
+        report.error(entry.key.span, message, "write `task: off`: the job is followed within the `timeout`");
         return None;
     }
     if asking.rounds.is_empty() && job.task.asks {

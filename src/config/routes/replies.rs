@@ -17,7 +17,7 @@ use crate::{
 
 /// The rules of a route.
 pub(super) struct RouteRules {
-    /// Its own, and after them those of `defaults.reply`.
+    /// Its own, and after them those of `defaults.response`.
     pub(super) all: Vec<Compiled>,
     pub(super) own_count: usize,
 }
@@ -31,18 +31,18 @@ pub(super) fn rules(
 ) -> Option<RouteRules> {
     let report = section.report;
     let user = format!("the route `{name}`");
-    let own = match section.entry("reply") {
+    let own = match section.entry("response") {
         Some(entry) => {
             around.rules.expand(report, &user, entry).and_then(|rules| reply::read(report, rules, used))
         }
         None => Some(Vec::new()),
     };
-    let wanted = section.flag("default_reply") != Some(false);
-    if let (Some(entry), None) = (section.entry("default_reply"), around.default_reply) {
-        let help = "leave it out, or write `reply` under `defaults`";
-        report.warning(entry.key.span, "`default_reply` has no effect: `defaults` has no `reply`", help);
+    let wanted = section.flag("default_rules") != Some(false);
+    if let (Some(entry), None) = (section.entry("default_rules"), around.default_response) {
+        let help = "leave it out, or write `response` under `defaults`";
+        report.warning(entry.key.span, "`default_rules` has no effect: `defaults` has no `response`", help);
     }
-    let defaults = match around.default_reply.filter(|_| wanted) {
+    let defaults = match around.default_response.filter(|_| wanted) {
         Some(entry) => around
             .rules
             .expand_defaults(report, &user, entry)
@@ -63,7 +63,7 @@ pub(super) fn argument_error(
 ) -> Option<Rule> {
     let place = written.key.span;
     let rule = Node::new(Kind::Map(vec![Entry::new("error", written.value.clone(), place)]), place);
-    let reply = Entry::new("reply", rule, place);
+    let reply = Entry::new("response", rule, place);
     let rules = around.rules.expand(report, "`argument_error`", &reply)?;
     reply::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
 }
@@ -84,7 +84,7 @@ pub(super) fn sampled(rules: &[Compiled]) -> Option<Sampled> {
 
 /// What becomes of a reply that no rule fits.
 pub(super) fn otherwise(section: &Section<'_, '_>, own_count: usize, calls_a_tool: bool) -> Otherwise {
-    match section.word("otherwise") {
+    match section.word("on_no_match") {
         Some("text") => Otherwise::Text,
         // The rules of `defaults` say nothing of what its replies look like, so the default rules go on reading them.
         None if own_count == 0 => Otherwise::Text,

@@ -107,7 +107,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
             return None;
         }
         let arguments = set.given(report, node.span, given.unwrap_or_default());
-        let reply = section.and(set.reply)?;
+        let reply = section.and(set.response)?;
         let arguments = arguments?;
         let via = self.via_to(set, node.span);
         let context = via.context.clone();

@@ -43,7 +43,7 @@ struct RuleSet<'n> {
     preset: bool,
     parameters: Vec<Parameter<'n>>,
     /// `None` when something is wrong with their form; that has been reported then.
-    reply: Option<&'n Node>,
+    response: Option<&'n Node>,
     used: Cell<bool>,
 }
 
@@ -88,7 +88,7 @@ impl<'n> RuleSets<'n> {
         Expansion::new(self, report, user).of(reply.key.span, Cow::Borrowed(&reply.value))
     }
 
-    /// The rules of `defaults.reply`, for a route.
+    /// The rules of `defaults.response`, for a route.
     pub(super) fn expand_defaults<'r>(
         &self,
         report: &Report<'_>,
@@ -96,9 +96,9 @@ impl<'n> RuleSets<'n> {
         reply: &'r Entry,
     ) -> Option<Vec<WrittenRule<'r>>> {
         let span = reply.key.span;
-        let words = format!("in `defaults.reply`, tried for {route}");
+        let words = format!("in `defaults.response`, tried for {route}");
         let via = Via { names: "defaults".to_owned(), span, context: Context { words, at: span } };
-        let user = format!("`defaults.reply` for {route}");
+        let user = format!("`defaults.response` for {route}");
         let mut expansion = Expansion::new(self, report, &user);
         expansion.via = Some(via);
         expansion.of(span, Cow::Borrowed(&reply.value))
@@ -107,11 +107,11 @@ impl<'n> RuleSets<'n> {
     /// Reads rules that no route uses, as far as that can be done without arguments, and says that they are idle.
     pub(super) fn check_unused(&self, report: &Report<'_>, read: impl Fn(&Report<'_>, Vec<WrittenRule<'_>>)) {
         for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| !set.preset && !set.used.get()) {
-            let Some(reply) = set.reply else { continue };
+            let Some(reply) = set.response else { continue };
             report.warning(
                 set.name.span,
                 format!("the rules `{}` are used by no route", set.name.text),
-                "remove them, or write `use` in a route's `reply`",
+                "remove them, or write `use` in a route's `response`",
             );
             if set.parameters.iter().any(|parameter| parameter.default.is_none()) {
                 continue;
@@ -170,22 +170,22 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
         name: &entry.key,
         preset,
         parameters: Vec::new(),
-        reply: Some(&entry.value),
+        response: Some(&entry.value),
         used: Cell::default(),
     };
     let declared = entry.value.get("parameters").and_then(Node::as_map).unwrap_or_default();
     if RULE_SET.names().any(|name| entry.value.get(name).is_some()) {
-        set.reply = None;
+        set.response = None;
         if let Some(section) = Section::open(report, entry.key.span, &entry.value, &RULE_SET) {
             section.text("description");
             let before = report.errors();
             section.map("parameters");
-            section.required("reply", "write `reply:` and the rules");
+            section.required("response", "write `response:` and the rules");
             set.parameters = parameters::declared(report, declared);
-            set.reply = entry.value.get("reply").filter(|_| report.errors() == before);
+            set.response = entry.value.get("response").filter(|_| report.errors() == before);
         }
     }
-    let Some(reply) = set.reply else { return set };
+    let Some(reply) = set.response else { return set };
     let mut found = Vec::new();
     marks(reply, &mut found);
     let names = || set.parameters.iter().map(|parameter| parameter.name);

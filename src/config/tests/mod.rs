@@ -63,7 +63,7 @@ fn three_lines_are_enough() {
         json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
             "additionalProperties": false})
     );
-    assert_eq!((route.deadline, route.reply_limit_bytes), (Duration::from_secs(30), 8 << 20));
+    assert_eq!((route.timeout, route.reply_limit_bytes), (Duration::from_secs(30), 8 << 20));
     assert_eq!(loaded.listener.listen.to_string(), "127.0.0.1:8080");
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
 }
@@ -180,7 +180,7 @@ fn defaults_are_those_that_the_table_names() {
     let upstream = &loaded.upstreams[0];
     let millis = |duration: Duration| units::show_duration(u64::try_from(duration.as_millis()).unwrap());
     let found = [
-        (&keys::DEFAULTS, "deadline", format!("`{}`", millis(route.deadline))),
+        (&keys::DEFAULTS, "timeout", format!("`{}`", millis(route.timeout))),
         (&keys::DEFAULTS, "reply_limit", format!("`{}`", units::show_size(route.reply_limit_bytes as u64))),
         (&keys::DEFAULTS, "value_limit", route.translator.limits.values.to_string()),
         (
@@ -193,7 +193,7 @@ fn defaults_are_those_that_the_table_names() {
             "connect_timeout",
             format!("`{}`", millis(upstream.settings.http().unwrap().connect_timeout)),
         ),
-        (&keys::DEFAULTS, "in_flight", upstream.policy.in_flight_limit.to_string()),
+        (&keys::DEFAULTS, "max_in_flight", upstream.policy.max_in_flight.to_string()),
     ];
     for (section, key, value) in found {
         let means = section.get(key).unwrap().description;
@@ -228,7 +228,7 @@ fn where_tokens_are_given_comes_from_outside_too() {
 #[test]
 fn what_selectors_find_makes_the_output_schema() {
     let schema = |html: &str| {
-        let reply = format!("    reply: {{ extract: {{ html: {html} }} }}\n");
+        let reply = format!("    response: {{ extract: {{ html: {html} }} }}\n");
         let schema = loaded(&format!("{MINIMAL}{reply}")).routes[0].route.definition.output_schema.clone();
         schema.map(|schema| Value::from(schema.as_ref().clone()))
     };
@@ -254,7 +254,7 @@ fn what_selectors_find_makes_the_output_schema() {
 
 #[test]
 fn fields_make_the_output_schema() {
-    let text = "upstreams: { a: http://127.0.0.1:1 }\nroutes:\n  t:\n    description: x\n    request: GET a/\n    reply:\n      \
+    let text = "upstreams: { a: http://127.0.0.1:1 }\nroutes:\n  t:\n    description: x\n    request: GET a/\n    response:\n      \
         - { when: { status: 404 }, error: none }\n      \
         - { extract: { regex: { pattern: '(?<n>\\d+) (?<s>\\w+)', each: line, fields: { n: integer, s: string? } } } }\n";
     let loaded = loaded(text);

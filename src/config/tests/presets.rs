@@ -27,7 +27,7 @@ fn presets_are_right_with_their_defaults() {
     let required = "with: { holds: .x }";
     for name in tree(rules::PRESETS)["rules"].as_object().unwrap().keys() {
         let with = if name == "json_failure" { required } else { "with: {}" };
-        let loaded = loaded(&format!("{MINIMAL}    reply: {{ use: {name}, {with} }}\n"));
+        let loaded = loaded(&format!("{MINIMAL}    response: {{ use: {name}, {with} }}\n"));
         assert!(loaded.warnings.is_empty(), "{name}: {:?}", loaded.warnings);
         assert!(
             loaded.routes[0]
@@ -40,10 +40,10 @@ fn presets_are_right_with_their_defaults() {
 
 #[test]
 fn parameters_are_put_in_once_and_only_by_their_names() {
-    let text = "upstreams: { a: http://127.0.0.1:1 }\nrules:\n  shown:\n    parameters: { x: , n: 404 }\n    reply:\n      \
+    let text = "upstreams: { a: http://127.0.0.1:1 }\nrules:\n  shown:\n    parameters: { x: , n: 404 }\n    response:\n      \
         - { when: { status: $(n), text: 'a$' }, error: \"$(x) $$(x) ${x} $x {{ status }}\" }\n  \
-        outer: { parameters: { y: }, reply: { use: shown, with: { x: \"<$(y)>\", n: [410, 4xx] } } }\nroutes:\n  t:\n    \
-        description: x\n    request: GET a/\n    reply: [{ use: shown, with: { x: $(x) $(n) } }, { use: outer, with: { y: z } }]\n";
+        outer: { parameters: { y: }, response: { use: shown, with: { x: \"<$(y)>\", n: [410, 4xx] } } }\nroutes:\n  t:\n    \
+        description: x\n    request: GET a/\n    response: [{ use: shown, with: { x: $(x) $(n) } }, { use: outer, with: { y: z } }]\n";
     let loaded = loaded(text);
     let texts: Vec<_> = loaded.routes[0]
         .route
@@ -61,7 +61,7 @@ fn parameters_are_put_in_once_and_only_by_their_names() {
 
 #[test]
 fn a_route_without_rules_reads_what_the_defaults_leave_by_its_type() {
-    let text = format!("defaults: {{ reply: {{ use: error_key }} }}\n{MINIMAL}");
+    let text = format!("defaults: {{ response: {{ use: error_key }} }}\n{MINIMAL}");
     let loaded = loaded(&text);
     let translator = &loaded.routes[0].route.translator;
     assert_eq!((translator.rules.len(), translator.otherwise), (1, crate::translate::Otherwise::Text));
@@ -139,7 +139,7 @@ fn presets_have_words_for_odd_replies() {
     ];
     for name in tree(rules::PRESETS)["rules"].as_object().unwrap().keys() {
         let with = if name == "json_failure" { "with: { holds: 'true' }" } else { "with: {}" };
-        let loaded = loaded(&format!("{MINIMAL}    reply: {{ use: {name}, {with} }}\n"));
+        let loaded = loaded(&format!("{MINIMAL}    response: {{ use: {name}, {with} }}\n"));
         let route = &loaded.routes[0].route;
         let args = json!({ "city": "Oslo" });
         let statuses = [http::StatusCode::OK, http::StatusCode::INTERNAL_SERVER_ERROR];

@@ -10,7 +10,9 @@ use crate::{
         section::{self, Section},
     },
     settings::value::OrOff,
-    upstream::http::{ADDRESS_LIMIT, Address, AddressError, EjectionSettings, HealthSettings, HttpSettings},
+    upstream::http::{
+        ADDRESS_LIMIT, Address, AddressError, HealthCheckSettings, HttpSettings, OutlierDetectionSettings,
+    },
 };
 
 /// The addresses of one upstream, at least one.
@@ -65,7 +67,7 @@ pub(super) fn read(
     Some(Addresses { first: found.next()?, others: found.collect() })
 }
 
-/// Reads `ejection`, `health` and `dns_refresh` into settings with the addresses in them.
+/// Reads `outlier_detection`, `health_check` and `dns_refresh` into settings with the addresses in them.
 pub(super) fn care(section: &Section<'_, '_>, addresses: &Addresses) -> Care {
     let has_names = addresses.all().any(|address| address.name().is_some());
     let warn = |name: &'static str, why: &str, help: &str| {
@@ -76,24 +78,30 @@ pub(super) fn care(section: &Section<'_, '_>, addresses: &Addresses) -> Care {
     if !has_names {
         warn("dns_refresh", "no address has a name that is looked up", "leave it out");
         if addresses.others.is_empty() {
-            warn("ejection", "there is one address only", "write `url: [ADDRESS, ADDRESS]`, or leave it out");
+            warn(
+                "outlier_detection",
+                "there is one address only",
+                "write `url: [ADDRESS, ADDRESS]`, or leave it out",
+            );
         }
     }
     Care {
-        ejection: match section.read::<OrOff<EjectionSettings>>("ejection") {
-            None => EjectionSettings::default(),
-            Some(OrOff::Off) => EjectionSettings { failures: None, ..EjectionSettings::default() },
+        outlier_detection: match section.read::<OrOff<OutlierDetectionSettings>>("outlier_detection") {
+            None => OutlierDetectionSettings::default(),
+            Some(OrOff::Off) => {
+                OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() }
+            }
             Some(OrOff::On(settings)) => settings,
         },
-        health: section.read("health"),
+        health_check: section.read("health_check"),
         dns_refresh: section.duration("dns_refresh").unwrap_or(HttpSettings::DNS_REFRESH_DEFAULT),
     }
 }
 
 /// How addresses are looked after.
 pub(super) struct Care {
-    pub(super) ejection: EjectionSettings,
-    pub(super) health: Option<HealthSettings>,
+    pub(super) outlier_detection: OutlierDetectionSettings,
+    pub(super) health_check: Option<HealthCheckSettings>,
     pub(super) dns_refresh: Duration,
 }
 

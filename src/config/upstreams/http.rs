@@ -78,8 +78,8 @@ pub(super) fn read(
         let plain = plain(name, addresses.first, defaults, &policy);
         HttpSettings {
             others: addresses.others,
-            ejection: care.ejection,
-            health: care.health,
+            outlier_detection: care.outlier_detection,
+            health_check: care.health_check,
             dns_refresh: care.dns_refresh,
             protocol,
             tls,
@@ -102,7 +102,7 @@ fn plain(
     HttpSettings {
         connect_timeout: defaults.connect_timeout.unwrap_or(settings.connect_timeout),
         // Fewer would close, after every burst, connections that the next one opens again.
-        idle_connections: policy.in_flight_limit,
+        idle_connections: policy.max_in_flight,
         ..settings
     }
 }

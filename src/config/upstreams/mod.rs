@@ -55,7 +55,7 @@ pub struct UpstreamFile {
     /// Which of its resources are; of an MCP server only.
     pub resources: Option<NameRules>,
     /// What its routes take where they say nothing.
-    pub(super) deadline: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
     pub(super) reply_limit_bytes: Option<usize>,
     pub(super) value_limit: Option<usize>,
     pub(super) error_text_bytes: Option<usize>,
@@ -74,7 +74,7 @@ pub(super) struct UpstreamDefaults {
     pub(super) connect_timeout: Option<Duration>,
     pub(super) policy: PolicySettings,
     /// How many calls one gets at once, where somebody said it.
-    pub(super) in_flight: Option<usize>,
+    pub(super) max_in_flight: Option<usize>,
 }
 
 /// Headers that belong to the message or the connection, not to whoever writes a file.
@@ -119,7 +119,7 @@ pub(super) fn read(
             tools: None,
             prompts: None,
             resources: None,
-            deadline: None,
+            timeout: None,
             reply_limit_bytes: None,
             value_limit: None,
             error_text_bytes: None,
@@ -134,10 +134,10 @@ pub(super) fn read(
     let kind = UpstreamKind::of(&section)?;
     let mut base = defaults.policy;
     if matches!(kind, UpstreamKind::Command | UpstreamKind::Cgi) {
-        base.in_flight_limit = defaults.in_flight.unwrap_or(PolicySettings::IN_FLIGHT_LIMIT_OF_PROGRAMS);
+        base.max_in_flight = defaults.max_in_flight.unwrap_or(PolicySettings::MAX_IN_FLIGHT_OF_PROGRAMS);
     }
     let policy = policies::read(&section, base);
-    let (deadline, reply_limit_bytes) = (section.duration("deadline"), section.size("reply_limit"));
+    let (timeout, reply_limit_bytes) = (section.duration("timeout"), section.size("reply_limit"));
     let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
     let settings = match kind {
         UpstreamKind::Http => {
@@ -174,7 +174,7 @@ pub(super) fn read(
         tools,
         prompts,
         resources,
-        deadline,
+        timeout,
         reply_limit_bytes,
         value_limit,
         error_text_bytes,
@@ -210,8 +210,8 @@ fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
 
 /// Keys that are for an address.
 pub(super) const OF_ADDRESSES: [&str; 9] = [
-    "ejection",
-    "health",
+    "outlier_detection",
+    "health_check",
     "dns_refresh",
     "protocol",
     "tls",

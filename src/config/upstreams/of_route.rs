@@ -1,4 +1,4 @@
-//! How carefully one route is called: `rate`, `caller_rate`, `cache`, `coalesce`, `hedge`, `retry` and `breaker`.
+//! How carefully one route is called: `rate_limit`, `rate_limit_per_client`, `cache`, `coalesce`, `hedge`, `retry` and `circuit_breaker`.
 
 use std::time::Duration;
 
@@ -27,13 +27,15 @@ pub(in crate::config) fn read(section: &Section<'_, '_>) -> RoutePolicySettings 
         None => SameAtOnce::AskedByEach,
     };
     RoutePolicySettings {
-        rate: section.read::<OrOff<RateSettings>>("rate").and_then(OrOff::on),
-        caller_rate: section.read::<OrOff<RateSettings>>("caller_rate").and_then(OrOff::on),
+        rate_limit: section.read::<OrOff<RateSettings>>("rate_limit").and_then(OrOff::on),
+        rate_limit_per_client: section
+            .read::<OrOff<RateSettings>>("rate_limit_per_client")
+            .and_then(OrOff::on),
         cache,
         same_at_once,
         hedge: section.get("hedge").and_then(|node| hedge(section, node)),
         retry: policies::retry(section),
-        breaker: policies::breaker(section),
+        circuit_breaker: policies::circuit_breaker(section),
     }
 }
 
@@ -85,8 +87,8 @@ fn hedge(section: &Section<'_, '_>, node: &Node) -> Option<HedgeSettings> {
 pub(in crate::config) struct About<'a> {
     pub(in crate::config) request: &'a RequestTemplate,
     pub(in crate::config) annotations: Option<&'a Map<String, Value>>,
-    pub(in crate::config) repeatable: bool,
-    pub(in crate::config) deadline: Duration,
+    pub(in crate::config) idempotent: bool,
+    pub(in crate::config) timeout: Duration,
 }
 
 /// Refuses what would do harm, and warns of what has no effect.
@@ -118,14 +120,14 @@ pub(in crate::config) fn check(section: &Section<'_, '_>, policy: &RoutePolicySe
     if section.entry("job").is_some() {
         let message = "`hedge` can't stand beside `job`: the work would be begun twice";
         report.error(entry.key.span, message, "leave `hedge` out");
-    } else if !about.repeatable {
+    } else if !about.idempotent {
         let message =
             format!("`hedge` sends a request twice, and this {} may not be", about.request.in_words());
-        let help = "write `repeatable: true` if that does no harm, else leave `hedge` out";
+        let help = "write `idempotent: true` if that does no harm, else leave `hedge` out";
         report.error(entry.key.span, message, help);
     }
-    if matches!(policy.hedge, Some(HedgeSettings::After(time)) if time >= about.deadline) {
+    if matches!(policy.hedge, Some(HedgeSettings::After(time)) if time >= about.timeout) {
         let help = "write a shorter time: about what a reply takes that is slower than most";
-        report.warning(entry.key.span, "`hedge` has no effect: the deadline comes first", help);
+        report.warning(entry.key.span, "`hedge` has no effect: `timeout` comes first", help);
     }
 }

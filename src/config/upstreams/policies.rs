@@ -9,31 +9,33 @@ use crate::{
 /// Reads the policies of a section over those that hold where it says nothing.
 pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -> PolicySettings {
     let mut settings = base;
-    if let Some(in_flight) = section.count("in_flight") {
-        settings.in_flight_limit = usize::try_from(in_flight).unwrap_or(usize::MAX);
+    if let Some(count) = section.count("max_in_flight") {
+        settings.max_in_flight = usize::try_from(count).unwrap_or(usize::MAX);
     }
-    if let Some(count) = section.count("caller_in_flight") {
+    if let Some(count) = section.count("max_in_flight_per_client") {
         let limit = usize::try_from(count).unwrap_or(usize::MAX);
-        if limit >= settings.in_flight_limit
-            && base.caller_in_flight_limit.is_none()
-            && let Some(entry) = section.entry("caller_in_flight")
+        if limit >= settings.max_in_flight
+            && base.max_in_flight_per_client.is_none()
+            && let Some(entry) = section.entry("max_in_flight_per_client")
         {
             let message = format!(
-                "`caller_in_flight` has no effect: all callers together have {} calls in flight at most",
-                settings.in_flight_limit
+                "`max_in_flight_per_client` has no effect: all callers together have {} calls in flight at most",
+                settings.max_in_flight
             );
-            section.report.warning(entry.key.span, message, "write less than `in_flight`");
+            section.report.warning(entry.key.span, message, "write less than `max_in_flight`");
         }
-        settings.caller_in_flight_limit = Some(limit);
+        settings.max_in_flight_per_client = Some(limit);
     }
     if let Some(timeout) = section.duration("attempt_timeout") {
         settings.attempt_timeout = Some(timeout);
     }
     settings.retry = retry(section).over(base.retry);
-    settings.breaker = breaker(section).over(base.breaker);
-    settings.rate = section.read::<OrOff<RateSettings>>("rate").map_or(base.rate, OrOff::on);
-    settings.caller_rate =
-        section.read::<OrOff<RateSettings>>("caller_rate").map_or(base.caller_rate, OrOff::on);
+    settings.circuit_breaker = circuit_breaker(section).over(base.circuit_breaker);
+    settings.rate_limit =
+        section.read::<OrOff<RateSettings>>("rate_limit").map_or(base.rate_limit, OrOff::on);
+    settings.rate_limit_per_client = section
+        .read::<OrOff<RateSettings>>("rate_limit_per_client")
+        .map_or(base.rate_limit_per_client, OrOff::on);
     settings
 }
 
@@ -41,16 +43,18 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
 pub(super) fn retry(section: &Section<'_, '_>) -> RetryOverride {
     match section.read::<OrOff<RetryOverride>>("retry") {
         None => RetryOverride::default(),
-        Some(OrOff::Off) => RetryOverride { attempts: Some(1), ..RetryOverride::default() },
+        Some(OrOff::Off) => RetryOverride { max_attempts: Some(1), ..RetryOverride::default() },
         Some(OrOff::On(settings)) => settings,
     }
 }
 
-/// `breaker`, here or at a route.
-pub(super) fn breaker(section: &Section<'_, '_>) -> BreakerOverride {
-    match section.read::<OrOff<BreakerOverride>>("breaker") {
+/// `circuit_breaker`, here or at a route.
+pub(super) fn circuit_breaker(section: &Section<'_, '_>) -> BreakerOverride {
+    match section.read::<OrOff<BreakerOverride>>("circuit_breaker") {
         None => BreakerOverride::default(),
-        Some(OrOff::Off) => BreakerOverride { failures: Some(None), ..BreakerOverride::default() },
+        Some(OrOff::Off) => {
+            BreakerOverride { consecutive_failures: Some(None), ..BreakerOverride::default() }
+        }
         Some(OrOff::On(settings)) => settings,
     }
 }

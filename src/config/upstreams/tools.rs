@@ -202,7 +202,7 @@ pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
         }
     }
     // Both are read again, as parts of routes: now by an example, and when the tools are known.
-    let _ = (section.get("reply"), section.get("argument_error"));
+    let _ = (section.get("response"), section.get("argument_error"));
     let overrides = section.map("overrides").unwrap_or_default();
     for Entry { key, value } in overrides {
         if let Some(own) = Section::open(report, key.span, value, &OVERRIDE) {

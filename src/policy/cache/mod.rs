@@ -187,7 +187,7 @@ impl ResponseCache {
             request,
             reply_limit_bytes,
             due: _,
-            repeatable: _,
+            idempotent: _,
             caller: _,
             meanwhile: _,
             ticket: _,

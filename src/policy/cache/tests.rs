@@ -570,7 +570,7 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
         let cache = Arc::new(ResponseCache { under_way, ..alone(Some(settings)) });
         cache.get_or_fetch(&ask(SECOND), async |_| good(&[])).await.unwrap();
         tokio::time::advance(60 * SECOND).await;
-        let failing = BreakerSettings { failures: Some(1), rest: 60 * SECOND };
+        let failing = BreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
         let breaker = CircuitBreaker::new(name(), failing, Count::default(), Count::default());
         let breaker = Arc::new(breaker);
         let guarded = Arc::clone(&breaker);

@@ -57,7 +57,7 @@ pub struct JqError {
 
 impl From<NumberOutOfBounds> for JqError {
     fn from(error: NumberOutOfBounds) -> Self {
-        Self::new(format!("can't read what it is given: {error}"))
+        Self::new(format!("can't read what it is response: {error}"))
     }
 }
 

@@ -103,13 +103,13 @@ impl HttpUpstream {
         ask: &Ask,
         tried: &Tried,
     ) -> Result<Reply, UpstreamError> {
-        let Ask { request, reply_limit_bytes, due, meanwhile, repeatable, ticket, .. } = ask;
+        let Ask { request, reply_limit_bytes, due, meanwhile, idempotent, ticket, .. } = ask;
         let UpstreamRequest::Http(request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
         let credential = self.credential(ticket).await?;
         let mut load = self.shared.endpoints.pick(tried, due.latest).await?;
-        let mut reconnects = if *repeatable { RECONNECT_LIMIT } else { 0 };
+        let mut reconnects = if *idempotent { RECONNECT_LIMIT } else { 0 };
         loop {
             let result = match self.open_at(load.endpoint(), request, credential.clone(), ticket).await {
                 Ok(response) => {

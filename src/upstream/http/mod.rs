@@ -32,7 +32,7 @@ pub(super) use connection::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT};
 pub use credentials::{
     AuthSettings, AuthStyle, BearerToken, CredentialError, Hidden, OAuthSettings, TokenUrl,
 };
-pub use endpoints::{ADDRESS_LIMIT, AddressView, EjectionSettings, HealthSettings, State};
+pub use endpoints::{ADDRESS_LIMIT, AddressView, HealthCheckSettings, OutlierDetectionSettings, State};
 pub use passthrough::StreamedBody;
 pub(super) use pool::{ResponseBody, SendError};
 pub(super) use response::IncomingResponse;
@@ -66,9 +66,9 @@ pub struct HttpSettings {
     /// How many connections to each address are kept open for later requests.
     pub idle_connections: usize,
     /// When an address that fails is ejected, where there are several.
-    pub ejection: EjectionSettings,
+    pub outlier_detection: OutlierDetectionSettings,
     /// How the health of its addresses is checked, if it is.
-    pub health: Option<HealthSettings>,
+    pub health_check: Option<HealthCheckSettings>,
     /// After how long a name is looked up again.
     pub dns_refresh: Duration,
 }
@@ -118,8 +118,8 @@ impl HttpSettings {
             auth: None,
             redirects: Self::REDIRECTS_DEFAULT,
             idle_connections: Self::IDLE_CONNECTIONS_DEFAULT,
-            ejection: EjectionSettings::default(),
-            health: None,
+            outlier_detection: OutlierDetectionSettings::default(),
+            health_check: None,
             dns_refresh: Self::DNS_REFRESH_DEFAULT,
         }
     }

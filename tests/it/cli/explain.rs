@@ -19,7 +19,7 @@ fn every_folder_of_explain_is_told_as_it_stands_there() {
     for case in cases {
         let file = |name: &str| case.join(name).to_str().unwrap().to_owned();
         let (config, reply) = (file("config.yaml"), file("reply.http"));
-        let mut arguments = vec!["explain", "get_report", "--config", &config, "--reply", &reply];
+        let mut arguments = vec!["explain", "get_report", "--config", &config, "--response", &reply];
         let given = fs::read_to_string(file("arguments.json")).ok();
         if let Some(given) = &given {
             arguments.extend(["--args", given]);
@@ -38,24 +38,24 @@ fn every_folder_of_explain_is_told_as_it_stands_there() {
 fn what_is_said_of_a_reply_must_be_of_use() {
     let config = TemporaryFile::new(
         "said.yaml",
-        "upstreams: { legacy: http://127.0.0.1:9 }\nroutes:\n  get_report:\n    description: A report.\n    request: GET legacy/\n    reply:\n      - extract: text\n",
+        "upstreams: { legacy: http://127.0.0.1:9 }\nroutes:\n  get_report:\n    description: A report.\n    request: GET legacy/\n    response:\n      - extract: text\n",
     );
     let whole = TemporaryFile::new("said.http", "HTTP/1.1 200 OK\r\n\r\na");
     let body = TemporaryFile::new("said.txt", "a");
     for (option, value, part) in [
         ("--status", "99", "a status from 100 to 599, found 99"),
         ("--status", "600", "a status from 100 to 599, found 600"),
-        ("--type", "plain", "a media type such as `text/plain`, found \"plain\""),
+        ("--content-type", "plain", "a media type such as `text/plain`, found \"plain\""),
     ] {
         let arguments =
-            ["explain", "get_report", "--config", config.path(), "--reply", body.path(), option, value];
+            ["explain", "get_report", "--config", config.path(), "--response", body.path(), option, value];
         let output = glossator(&arguments);
         let told = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && told.contains(part), "{arguments:?}: {told}");
     }
     let told = |reply: &TemporaryFile| {
-        let arguments = ["explain", "get_report", "--config", config.path(), "--reply", reply.path()];
-        let said = ["--status", "404", "--type", "text/html; charset=utf-8"];
+        let arguments = ["explain", "get_report", "--config", config.path(), "--response", reply.path()];
+        let said = ["--status", "404", "--content-type", "text/html; charset=utf-8"];
         let output = glossator(&[&arguments[..], &said].concat());
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
@@ -64,7 +64,7 @@ fn what_is_said_of_a_reply_must_be_of_use() {
     assert_eq!(
         told(&whole),
         "`--status` takes the place of what the recording says, which is 200 OK\n\
-         `--type` takes the place of what the recording says, which is no media type\n"
+         `--content-type` takes the place of what the recording says, which is no media type\n"
     );
 }
 
@@ -81,7 +81,7 @@ fn programs_are_told_of_failures_as_json() {
         (vec!["test", "--config", "/nowhere.yaml"], "problems"),
         (vec!["test", "--config", good.path(), "--route", "x"], "error"),
         (vec!["explain", "x", "--config", good.path()], "error"),
-        (vec!["explain", "get_report", "--config", good.path(), "--reply", "/nowhere"], "error"),
+        (vec!["explain", "get_report", "--config", good.path(), "--response", "/nowhere"], "error"),
         (vec!["infer", "/nowhere"], "error"),
     ] {
         let output = glossator(&[&arguments[..], &["--output", "json"]].concat());
@@ -100,7 +100,7 @@ fn a_resource_is_explained_by_its_uri() {
     let told = succeeds(&["explain", "book://7%208", "--config", config.path()]);
     assert!(told.starts_with("GET /pages/7%208"), "{told}");
     let body = TemporaryFile::new("resource.txt", "a page");
-    let told = succeeds(&["explain", "book://7", "--config", config.path(), "--reply", body.path()]);
+    let told = succeeds(&["explain", "book://7", "--config", config.path(), "--response", body.path()]);
     assert!(told.contains("tool result") && told.contains("a page"), "{told}");
     assert_eq!(glossator(&["explain", "book://7/8", "--config", config.path()]).status.code(), Some(2));
 }
@@ -117,14 +117,14 @@ fn a_command_is_explained_by_its_words_and_by_its_end() {
         serde_json::from_str(&explained(&["--args", args, "--output", "json"])).unwrap();
     assert_eq!(json["command"][3], "--regexp=it's");
     let nothing = TemporaryFile::new("nothing.txt", "");
-    let reply = ["--reply", nothing.path()];
+    let reply = ["--response", nothing.path()];
     let told = explained(&[&reply[..], &["--exit", "1", "--args", args]].concat());
     assert!(told.starts_with("output       exit status 1, 0 bytes\nrule 1       holds\n"), "{told}");
     let told =
         explained(&[&reply[..], &["--exit", "SIGKILL", "--stderr", "killed", "--args", args]].concat());
     assert!(told.contains("does not hold: exit is SIGKILL, expected `exit` to be `1`"), "{told}");
     assert!(told.contains("was ended by signal SIGKILL"), "{told}");
-    for (option, value) in [("--status", "200"), ("--type", "text/plain"), ("--exit", "300")] {
+    for (option, value) in [("--status", "200"), ("--content-type", "text/plain"), ("--exit", "300")] {
         let wrong = [&["explain", "find_lines"], &config[..], &reply[..], &[option, value]].concat();
         assert!(!glossator(&wrong).status.success(), "{option}");
     }

@@ -130,7 +130,7 @@ fn a_wrong_file_is_told_and_a_wrong_use_is_told_apart() {
     assert!(!found.stderr.is_empty());
     assert_eq!(glossator(&["frobnicate"]).status.code(), Some(2));
     assert_eq!(
-        glossator(&["explain", "nope", "--reply", "x", "--config", "config/demo.yaml"]).status.code(),
+        glossator(&["explain", "nope", "--response", "x", "--config", "config/demo.yaml"]).status.code(),
         Some(2)
     );
     let missing = glossator(&["check", "--config", "config/nowhere.yaml"]);
@@ -236,7 +236,7 @@ fn the_configuration_is_looked_for_where_one_works_and_then_where_the_system_kee
 fn an_example_that_does_not_hold_fails_with_its_place_and_both_sides() {
     let file = std::env::temp_dir().join(format!("glossator-it-{}-test.yaml", std::process::id()));
     let routes = "upstreams: { old: http://127.0.0.1:9 }\nroutes:\n  tool:\n    description: d\n    request: GET old/x\n    tests:\n      \
-                  - given: { type: text/plain, body: five }\n        expect: { text: six }\n";
+                  - response: { content_type: text/plain, body: five }\n        expect: { text: six }\n";
     std::fs::write(&file, routes).unwrap();
     let failed = glossator(&["test", "--config", file.to_str().unwrap()]);
     std::fs::remove_file(&file).unwrap();
@@ -249,8 +249,8 @@ fn an_example_that_does_not_hold_fails_with_its_place_and_both_sides() {
 
 #[test]
 fn examples_are_chosen_by_route_and_by_name() {
-    let example = "      - { name: cold, given: { type: text/plain, body: \"1\" }, expect: { text: \"1\" } }\n      \
-                   - { name: warm, given: { type: text/plain, body: \"2\" }, expect: { text: \"2\" } }\n";
+    let example = "      - { name: cold, response: { content_type: text/plain, body: \"1\" }, expect: { text: \"1\" } }\n      \
+                   - { name: warm, response: { content_type: text/plain, body: \"2\" }, expect: { text: \"2\" } }\n";
     let route =
         |name: &str| format!("  {name}:\n    description: d\n    request: GET old/x\n    tests:\n{example}");
     let routes = format!(
@@ -294,9 +294,9 @@ fn examples_are_chosen_by_route_and_by_name() {
 fn what_was_found_is_accepted_and_the_rest_of_the_file_stays() {
     let file = std::env::temp_dir().join(format!("glossator-it-{}-update.yaml", std::process::id()));
     let before = "# Kept.\nupstreams: { old: 'http://127.0.0.1:9' }\nroutes:\n  tool:\n    description: d # Kept.\n    request: GET old/x\n    \
-                  tests:\n      - given: { type: text/plain, body: five } # Kept.\n        expect: { text: six } # Kept.\n      \
-                  - { given: { type: text/plain, body: seven }, expect: {} }\n      \
-                  - name: new\n        given: { status: 404, type: text/plain, body: no such }\n";
+                  tests:\n      - response: { content_type: text/plain, body: five } # Kept.\n        expect: { text: six } # Kept.\n      \
+                  - { response: { content_type: text/plain, body: seven }, expect: {} }\n      \
+                  - name: new\n        response: { status: 404, content_type: text/plain, body: no such }\n";
     std::fs::write(&file, before).unwrap();
     let path = file.to_str().unwrap();
     let first = glossator(&["test", "--update", "--config", path]);
@@ -318,9 +318,9 @@ fn check_says_which_tools_have_no_output_schema_and_why() {
     let routes = "upstreams: { old: http://127.0.0.1:9 }\nroutes:\n  \
                   a: { description: d, request: GET old/a }\n  \
                   b: { description: d, request: GET old/b }\n  \
-                  c: { description: d, request: GET old/c, reply: { extract: json, structured: .x } }\n  \
-                  d: { description: d, request: GET old/d, reply: { extract: { html: { select: { x: p } } } } }\n  \
-                  e: { description: d, request: GET old/e, output: { type: object }, reply: { extract: json } }\n";
+                  c: { description: d, request: GET old/c, response: { extract: json, structured: .x } }\n  \
+                  d: { description: d, request: GET old/d, response: { extract: { html: { select: { x: p } } } } }\n  \
+                  e: { description: d, request: GET old/e, output: { type: object }, response: { extract: json } }\n";
     let file = TemporaryFile::new("promise.yaml", routes);
     let out = succeeds(&["check", "--config", file.path()]);
     let lines: Vec<&str> = out.lines().skip(1).collect();
@@ -347,7 +347,7 @@ fn explain_tells_every_step() {
     let explained = succeeds(&[
         "explain",
         "get_weather",
-        "--reply",
+        "--response",
         recording.to_str().unwrap(),
         "--config",
         "config/demo.yaml",
@@ -355,7 +355,7 @@ fn explain_tells_every_step() {
     let refused = succeeds(&[
         "explain",
         "get_weather",
-        "--reply",
+        "--response",
         recording.to_str().unwrap(),
         "--status",
         "404",
@@ -397,9 +397,9 @@ fn explain_names_the_named_rules_that_decided() {
     std::fs::write(
         &config,
         "upstreams: { old: http://127.0.0.1:9000 }\nrules:\n  report: { extract: json }\n\
-         defaults:\n  reply: { use: error_key }\nroutes:\n  \
-         call:\n    description: d\n    request: POST /x\n    reply: { use: jsonrpc }\n  \
-         read:\n    description: d\n    request: GET /x\n    reply: [{ when: { status: 404 }, error: none }, { use: report }]\n  \
+         defaults:\n  response: { use: error_key }\nroutes:\n  \
+         call:\n    description: d\n    request: POST /x\n    response: { use: jsonrpc }\n  \
+         read:\n    description: d\n    request: GET /x\n    response: [{ when: { status: 404 }, error: none }, { use: report }]\n  \
          rest:\n    description: d\n    request: GET /y\n",
     )
     .unwrap();
@@ -410,7 +410,7 @@ fn explain_names_the_named_rules_that_decided() {
         )
         .unwrap();
         let (config, recording) = (config.to_str().unwrap(), recording.to_str().unwrap());
-        succeeds(&[&["explain", route, "--reply", recording, "--config", config], output].concat())
+        succeeds(&[&["explain", route, "--response", recording, "--config", config], output].concat())
     };
     let failed = explain("call", r#"{"error": {"message": "no such block"}}"#, &[]);
     assert!(failed.contains("from jsonrpc > json_failure: holds"), "{failed}");
@@ -431,14 +431,14 @@ fn schema_admits_a_good_file_and_refuses_a_wrong_one() {
     let schema = Schema::compile(schema.as_object().unwrap()).unwrap();
     let file =
         |route: Value| json!({ "upstreams": { "old": "http://127.0.0.1:9" }, "routes": { "tool": route } });
-    let good = json!({ "description": "d", "request": "GET old/x/{city}", "deadline": "2s",
-        "reply": [{ "when": { "status": 404 }, "error": "no {{ args.city }}" },
+    let good = json!({ "description": "d", "request": "GET old/x/{city}", "timeout": "2s",
+        "response": [{ "when": { "status": 404 }, "error": "no {{ args.city }}" },
             { "extract": { "pairs": { "separator": ":", "fields": { "temp": "number" } } }, "content": "{{ structured.temp }}" }] });
     assert_eq!(schema.violations(&file(good), 8), []);
     for wrong in [
         json!({ "request": "GET old/x", "replies": [] }),
         json!({ "request": "GET old/x", "envelope": "soap" }),
-        json!({ "request": "GET old/x", "reply": { "extract": { "paris": {} } } }),
+        json!({ "request": "GET old/x", "response": { "extract": { "paris": {} } } }),
         json!({ "request": "GET old/x", "output": [] }),
     ] {
         assert!(!schema.admits(&file(wrong.clone())), "{wrong}");

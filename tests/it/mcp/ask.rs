@@ -39,7 +39,7 @@ const ROUTES: &str = r#"
   sum_up:
     description: A page in few words.
     request: GET old/pages/{id}
-    reply:
+    response:
       extract: text
       sample: { messages: "Sum up: {{ text }}", max_tokens: 50 }
       content: "In short: {{ answers.sample.text }}"

@@ -16,7 +16,7 @@ routes:
     input:
       properties: { city: { enum: [oslo, bergen, nowhere, broken] }, days: { type: integer } }
       required: [city]
-    reply:
+    response:
       - when: { status: 404 }
         error: "There is no station in {{ args.city }}."
       - extract: { pairs: { fields: { Temp: number } } }
@@ -24,11 +24,11 @@ routes:
   get_media:
     description: All that is not text.
     request: GET old/picture
-    reply:
+    response:
       content:
-        - { image: reply, media_type: image/png }
-        - { audio: reply, media_type: audio/wav }
-        - { resource: reply, media_type: application/pdf }
+        - { image: response, media_type: image/png }
+        - { audio: response, media_type: audio/wav }
+        - { resource: response, media_type: application/pdf }
         - resource_link: { uri: "old://all", name: all }
   prices:
     description: What things cost.

@@ -37,7 +37,7 @@ const ROUTES: &str = r#"
     description: Several documents.
     request: GET archive/object
     resource: archive:shelf
-    reply:
+    response:
       content:
         - resource: { uri: "archive:shelf/1", media_type: text/plain, text: "one {{ json.n }}" }
         - resource_link: { uri: "prices://today", name: prices }

@@ -147,7 +147,7 @@ async fn what_was_asked_before_a_task_is_known_at_its_end() {
     let upstream = telling(&[r#"{"state": "done", "rows": 12}"#]).await;
     let keys = format!(
         "{JOB}ask: {{ person: {{ message: Who are you?, fields: {{ name: string }} }} }}\n\
-         reply: {{ content: 'for {{{{ answers.person.name }}}}' }}\n"
+         response: {{ content: 'for {{{{ answers.person.name }}}}' }}\n"
     );
     let (one, other) = (start(&upstream, &keys, SECRET).await, start(&upstream, &keys, SECRET).await);
     let ask = async |program: &Loaded, more: Value| {
@@ -193,7 +193,7 @@ async fn a_task_ends_as_its_job_does() {
 /// Nothing is known of the job then. A client asks no more about a task that failed.
 #[tokio::test]
 async fn a_task_goes_on_while_nobody_can_be_asked_how_it_stands() {
-    for limit in ["in_flight: 1", "attempt_timeout: 100ms, retry: off"] {
+    for limit in ["max_in_flight: 1", "attempt_timeout: 100ms, retry: off"] {
         let gate = Gate::new();
         let held = gate.clone();
         let upstream = Scripted::start(move |asked: &Asked| {
@@ -282,7 +282,7 @@ async fn a_job_that_is_being_asked_about_at_the_deadline_is_handed_over_too() {
         false => vec![Step::Hold(Gate::new())],
     })
     .await;
-    let keys = format!("deadline: 1s\n{}", JOB.trim().replace("task_after: 0ms", "task_after: 1m"));
+    let keys = format!("timeout: 1s\n{}", JOB.trim().replace("task_after: 0ms", "task_after: 1m"));
     let created = call(&start(&upstream, &keys, SECRET).await, true).await;
     assert_eq!(created["result"]["resultType"], "task", "{created}");
     let asked = upstream.state().asked;
@@ -346,7 +346,7 @@ job:
   cancel: DELETE
   task_asks: true
   task_after: 0ms
-reply: { content: "by {{ answers.owner.name }}, for {{ answers.reader.name }}" }
+response: { content: "by {{ answers.owner.name }}, for {{ answers.reader.name }}" }
 "#;
 
 fn named(question: &str, name: &str) -> Value {

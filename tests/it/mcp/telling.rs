@@ -185,7 +185,7 @@ redact: ['hush\w*']
 log:
   - text: "asking for {{ args.city }}"
   - { level: warning, text: "answered with {{ status }}" }
-reply: { content: done }
+response: { content: done }
 "#;
 
 #[tokio::test]

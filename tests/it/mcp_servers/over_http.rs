@@ -309,7 +309,7 @@ async fn errors_that_a_text_hides_become_errors_and_the_rest_stays() {
     })
     .await;
     let served = Served::start(&format!(
-        "upstreams:\n  old:\n    mcp: http://{}/mcp\n    tools:\n      rename: {{ fine: good }}\n      describe: {{ fine: Fine. }}\n      reply:\n        \
+        "upstreams:\n  old:\n    mcp: http://{}/mcp\n    tools:\n      rename: {{ fine: good }}\n      describe: {{ fine: Fine. }}\n      response:\n        \
          - {{ when: {{ value: 'type == \"object\" and has(\"error\")' }}, error: '{{{{ value.error }}}}' }}\n        \
          - {{ when: {{ value: 'type == \"string\" and startswith(\"Error:\")' }}, error: '{{{{ value }}}}' }}\n",
         old.address
@@ -426,13 +426,13 @@ async fn what_a_file_says_of_single_tools_is_in_the_place_of_what_the_server_say
     mcp: 'http://{}/mcp'
     error_text_limit: 16KiB
     tools:
-      reply: {{ when: {{ value: '.gone == true' }}, error: Gone for all. }}
+      response: {{ when: {{ value: '.gone == true' }}, error: Gone for all. }}
       overrides:
         count:
           title: Count
           annotations: {{ readOnlyHint: true }}
           output: {{ type: object, properties: {{ n: {{ type: integer }} }}, required: [n] }}
-          reply: {{ when: {{ args: '.of == \"nothing\"' }}, error: Nothing of it. }}",
+          response: {{ when: {{ args: '.of == \"nothing\"' }}, error: Nothing of it. }}",
         old.address
     ))
     .await;

@@ -34,7 +34,14 @@ const KEYS: &[(&str, &str, &[&str])] = &[
     (
         "defaults",
         "defaults",
-        &["deadline", "reply_limit", "value_limit", "error_text_limit", "in_flight", "caller_in_flight"],
+        &[
+            "timeout",
+            "reply_limit",
+            "value_limit",
+            "error_text_limit",
+            "max_in_flight",
+            "max_in_flight_per_client",
+        ],
     ),
 ];
 

@@ -105,7 +105,7 @@ impl Endpoint {
     fn record(&self, outcome: Outcome, is_only: bool, ticket: &Ticket) {
         let change = match outcome {
             Outcome::Success => self.condition().succeeded(),
-            Outcome::Failure => self.condition().failed(&self.settings.ejection, Instant::now()),
+            Outcome::Failure => self.condition().failed(&self.settings.outlier_detection, Instant::now()),
             Outcome::Unknown => None,
         };
         self.log(change.filter(|_| !is_only), ticket);
@@ -167,7 +167,7 @@ pub(in crate::upstream::http) struct Load {
 impl Load {
     pub(super) fn new(endpoint: Arc<Endpoint>, is_only: bool, due: Instant) -> Self {
         endpoint.in_flight.fetch_add(1, Ordering::Relaxed);
-        endpoint.condition().asked(&endpoint.settings.ejection, Instant::now);
+        endpoint.condition().asked(&endpoint.settings.outlier_detection, Instant::now);
         Self { endpoint, due, is_only, is_recorded: false }
     }
 
@@ -194,30 +194,32 @@ impl Drop for Load {
 
 /// When an endpoint that fails is ejected, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
-#[section(id = "ejection", default, check = Self::complete)]
-pub struct EjectionSettings {
+#[section(id = "outlier_detection", default, check = Self::complete)]
+pub struct OutlierDetectionSettings {
     /// After how many failures in a row.
     // `None` where outlier detection is off.
     #[key(range = 1..=1_000_000, default = Some(3))]
-    pub failures: Option<u32>,
+    pub consecutive_failures: Option<u32>,
     /// For how long at first; it doubles with each failure after.
     #[key(range = 1..=3_600_000, default = Duration::from_secs(5))]
-    pub rest: Duration,
+    pub base_ejection_time: Duration,
     /// For how long at most.
     #[key(range = 1..=24 * 3_600_000, default = Duration::from_secs(60))]
-    pub longest_rest: Duration,
+    pub max_ejection_time: Duration,
 }
 
-impl EjectionSettings {
+impl OutlierDetectionSettings {
     /// The longest time is never shorter than the first.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
-        if self.longest_rest < self.rest {
-            if let Some(entry) = section.entry("longest_rest") {
-                let (message, help) =
-                    ("`longest_rest` is shorter than `rest`", "write at least as much as `rest`");
+        if self.max_ejection_time < self.base_ejection_time {
+            if let Some(entry) = section.entry("max_ejection_time") {
+                let (message, help) = (
+                    "`max_ejection_time` is shorter than `base_ejection_time`",
+                    "write at least as much as `base_ejection_time`",
+                );
                 return Err(section.reject_at(entry.value.span, message, help));
             }
-            self.longest_rest = self.rest;
+            self.max_ejection_time = self.base_ejection_time;
         }
         Ok(self)
     }
@@ -289,11 +291,11 @@ impl Condition {
 
     /// A request is sent to it. Once the ejection is over, this is the probe; if it never ends, another one
     /// is sent after a while.
-    fn asked(&mut self, settings: &EjectionSettings, now: impl FnOnce() -> Instant) {
+    fn asked(&mut self, settings: &OutlierDetectionSettings, now: impl FnOnce() -> Instant) {
         let Some(until) = self.out_until else { return };
         let now = now();
         if until <= now {
-            (self.out_until, self.is_probing) = (Some(now + settings.rest), true);
+            (self.out_until, self.is_probing) = (Some(now + settings.base_ejection_time), true);
         }
     }
 
@@ -303,15 +305,16 @@ impl Condition {
         self.out_until.take().map(|_| Change::Back)
     }
 
-    pub(super) fn failed(&mut self, settings: &EjectionSettings, now: Instant) -> Option<Change> {
-        let limit = settings.failures?;
+    pub(super) fn failed(&mut self, settings: &OutlierDetectionSettings, now: Instant) -> Option<Change> {
+        let limit = settings.consecutive_failures?;
         // Requests that were in flight together fail together; that is one failure, not twenty.
         if self.out_until.is_some_and(|until| now < until) && !std::mem::take(&mut self.is_probing) {
             return None;
         }
         self.failures = self.failures.saturating_add(1);
         let beyond = self.failures.checked_sub(limit)?;
-        let rest = settings.rest.saturating_mul(1 << beyond.min(16)).min(settings.longest_rest);
+        let rest =
+            settings.base_ejection_time.saturating_mul(1 << beyond.min(16)).min(settings.max_ejection_time);
         self.out_until = Some(now + rest);
         Some(Change::LeftOut(rest))
     }
@@ -337,7 +340,11 @@ mod tests {
 
     #[test]
     fn the_rest_grows_with_each_failure_until_a_success() {
-        let settings = EjectionSettings { failures: Some(2), rest: SECOND, longest_rest: 3 * SECOND };
+        let settings = OutlierDetectionSettings {
+            consecutive_failures: Some(2),
+            base_ejection_time: SECOND,
+            max_ejection_time: 3 * SECOND,
+        };
         let (mut condition, mut now) = (Condition::default(), Instant::now());
         assert_eq!(condition.failed(&settings, now), None);
         for rest in [1, 2, 3, 3] {
@@ -356,7 +363,8 @@ mod tests {
 
     #[test]
     fn none_is_left_out_where_that_is_off() {
-        let settings = EjectionSettings { failures: None, ..EjectionSettings::default() };
+        let settings =
+            OutlierDetectionSettings { consecutive_failures: None, ..OutlierDetectionSettings::default() };
         let mut condition = Condition::default();
         assert!((0..100).all(|_| condition.failed(&settings, Instant::now()).is_none()));
     }

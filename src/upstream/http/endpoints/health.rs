@@ -35,8 +35,8 @@ const BODY_LIMIT_BYTES: usize = 64 << 10;
 
 /// How the health of each endpoint is checked.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
-#[section(id = "health")]
-pub struct HealthSettings {
+#[section(id = "health_check")]
+pub struct HealthCheckSettings {
     /// What is asked for with `GET`, after the base of each address: `/health`. A 2xx is good.
     #[key(example = "path: /health")]
     pub path: PathAndQuery,
@@ -48,7 +48,7 @@ pub struct HealthSettings {
     pub timeout: Duration,
     /// After how many failures in a row an address is left out; one good answer brings it back.
     #[key(range = 1..=1_000, default = 2)]
-    pub failures: u32,
+    pub unhealthy_threshold: u32,
 }
 
 impl Setting for PathAndQuery {
@@ -70,7 +70,8 @@ impl Setting for PathAndQuery {
 impl Endpoints {
     /// Begins to check, where that is set and there is a runtime to do it in.
     pub(super) fn check_health(self: Arc<Self>) {
-        let (Some(settings), Ok(runtime)) = (self.settings.health.clone(), Handle::try_current()) else {
+        let (Some(settings), Ok(runtime)) = (self.settings.health_check.clone(), Handle::try_current())
+        else {
             return;
         };
         let checking = runtime.spawn(check_all(Arc::downgrade(&self), settings));
@@ -78,7 +79,7 @@ impl Endpoints {
     }
 }
 
-async fn check_all(endpoints: Weak<Endpoints>, settings: HealthSettings) {
+async fn check_all(endpoints: Weak<Endpoints>, settings: HealthCheckSettings) {
     let settings = Arc::new(settings);
     loop {
         let Some(all) = endpoints.upgrade() else { return };
@@ -95,7 +96,7 @@ async fn check_all(endpoints: Weak<Endpoints>, settings: HealthSettings) {
                     let error = Chain(&**error);
                     debug!(address = %endpoint.address(), error = %error, "health check failed");
                 }
-                endpoint.checked(asked.is_ok(), settings.failures);
+                endpoint.checked(asked.is_ok(), settings.unhealthy_threshold);
                 if let (Ok(()), Some(endpoints)) = (asked, endpoints.upgrade()) {
                     endpoints.when_healthy.get().inspect(|WhenHealthy(callback)| callback());
                 }

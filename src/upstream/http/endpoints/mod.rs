@@ -24,9 +24,9 @@ use crate::{
     upstream::{Stage, Tried, UpstreamError},
 };
 
-pub use endpoint::{EjectionSettings, State};
 pub(super) use endpoint::{Endpoint, Load};
-pub use health::HealthSettings;
+pub use endpoint::{OutlierDetectionSettings, State};
+pub use health::HealthCheckSettings;
 pub(super) use resolve::Lookup;
 
 /// How many endpoints one upstream has at most, names looked up; more are not used.

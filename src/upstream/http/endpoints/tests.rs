@@ -168,9 +168,12 @@ async fn a_name_that_leads_nowhere_is_told_and_not_asked_for_by_everybody() {
 fn endpoints(addresses: &[&str]) -> Arc<Endpoints> {
     let mut addresses = addresses.iter().map(|text| text.parse().unwrap());
     let settings = HttpSettings::new("old".parse().unwrap(), addresses.next().unwrap());
-    let ejection =
-        EjectionSettings { failures: Some(1), rest: Duration::from_secs(5), ..EjectionSettings::default() };
-    let settings = HttpSettings { others: addresses.collect(), ejection, ..settings };
+    let outlier_detection = OutlierDetectionSettings {
+        consecutive_failures: Some(1),
+        base_ejection_time: Duration::from_secs(5),
+        ..OutlierDetectionSettings::default()
+    };
+    let settings = HttpSettings { others: addresses.collect(), outlier_detection, ..settings };
     Endpoints::new(Arc::new(settings), Lookup::System)
 }
 
