@@ -61,7 +61,7 @@ fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Va
     }
     if std::ptr::eq(keys, &EXTRACT) {
         // What names no extractor is none, and its key may be a misspelt one.
-        let beside = ["of", "fields", "type", "optional"];
+        let beside = ["source", "fields", "type", "optional"];
         let named = keys.names().filter(|name| !beside.contains(name));
         let named: Vec<_> = named.map(|name| json!({ "required": [name] })).collect();
         schema.insert("anyOf".into(), named.into());

@@ -51,8 +51,8 @@ impl Candidate {
     }
 
     /// The `source` of the text that is parsed, where that is not the response.
-    pub(super) fn of(&self) -> Option<&Value> {
-        self.extract.get("of")
+    pub(super) fn source(&self) -> Option<&Value> {
+        self.extract.get("source")
     }
 
     /// The name of the extractor.
@@ -104,8 +104,8 @@ fn of_shown_lines(sorted: &Sorted<'_>, sources: &[&str]) -> Vec<Candidate> {
     if !sources.iter().all(is_listing) {
         return Vec::new();
     }
-    let of = json!({ "html": { "text": "pre" } });
-    let shown = Candidate::likely(of.clone(), "");
+    let source = json!({ "html": { "text": "pre" } });
+    let shown = Candidate::likely(source.clone(), "");
     let Ok(values) = trial::values(&shown, sorted) else { return Vec::new() };
     let Some(texts) = values.iter().map(|value| value.as_str()).collect::<Option<Vec<_>>>() else {
         return Vec::new();
@@ -115,7 +115,7 @@ fn of_shown_lines(sorted: &Sorted<'_>, sources: &[&str]) -> Vec<Candidate> {
             Value::Object(members) => members,
             name => Map::from_iter([(name.as_str().unwrap_or("text").to_owned(), json!({}))]),
         };
-        extract.insert("of".to_owned(), of.clone());
+        extract.insert("source".to_owned(), source.clone());
         let why = format!("in the `<pre>` of the page, {}", candidate.why);
         Candidate { extract: Value::Object(extract), why, ..candidate }
     };
@@ -267,7 +267,7 @@ fn xml(texts: &[&str]) -> Vec<Candidate> {
     let soap = texts.iter().all(|text| text.contains("Envelope") && text.contains("Body"));
     if soap && let Some(inner) = body_element(texts) {
         let why = format!("every sample is a SOAP envelope with `{inner}` in it");
-        found.push(Candidate::strict(json!({ "xml": { "pick": format!("Envelope/Body/{inner}") } }), why));
+        found.push(Candidate::strict(json!({ "xml": { "path": format!("Envelope/Body/{inner}") } }), why));
     }
     // The whole envelope has more values, but none that is useful.
     if found.is_empty() {
@@ -404,7 +404,7 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
         )]
     } else if texts.iter().all(|text| is_led(text)) {
         vec![Candidate::likely(
-            json!({ "columns": { "first": "name" } }),
+            json!({ "columns": { "first_column": "name" } }),
             "the first line names columns, but for the first of them",
         )]
     } else if texts.iter().all(is_below_title) {

@@ -83,7 +83,7 @@ pub(super) fn guess(name: &str, texts: &[&str], words: Words) -> Guess {
             let why = format!("numbers, and {}", listed(&nothing));
             return Guess { kind: "string".into(), options: Map::new(), why, ..guess };
         }
-        guess.options.insert("null".into(), json!(nothing));
+        guess.options.insert("null_values".into(), json!(nothing));
         guess.why += &format!("; {} stands for nothing", listed(&nothing));
     }
     guess
@@ -125,8 +125,8 @@ fn flag(texts: &[&str]) -> Option<Guess> {
     })?;
     let mut options = Map::new();
     if yes != "true" {
-        options.insert("true".into(), json!([yes]));
-        options.insert("false".into(), json!([no]));
+        options.insert("true_values".into(), json!([yes]));
+        options.insert("false_values".into(), json!([no]));
     }
     let why = format!("{count} of {count} are `{yes}` or `{no}`");
     Some(Guess { kind: "boolean".into(), options, sure: sureness(count), why })
@@ -218,10 +218,10 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         }
     }
     if marks.decimal != '.' {
-        options.insert("decimal".into(), marks.decimal.to_string().into());
+        options.insert("decimal_separator".into(), marks.decimal.to_string().into());
     }
     if let Some(separator) = marks.thousands {
-        options.insert("thousands".into(), separator.to_string().into());
+        options.insert("thousands_separator".into(), separator.to_string().into());
     }
     let unit = [before, behind].into_iter().filter(|unit| !unit.is_empty()).collect::<Vec<_>>().join(" ");
     // The number alone does not say what it counts.
@@ -326,7 +326,7 @@ mod tests {
     fn words_for_nothing_are_null() {
         let guess = guess("load", &["12 %", "-", "N/A", "n/a"], Words::All);
         assert_eq!(guess.kind, "number");
-        assert_eq!(guess.options["null"], json!(["-", "N/A"]));
+        assert_eq!(guess.options["null_values"], json!(["-", "N/A"]));
     }
 
     #[track_caller]
@@ -341,9 +341,9 @@ mod tests {
         let percent = json!({ "suffix": "%", "description": "In percent." });
         check_marked(&["12 %"], Some(("number", percent.clone(), Sure::Guess)));
         check_marked(&["0%", "34%", "1%", "2%", "-3.5%"], Some(("number", percent, Sure::Sure)));
-        let celsius = json!({ "suffix": "°C", "decimal": ",", "description": "In °C." });
+        let celsius = json!({ "suffix": "°C", "decimal_separator": ",", "description": "In °C." });
         check_marked(&["5,5 °C", "-1 °C"], Some(("number", celsius, Sure::Likely)));
-        let dollars = json!({ "prefix": "$", "thousands": ",", "description": "In $." });
+        let dollars = json!({ "prefix": "$", "thousands_separator": ",", "description": "In $." });
         check_marked(&["$ 1,024.00", "$ 5.00"], Some(("number", dollars, Sure::Likely)));
         check_marked(
             &["7 apples", "8 apples"],
@@ -353,13 +353,13 @@ mod tests {
 
     #[test]
     fn what_may_mean_two_things_is_less_sure() {
-        let commas = json!({ "thousands": "," });
+        let commas = json!({ "thousands_separator": "," });
         check_marked(&["1,024"], Some(("number", commas.clone(), Sure::Guess)));
         check_marked(&["1,024", "2,048", "17"], Some(("integer", commas.clone(), Sure::Likely)));
         check_marked(&["1,024,000", "5", "6", "7", "8"], Some(("integer", commas, Sure::Sure)));
         check_marked(
             &["1.234,5", "1"],
-            Some(("number", json!({ "decimal": ",", "thousands": "." }), Sure::Likely)),
+            Some(("number", json!({ "decimal_separator": ",", "thousands_separator": "." }), Sure::Likely)),
         );
     }
 

@@ -81,7 +81,7 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     for (format, zone) in CERTAIN {
         if reads(FieldKind::DateTime(form(format, zone)?), texts) {
             let mut options = vec![("format", format)];
-            options.extend(zone.map(|zone| ("zone", zone)));
+            options.extend(zone.map(|zone| ("timezone", zone)));
             return Some(found("date-time", &options, sure, told("points in time")));
         }
     }
@@ -109,14 +109,14 @@ fn local(texts: &[&str]) -> Option<Guess> {
     let utc: Option<Zone> = "UTC".parse().ok();
     let usual = TimeForm { format: TimeFormat::Usual, zone: utc };
     if reads(FieldKind::DateTime(usual), texts) {
-        let why = "times without an offset; `type: date-time` reads them, with the `zone` of their clock";
+        let why = "times without an offset; `type: date-time` reads them, with the `timezone` of their clock";
         return Some(found("string", &[], Sure::Likely, why.to_owned()));
     }
     let fits =
         |format: &&str| form(format, Some("UTC")).is_some_and(|form| reads(FieldKind::DateTime(form), texts));
     let format = LOCAL.into_iter().find(fits)?;
     let why = format!(
-        "times without an offset; `type: date-time` reads them, with `format: \"{format}\"` and the `zone` of their clock"
+        "times without an offset; `type: date-time` reads them, with `format: \"{format}\"` and the `timezone` of their clock"
     );
     Some(found("string", &[], Sure::Likely, why))
 }
@@ -191,7 +191,9 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     }
     let millis = texts.iter().all(|text| unit(text) == "ms");
     let (options, what) = match millis {
-        true => (vec![("in", "ms"), ("description", "In milliseconds.")], "durations in milliseconds"),
+        true => {
+            (vec![("output_unit", "ms"), ("description", "In milliseconds.")], "durations in milliseconds")
+        }
         false => (vec![("description", "In seconds.")], "durations; the value is in seconds"),
     };
     let most = if certain { Sure::Sure } else { Sure::Likely };
@@ -231,7 +233,7 @@ pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
     if reads(FieldKind::Size(SizeForm::default()), texts) {
         Some(found("size", &[("description", "In bytes.")], least, why))
     } else if has_fraction(',') && reads(FieldKind::Size(comma), texts) {
-        Some(found("size", &[("decimal", ","), ("description", "In bytes.")], least, why))
+        Some(found("size", &[("decimal_separator", ","), ("description", "In bytes.")], least, why))
     } else {
         None
     }
@@ -256,19 +258,19 @@ mod tests {
         check(date_or_time(&["Sat, 21 Nov 2026 09:30:00 GMT"]), plain);
         let log = json!({ "format": "%d/%b/%Y:%H:%M:%S %z" });
         check(date_or_time(&["21/Nov/2026:09:30:00 +0100"]), Some(("date-time", log)));
-        let date = json!({ "format": "%a %b %d %H:%M:%S UTC %Y", "zone": "UTC" });
+        let date = json!({ "format": "%a %b %d %H:%M:%S UTC %Y", "timezone": "UTC" });
         check(
             date_or_time(&["Sat Nov 21 15:39:38 UTC 2026", "Sat Nov  7 15:39:38 UTC 2026"]),
             Some(("date-time", date)),
         );
-        let apache = json!({ "format": "%A, %d-%b-%Y %H:%M:%S UTC", "zone": "UTC" });
+        let apache = json!({ "format": "%A, %d-%b-%Y %H:%M:%S UTC", "timezone": "UTC" });
         check(date_or_time(&["Saturday, 21-Nov-2026 15:39:38 UTC"]), Some(("date-time", apache)));
     }
 
     #[test]
     fn times_of_an_unknown_clock_stay_texts_and_say_how_they_are_read() {
         for (text, part) in [
-            ("2026-11-21 09:30:00", "`zone`"),
+            ("2026-11-21 09:30:00", "`timezone`"),
             ("21.11.2026 09:30", "`format: \"%d.%m.%Y %H:%M\"`"),
             ("Sat Nov 21 15:39:38 2026", "`format: \"%a %b %d %H:%M:%S %Y\"`"),
         ] {
@@ -296,7 +298,7 @@ mod tests {
         }
         check(
             duration("latency", &["12 ms", "3ms"]),
-            Some(("duration", json!({ "in": "ms", "description": "In milliseconds." }))),
+            Some(("duration", json!({ "output_unit": "ms", "description": "In milliseconds." }))),
         );
         check(duration("uptime", &["1:02:03"]), seconds);
         check(duration("time", &["09:30:00"]), None);
@@ -310,7 +312,10 @@ mod tests {
         let bytes = Some(("size", json!({ "description": "In bytes." })));
         check(size("used", &["1.5G", "512K", "0"]), bytes.clone());
         check(size("used", &["1,024 kB", "10 MiB"]), bytes);
-        check(size("used", &["1,5G"]), Some(("size", json!({ "decimal": ",", "description": "In bytes." }))));
+        check(
+            size("used", &["1,5G"]),
+            Some(("size", json!({ "decimal_separator": ",", "description": "In bytes." }))),
+        );
         for texts in [&["0"][..], &["5 Mb"], &["5 g"], &["10 MB/s"], &[]] {
             check(size("used", texts), None);
         }

@@ -94,7 +94,7 @@ pub(super) fn written(result: &ToolResult) -> Value {
 /// How much of the words of each text is in the value that was made of it; the least of all samples, from 0 to 1.
 /// Words are runs of letters and digits, so that marks and white space do not count; nor does the markup of HTML and XML.
 pub(super) fn explained(candidate: &Candidate, values: &[Value], texts: &Option<Vec<String>>) -> f64 {
-    let is_markup = candidate.of().is_some() || matches!(candidate.name(), "html" | "xml");
+    let is_markup = candidate.source().is_some() || matches!(candidate.name(), "html" | "xml");
     let Some(texts) = texts else { return 0.0 };
     let of_one = |(value, text): (&Value, &String)| {
         let mut found = HashSet::new();

@@ -186,8 +186,8 @@ impl Draft<'_> {
             _ => Value::Null,
         };
         let _ = writeln!(out, "      {dash}extract:");
-        if let Some(of) = candidate.of() {
-            let _ = writeln!(out, "          of: {}", yaml::flow(of));
+        if let Some(source) = candidate.source() {
+            let _ = writeln!(out, "          source: {}", yaml::flow(source));
         }
         let _ = writeln!(out, "          {name}:");
         for (key, value) in options.as_object().into_iter().flatten() {

@@ -67,7 +67,7 @@ fn field(report: &Report<'_>, place: Span, node: &Node) -> Option<(Map<String, V
     let section = Section::open(report, place, node, &FORM_FIELD)?;
     let word = section.word("type");
     let (title, description) = (section.text("title"), section.text("description"));
-    let (choices, several) = (section.get("choices"), section.flag("several"));
+    let (choices, multiple) = (section.get("choices"), section.flag("multiple"));
     let (default, optional) = (section.get("default"), section.flag("optional"));
     let (kind, may_be_missing) = typed(word.unwrap_or("string"));
     let mut schema = Map::new();
@@ -75,8 +75,8 @@ fn field(report: &Report<'_>, place: Span, node: &Node) -> Option<(Map<String, V
     schema.extend(title.map(|title| ("title".to_owned(), title.into())));
     schema.extend(description.map(|description| ("description".to_owned(), description.into())));
     match choices {
-        None if several == Some(true) => {
-            let message = "`several` has no effect without `choices`";
+        None if multiple == Some(true) => {
+            let message = "`multiple` has no effect without `choices`";
             report.error(section.place, message, "write `choices: [a, b]`");
         }
         None => {}
@@ -84,7 +84,7 @@ fn field(report: &Report<'_>, place: Span, node: &Node) -> Option<(Map<String, V
             if word.is_some_and(|word| !word.starts_with("string")) {
                 report.error(choices.span, "choices are texts", "leave `type` out");
             }
-            let many = several == Some(true);
+            let many = multiple == Some(true);
             let listed = match &choices.kind {
                 Kind::Map(entries) => {
                     let titled = |entry: &Entry| {

@@ -24,30 +24,30 @@ pub(super) const FORM: Form = Form {
         let before = section.report.errors();
         let without = section.get("without").and_then(|node| css(section.report, node, "`without`"));
         let select = section.entry("select").and_then(|entry| select(section, entry));
-        let each = section.get("each").and_then(|node| css(section.report, node, "`each`"));
+        let each = section.get("items").and_then(|node| css(section.report, node, "`items`"));
         let table = section.get("table").and_then(|node| table(section.report, node));
         let text = section.get("text").and_then(|node| css(section.report, node, "`text`"));
         let shape = section.word("as");
         let columns = section.read::<ColumnNames>("columns");
         let allow_empty = section.flag("allow_empty").unwrap_or(false);
         if section.get("text").is_some() {
-            section.refuse_beside(&["select", "each", "allow_empty", "table", "as", "columns"], "text");
+            section.refuse_beside(&["select", "items", "allow_empty", "table", "as", "columns"], "text");
         }
         if section.get("table").is_some() {
-            section.refuse_beside(&["select", "each", "allow_empty"], "table");
+            section.refuse_beside(&["select", "items", "allow_empty"], "table");
             if shape == Some("pairs") {
                 section.refuse_beside(&["columns"], "as: pairs");
             }
         } else {
             refuse_without(section, &["as", "columns"], "table");
         }
-        match (section.get("each"), section.get("select")) {
+        match (section.get("items"), section.get("select")) {
             (Some(_), None) => section.missing(
-                "`each` has no `select`".to_owned(),
+                "`items` has no `select`".to_owned(),
                 "write what to take from each: `select: { name: h2, link: { css: a, attribute: href } }`",
             ),
             (Some(_), Some(_)) => {}
-            (None, _) => refuse_without(section, &["allow_empty"], "each"),
+            (None, _) => refuse_without(section, &["allow_empty"], "items"),
         }
         if section.report.errors() > before {
             return None;
@@ -112,7 +112,7 @@ fn select(section: &Section<'_, '_>, entry: &Entry) -> Option<Vec<Selected>> {
         report.error(entry.value.span, message, "write `select: { title: h1 }`");
         return None;
     }
-    let within_each = section.get("each").is_some();
+    let within_each = section.get("items").is_some();
     let all: Vec<Option<Selected>> =
         entries.iter().map(|entry| selected(report, entry, within_each)).collect();
     all.into_iter().collect()

@@ -6,11 +6,11 @@ mod field_type;
 mod fields;
 mod grok;
 mod html;
-mod of;
 mod pairs;
 mod parts;
 mod records;
 mod regex;
+mod source;
 
 use settings_derive::Section as DeriveSection;
 
@@ -18,6 +18,7 @@ pub(super) use self::binary::media_type;
 use super::{
     keys::{EXTRACT, FIELDS, Keys, Takes},
     node::{Entry, Kind, Node},
+    renamed,
     report::Report,
     section::{self, ReadElsewhere, Section},
     source::Span,
@@ -204,6 +205,9 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
     let entries = entry.value.as_map().unwrap_or_default();
     let before = report.errors();
     for entry in entries.iter().filter(|entry| EXTRACT.get(&entry.key.text).is_none()) {
+        if renamed::report_key(report, &entry.key, EXTRACT.id, EXTRACT.section) {
+            continue;
+        }
         let nearest =
             suggest::nearest(&entry.key.text, EXTRACT.names()).map(|name| format!("did you mean `{name}`?"));
         report.error(
@@ -216,7 +220,7 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
         return None;
     }
     let section = Section::open(report, entry.key.span, &entry.value, &EXTRACT)?;
-    let of = section.entry("of").map(|entry| of::read(report, entry));
+    let source = section.entry("source").map(|entry| source::read(report, entry));
     let named: Vec<(&Form, &Entry)> =
         FORMS.iter().filter_map(|form| Some((form, section.entry(form.name)?))).collect();
     let (outer, kind_entry) = (section.entry("fields"), section.entry("type"));
@@ -234,8 +238,8 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
         return None;
     };
     let (kind, inner) = options(report, form, one)?;
-    let of = match of {
-        Some(of) => Some(of.filter(|_| of::may_read(report, &kind, one))?),
+    let source = match source {
+        Some(source) => Some(source.filter(|_| source::may_read(report, &kind, one))?),
         None => None,
     };
     if let (Some(_), Some(outer)) = (inner, outer) {
@@ -248,7 +252,7 @@ fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
     let named = inner.or(outer);
     let typing = fields::typing(report, &kind, named, kind_entry)?;
     let fields_span = named.or(kind_entry).map(|entry| entry.key.span);
-    Some(One { extractor: Extractor { of, kind, typing }, fields_span, optional })
+    Some(One { extractor: Extractor { source, kind, typing }, fields_span, optional })
 }
 
 /// The options of an extractor, and its `fields`.

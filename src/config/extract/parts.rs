@@ -5,6 +5,7 @@ use crate::{
     config::{
         keys::EXTRACT,
         node::{Kind, Node},
+        renamed::RENAMES,
         report::Report,
         suggest,
     },
@@ -15,9 +16,10 @@ use crate::{
 /// extractor, well written or nearly. Else an unknown key is a misspelt extractor.
 pub(super) fn is_map_of_names(node: &Node) -> bool {
     let entries = node.as_map().unwrap_or_default();
-    entries.iter().any(|entry| {
-        EXTRACT.get(&entry.key.text).is_none() && looks_like_an_extractor(&entry.value, &entry.key.text)
-    })
+    let is_key = |key: &str| EXTRACT.get(key).is_some() || RENAMES.key(EXTRACT.id, key).is_some();
+    entries
+        .iter()
+        .any(|entry| !is_key(&entry.key.text) && looks_like_an_extractor(&entry.value, &entry.key.text))
 }
 
 fn looks_like_an_extractor(node: &Node, name: &str) -> bool {

@@ -59,7 +59,7 @@ pub(in crate::config) static FORM_FIELD: Keys = Keys::new(
             Either(&[List(&Text), Map(&Text)]),
             "What there is to choose from: values, or values with titles.",
         ),
-        key("several", Flag, "Whether several of the choices can be taken. Default `false`."),
+        key("multiple", Flag, "Whether several of the choices can be taken. Default `false`."),
         key("default", Anything, "What stands in it at first."),
         key("optional", Flag, "Whether it may be left out. Default `false`."),
     ],

@@ -51,7 +51,7 @@ pub(in crate::config) static EXTRACT: Keys = Keys::new(
         key("xml", XmlOptions::KIND, "An XML document, SOAP included."),
         // A constant that led back here would have no end.
         key(
-            "of",
+            "source",
             Either(&[Word(EXTRACTORS), Section(|| &EXTRACT)]),
             "What gives the text that is read, where that is not the reply as it came: `html`, for what a page shows.",
         ),
@@ -132,7 +132,7 @@ pub(in crate::config) static HTML: Keys = Keys::new(
             "Names, and a CSS selector for each: the text of the first element that it finds, or what a map says.",
         ),
         key(
-            "each",
+            "items",
             Text,
             "A CSS selector: `select` is for each element that it finds, and the result a list.",
         ),
@@ -158,7 +158,7 @@ pub(in crate::config) static SELECTED: Keys = Keys::new(
     "a name of `select`",
     "selected",
     &[
-        key("css", Text, "A CSS selector. With `each` it may be left out: the element itself."),
+        key("css", Text, "A CSS selector. With `items` it may be left out: the element itself."),
         key("attribute", Text, "The attribute that is taken, of elements that have it. Default: the text."),
         key(
             "all",

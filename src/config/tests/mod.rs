@@ -248,7 +248,7 @@ fn what_selectors_find_makes_the_output_schema() {
         "properties": { "result": { "type": "array", "items": record } },
         "required": ["result"],
     });
-    assert_eq!(schema(&format!("{{ each: tr, {select} }}")), Some(list));
+    assert_eq!(schema(&format!("{{ items: tr, {select} }}")), Some(list));
     assert_eq!(schema("{ table: true }"), None);
 }
 

@@ -8,7 +8,7 @@ use settings_derive::Section;
 
 use super::{
     Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
-    records::{ColumnNames, Heading, Rows, Uneven, after_lines},
+    records::{ColumnNames, Heading, RaggedRows, Rows, after_lines},
 };
 use crate::{
     settings::{
@@ -59,8 +59,8 @@ pub struct Csv {
     pub trim: bool,
     /// What becomes of a row with more or fewer cells than there are columns: an `error`, `pad` with empty
     /// cells, or `skip`.
-    #[key(default = Uneven::Error)]
-    pub uneven: Uneven,
+    #[key(default = RaggedRows::Error)]
+    pub ragged_rows: RaggedRows,
     /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
     #[key(default = false)]
     pub allow_empty: bool,
@@ -179,7 +179,8 @@ impl Csv {
             reader.terminator(Terminator::Any(row_delimiter));
         }
         let mut reader = reader.from_reader(table.as_bytes().chain(&end[..]));
-        let mut rows = self.columns.as_ref().map(|names| Rows::named(names.0.clone(), self.uneven, text));
+        let mut rows =
+            self.columns.as_ref().map(|names| Rows::named(names.0.clone(), self.ragged_rows, text));
         let mut record = StringRecord::new();
         while reader
             .read_record(&mut record)
@@ -213,7 +214,7 @@ impl Csv {
                     let is_prose =
                         record.iter().skip(1).any(|name| name.starts_with(' ') && name.trim().contains(' '));
                     let heading = Heading { line: line(), is_prose, is_certain };
-                    rows = Some(Rows::under(heading, names, self.uneven, text)?);
+                    rows = Some(Rows::under(heading, names, self.ragged_rows, text)?);
                 }
             }
         }
@@ -432,10 +433,10 @@ mod tests {
             "x\n# a,\n1,2\n",
             Err("line 3: expected 1 cells, found 2"),
         );
-        let pad = Csv { uneven: Uneven::Pad, ..plain() };
+        let pad = Csv { ragged_rows: RaggedRows::Pad, ..plain() };
         check(&pad, "a,b\n1\n1,2,,\n", Ok(r#"[{"a":"1","b":""},{"a":"1","b":"2"}]"#));
         check(&pad, "a,b\n1,2,3\n", Err("line 2: expected 2 cells, found 3"));
-        let skip = Csv { uneven: Uneven::Skip, ..plain() };
+        let skip = Csv { ragged_rows: RaggedRows::Skip, ..plain() };
         check(&skip, "a,b\n1,2\nTotal: 1 row\n", Ok(r#"[{"a":"1","b":"2"}]"#));
     }
 
@@ -464,9 +465,13 @@ mod tests {
         // A response of 60 KB must not use half a gigabyte.
         let header: Vec<_> = (0..900).map(|number| number.to_string()).collect();
         let short = format!("{}\n{}", header.join(","), "1\n".repeat(28_000));
-        check(&Csv { uneven: Uneven::Pad, ..plain() }, &short, Err("expected a table of at most 24"));
+        check(
+            &Csv { ragged_rows: RaggedRows::Pad, ..plain() },
+            &short,
+            Err("expected a table of at most 24"),
+        );
         let header: Vec<_> = (0..50_000).map(|number| number.to_string()).collect();
         let wide = format!("{}\n{}", header.join(","), "1\n".repeat(1000));
-        check(&Csv { uneven: Uneven::Pad, ..plain() }, &wide, Err("found more"));
+        check(&Csv { ragged_rows: RaggedRows::Pad, ..plain() }, &wide, Err("found more"));
     }
 }

@@ -30,7 +30,7 @@ pub use self::{
     metrics::{Metrics, MetricsShape, NamePattern},
     pairs::{Indented, Pairs},
     parts::{Extract, Part, Typing},
-    records::{Blocks, ColumnNames, Uneven},
+    records::{Blocks, ColumnNames, RaggedRows},
     regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml, XmlSettings},
 };
@@ -45,7 +45,7 @@ pub const RECORD_LIMIT: usize = 100_000;
 #[derive(Debug)]
 pub struct Extractor {
     /// What gives the text that is read; the reply itself where there is none.
-    pub of: Option<Box<Self>>,
+    pub source: Option<Box<Self>>,
     /// What is read.
     pub kind: ExtractorKind,
     /// What becomes of it.
@@ -190,13 +190,13 @@ pub(crate) enum Extracted {
 impl Extractor {
     /// An extractor that takes all it finds.
     pub fn whole(kind: ExtractorKind) -> Self {
-        Self { of: None, kind, typing: Typing::AsFound }
+        Self { source: None, kind, typing: Typing::AsFound }
     }
 
     /// Its name, and the name of what it reads a text of.
     pub(crate) fn words(&self) -> String {
-        match &self.of {
-            Some(of) => format!("{} of {}", self.kind.name(), of.words()),
+        match &self.source {
+            Some(source) => format!("{} of {}", self.kind.name(), source.words()),
             None => self.kind.name().to_owned(),
         }
     }
@@ -222,7 +222,7 @@ impl Extractor {
     fn extract_wanted(&self, view: &ResponseView<'_>) -> Option<Extracted> {
         let ExtractorKind::Pairs(pairs @ Pairs { blocks: None, .. }) = &self.kind else { return None };
         let Typing::Fields(fields) = &self.typing else { return None };
-        let wanted = Some(fields).filter(|fields| self.of.is_none() && !fields.have_others())?;
+        let wanted = Some(fields).filter(|fields| self.source.is_none() && !fields.have_others())?;
         let found = pairs.extract(view.text().ok()?, Some(wanted), view.facts.stop).ok()?;
         self.typed(Extracted::Value(found), view).ok()
     }
@@ -230,7 +230,7 @@ impl Extractor {
     /// Of several patterns names those that match nothing: what they capture is what is missing.
     fn with_missing_patterns(&self, why: Why, view: &ResponseView<'_>) -> Why {
         let (ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex)) = &self.kind else { return why };
-        if self.of.is_some() || regex.patterns.len() < 2 {
+        if self.source.is_some() || regex.patterns.len() < 2 {
             return why;
         }
         let Ok(text) = view.text() else { return why };
@@ -244,8 +244,9 @@ impl Extractor {
     /// What is there, as it was found.
     fn find(&self, view: &ResponseView<'_>) -> Result<Extracted, Why> {
         let extraction = self.kind.extraction();
-        let Some(of) = &self.of else { return extraction.find(view, &self.typing) };
-        let inner = of.text(view).map_err(|why| why.under(&format!("`of` {}", of.kind.name())))?;
+        let Some(source) = &self.source else { return extraction.find(view, &self.typing) };
+        let inner =
+            source.text(view).map_err(|why| why.under(&format!("`source` {}", source.kind.name())))?;
         extraction.find(&view.of_text(inner), &self.typing)
     }
 

@@ -136,8 +136,8 @@ impl Part {
     }
 
     fn finds_nothing(&self, view: &ResponseView<'_>) -> bool {
-        let inner = match &self.extractor.of {
-            Some(of) => match of.text(view) {
+        let inner = match &self.extractor.source {
+            Some(source) => match source.text(view) {
                 Ok(text) => Some(view.of_text(text)),
                 Err(_) => return false,
             },

@@ -149,7 +149,7 @@ const CELL_BYTES: usize = 144;
 
 /// How rows with more or fewer cells than columns are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
-pub enum Uneven {
+pub enum RaggedRows {
     /// The response is an error.
     #[default]
     Error,
@@ -212,7 +212,7 @@ pub(super) struct Rows {
     names: Vec<String>,
     /// Whether rows may have one more cell, an empty one: every line ends in a separator.
     spare: bool,
-    uneven: Uneven,
+    ragged_rows: RaggedRows,
     rows: Vec<Value>,
     bytes: usize,
     limit_bytes: usize,
@@ -228,7 +228,7 @@ impl Rows {
     pub(super) fn under(
         heading: Heading,
         mut names: Vec<String>,
-        uneven: Uneven,
+        ragged_rows: RaggedRows,
         text: &str,
     ) -> Result<Self, Why> {
         let header_line = heading.line;
@@ -258,15 +258,15 @@ impl Rows {
                 )
             }));
         }
-        Ok(Self { heading: Some(heading), spare, ..Self::named(names, uneven, text) })
+        Ok(Self { heading: Some(heading), spare, ..Self::named(names, ragged_rows, text) })
     }
 
     /// Begins a table with the names that a rule declares, which were checked with it. `text` is the whole
     /// response.
-    pub(super) fn named(names: Vec<String>, uneven: Uneven, text: &str) -> Self {
+    pub(super) fn named(names: Vec<String>, ragged_rows: RaggedRows, text: &str) -> Self {
         let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
         let limit_bytes = allowed.min(TABLE_LIMIT_BYTES);
-        Self { heading: None, names, spare: false, uneven, rows: Vec::new(), bytes: 0, limit_bytes }
+        Self { heading: None, names, spare: false, ragged_rows, rows: Vec::new(), bytes: 0, limit_bytes }
     }
 
     /// Adds a row; `line` is called if an error needs it.
@@ -283,10 +283,10 @@ impl Rows {
         let blank = surplus.iter().all(|cell| cell.is_empty());
         let good = cells.len() == expected || self.spare && blank && surplus.len() == 1;
         if !good {
-            match self.uneven {
-                Uneven::Pad if blank => {}
-                Uneven::Skip => return Ok(()),
-                Uneven::Pad | Uneven::Error => {
+            match self.ragged_rows {
+                RaggedRows::Pad if blank => {}
+                RaggedRows::Skip => return Ok(()),
+                RaggedRows::Pad | RaggedRows::Error => {
                     let found = cells.len();
                     return Err(why!("line {}: expected {expected} cells, found {found}", line()));
                 }

@@ -146,7 +146,8 @@ impl DurationForm {
 }
 
 const EXPECTED: &str = "a duration such as `90`, `5m30s`, `3 days, 4:05`, `1:02:03` or `PT1H30M`";
-const SHORT_CLOCK: &str = "a duration whose two numbers have a meaning (`clock: h:mm` or `clock: m:ss`)";
+const SHORT_CLOCK: &str =
+    "a duration whose two numbers have a meaning (`clock_format: h:mm` or `clock_format: m:ss`)";
 
 /// `1DT2H3M4.5S`, `2W`. Years and months are of no certain length, and refused.
 fn iso_8601(text: &str) -> Option<i128> {

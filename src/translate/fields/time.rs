@@ -132,14 +132,16 @@ impl TimeForm {
             (None, Some(time), Some(Zone(zone))) => {
                 let moment = zone.to_ambiguous_zoned(time);
                 if matches!(moment.offset(), AmbiguousOffset::Gap { .. }) {
-                    return Err("a time that its `zone` has (the clocks go forward over this one)".to_owned());
+                    return Err(
+                        "a time that its `timezone` has (the clocks go forward over this one)".to_owned()
+                    );
                 }
                 // Of an hour that comes twice, the first.
                 let zoned = moment.earlier().map_err(|_| self.expected(NO_TIME))?;
                 (zoned.timestamp(), zoned.offset())
             }
             (None, Some(_), None) => {
-                return Err("a date and time with its offset from UTC (or name its `zone`)".to_owned());
+                return Err("a date and time with its offset from UTC (or name its `timezone`)".to_owned());
             }
         };
         // RFC 3339 has no seconds in an offset; zones of the nineteenth century do.
@@ -296,7 +298,7 @@ mod tests {
         check("", "", "Sat, 21 Nov 2026 09:30:00 +0100", Ok("2026-11-21T09:30:00+01:00"));
         check("", "Europe/Oslo", "2026-07-01 09:30", Ok("2026-07-01T09:30:00+02:00"));
         check("", "-03:00", "2026-07-01 09:30", Ok("2026-07-01T09:30:00-03:00"));
-        check("", "", "2026-07-01 09:30", Err("(or name its `zone`)"));
+        check("", "", "2026-07-01 09:30", Err("(or name its `timezone`)"));
         check("", "UTC", "2026-07-01", Err("a date with a time"));
         for text in [
             "",
@@ -313,7 +315,7 @@ mod tests {
     fn a_format_and_a_zone_read_what_is_written_otherwise() {
         check("%d/%b/%Y:%H:%M:%S %z", "", "21/Nov/2026:09:30:00 +0100", Ok("2026-11-21T09:30:00+01:00"));
         check("%d.%m.%Y %H:%M", "Europe/Oslo", "21.11.2026 09:30", Ok("2026-11-21T09:30:00+01:00"));
-        check("%d.%m.%Y %H:%M", "", "21.11.2026 09:30", Err("`zone`"));
+        check("%d.%m.%Y %H:%M", "", "21.11.2026 09:30", Err("`timezone`"));
         check("%d.%m.%Y %H:%M", "UTC", "2026-11-21", Err("of the form `%d.%m.%Y %H:%M`"));
         check("unix", "", "1700000000", Ok("2023-11-14T22:13:20Z"));
         check("unix", "", "1.7e+09", Ok("2023-11-14T22:13:20Z"));

@@ -9,7 +9,7 @@ use crate::{
     translate::extract::{
         Binary, CapturePattern, Columns, Count, CssSelector, Csv, Each, EachElement, Form, GrokPatterns,
         Header, HeaderNames, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs, Path, Pick,
-        Prefixes, Regex, Selected, Table, TableShape, Take, Text, Uneven, Widths, Xml,
+        Prefixes, RaggedRows, Regex, Selected, Table, TableShape, Take, Text, Widths, Xml,
     },
 };
 
@@ -127,7 +127,7 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
             ..Xml::default()
         })),
         15 => Some(ExtractorKind::Csv(Csv::default())),
-        16 => Some(ExtractorKind::Csv(Csv { uneven: Uneven::Pad, ..Csv::default() })),
+        16 => Some(ExtractorKind::Csv(Csv { ragged_rows: RaggedRows::Pad, ..Csv::default() })),
         17 => Some(ExtractorKind::Columns(Columns::default())),
         18 => {
             Some(ExtractorKind::Columns(Columns { widths: Some(Widths(vec![2, 3])), ..Columns::default() }))

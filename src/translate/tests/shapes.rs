@@ -82,7 +82,7 @@ pub(super) fn typing(index: usize) -> Typing {
 
 /// One extractor, or the same as one of two parts; the other part may always be missing.
 pub(super) fn extract(kind: ExtractorKind, typing: Typing, beside: Option<ExtractorKind>) -> Extract {
-    let extractor = Extractor { of: None, kind, typing };
+    let extractor = Extractor { source: None, kind, typing };
     let Some(beside) = beside else { return Extract::One(Box::new(extractor)) };
     Extract::Parts(vec![
         Part { name: "a".into(), extractor, optional: false },

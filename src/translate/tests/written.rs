@@ -130,7 +130,7 @@ fn typed_fields_make_the_structure_and_its_schema() {
     let Action::Success(action) = &mut rule.action else { unreachable!() };
     let kind = ExtractorKind::Pairs(Pairs::default());
     action.extract =
-        Some(Extract::One(Box::new(Extractor { of: None, kind, typing: Typing::Fields(fields) })));
+        Some(Extract::One(Box::new(Extractor { source: None, kind, typing: Typing::Fields(fields) })));
     let translator = translator(vec![rule], Some(schema));
     let expected = r#"{"temperature":5.0,"raining":true}"#;
     check(

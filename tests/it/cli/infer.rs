@@ -41,7 +41,7 @@ fn what_is_proposed_of_several_replies_passes_check_and_test() {
         "request: \"GET boiler/boiler/{id}?unit=C\"",
         "temp: { from: Temp, type: number, suffix: \"°C\", description: In °C. }",
         "checked: { from: Checked, type: date-time }",
-        "burning: { from: Burning, type: boolean, \"true\": [\"yes\"], \"false\": [\"no\"] }",
+        "burning: { from: Burning, type: boolean, true_values: [\"yes\"], false_values: [\"no\"] }",
         "error: \"{{ why }}\"",
         "isError: true",
     ] {

@@ -66,7 +66,7 @@ pub(in crate::config::extract) fn read(section: &Section<'_, '_>) -> Option<(Fie
     let before = report.errors();
     let texts = |name| section.text(name).map(str::to_owned);
     let (title, description) = (texts("title"), texts("description"));
-    let nulls = words(section, "null").unwrap_or_default();
+    let nulls = words(section, "null_values").unwrap_or_default();
     let kind_node = section.get("type");
     let values = section.entry("values").and_then(|entry| values(report, &entry.value));
     let ignore_case = section.flag("ignore_case");
@@ -114,62 +114,62 @@ struct Options {
 impl Options {
     /// Which keys are for which types.
     const OF: [(&'static str, &'static [&'static str]); 14] = [
-        ("true", &["boolean"]),
-        ("false", &["boolean"]),
+        ("true_values", &["boolean"]),
+        ("false_values", &["boolean"]),
         ("ignore_case", &["values"]),
         ("prefix", &["number", "integer"]),
         ("suffix", &["number", "integer"]),
-        ("decimal", &["number", "integer", "size"]),
-        ("thousands", &["number", "integer"]),
+        ("decimal_separator", &["number", "integer", "size"]),
+        ("thousands_separator", &["number", "integer"]),
         ("format", &["date-time", "date"]),
-        ("zone", &["date-time", "date"]),
-        ("unit", &["duration", "size"]),
-        ("in", &["duration"]),
-        ("clock", &["duration"]),
-        ("kilo", &["size"]),
+        ("timezone", &["date-time", "date"]),
+        ("input_unit", &["duration", "size"]),
+        ("output_unit", &["duration"]),
+        ("clock_format", &["duration"]),
+        ("kilo_base", &["size"]),
         ("fields", &["object"]),
     ];
 
     /// Reads all that can be read without the type.
     fn read(section: &Section<'_, '_>) -> Self {
         let character = |name| section.word(name).and_then(|word| word.chars().next());
-        let decimal = character("decimal");
+        let decimal = character("decimal_separator");
         let number = NumberForm {
             prefix: affixes(section, "prefix"),
             suffix: affixes(section, "suffix"),
             decimal: decimal.unwrap_or('.'),
-            thousands: character("thousands"),
+            thousands: character("thousands_separator"),
         };
         if number.thousands == Some(number.decimal) {
-            let place = section.entry("thousands").map_or(section.place, |entry| entry.key.span);
+            let place = section.entry("thousands_separator").map_or(section.place, |entry| entry.key.span);
             let message = format!("`{}` stands between thousands and before a fraction", number.decimal);
             section.report.error(
                 place,
                 message,
-                "write `thousands: \".\"` with `decimal: \",\"`, or the other way round",
+                "write `thousands_separator: \".\"` with `decimal_separator: \",\"`, or the other way round",
             );
         }
-        let kilo = match section.count("kilo") {
+        let kilo = match section.count("kilo_base") {
             Some(1000) => Kilo::Decimal,
             Some(1024) => Kilo::Binary,
             Some(_) => {
-                let node = section.get("kilo").unwrap_or(section.node);
+                let node = section.get("kilo_base").unwrap_or(section.node);
                 section.report.error(
                     node.span,
-                    format!("`kilo` is 1000 or 1024, found {}", node.found()),
-                    "write `kilo: 1024`",
+                    format!("`kilo_base` is 1000 or 1024, found {}", node.found()),
+                    "write `kilo_base: 1024`",
                 );
                 Kilo::Usual
             }
             None => Kilo::Usual,
         };
-        let clock = section.word("clock").map(|word| match word {
+        let clock = section.word("clock_format").map(|word| match word {
             "h:mm" => ShortClock::Hours,
             _ => ShortClock::Minutes,
         });
-        let gives = section.word("in").and_then(TimeUnit::named).unwrap_or(TimeUnit::SECOND);
+        let gives = section.word("output_unit").and_then(TimeUnit::named).unwrap_or(TimeUnit::SECOND);
         Self {
-            booleans: (words(section, "true"), words(section, "false")),
+            booleans: (words(section, "true_values"), words(section, "false_values")),
             size: SizeForm { kilo, decimal: number.decimal, ..SizeForm::default() },
             number,
             duration: DurationForm { clock, gives, ..DurationForm::default() },
@@ -194,8 +194,8 @@ impl Options {
         }
         // The others are looked at by the types that have them.
         section.get("format");
-        section.get("zone");
-        section.get("unit");
+        section.get("timezone");
+        section.get("input_unit");
         section.get("fields");
         good.then_some(())
     }
@@ -233,7 +233,7 @@ impl Options {
 
 /// `None` when it is wrong, and in it `None` when there is none.
 fn unit<T>(section: &Section<'_, '_>, help: &str, named: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
-    let Some((node, text)) = section.text_node("unit") else { return Some(None) };
+    let Some((node, text)) = section.text_node("input_unit") else { return Some(None) };
     let unit = named(text);
     if unit.is_none() {
         section.report.error(node.span, format!("there is no unit `{text}`"), help);

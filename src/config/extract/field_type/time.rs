@@ -28,7 +28,7 @@ pub(super) fn time(section: &Section<'_, '_>, wants_time: bool) -> Option<TimeFo
         1 => forms.remove(0),
         _ => TimeFormat::OneOf(forms),
     };
-    let zone = match section.text_node("zone") {
+    let zone = match section.text_node("timezone") {
         None => None,
         Some((node, text)) => match text.parse() {
             Ok(zone) => Some(zone),
@@ -47,8 +47,9 @@ pub(super) fn time(section: &Section<'_, '_>, wants_time: bool) -> Option<TimeFo
         && wants_time
         && zone.is_none()
     {
-        let message = format!("a `date-time` of the form `{text}` has no offset from UTC, and no `zone`");
-        let help = "write `zone: Europe/Oslo`, where its clock stands, or `zone: UTC`; or take `type: date`";
+        let message = format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
+        let help =
+            "write `timezone: Europe/Oslo`, where its clock stands, or `timezone: UTC`; or take `type: date`";
         report.error(node.span, message, help);
         return None;
     }
@@ -70,7 +71,7 @@ fn time_format(report: &Report<'_>, node: &Node, wants_time: bool) -> Option<Tim
     let help = match text.contains("%Z") {
         true => {
             "names of zones such as `CET` are not unique: write its letters in place of `%Z`, `\"%H:%M CET\"`, and \
-                 `zone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
+                 `timezone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
         }
         false => "write it as `strftime` has it, `%Y-%m-%d %H:%M:%S`, or `unix`",
     };

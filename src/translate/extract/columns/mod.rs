@@ -12,7 +12,7 @@ use settings_derive::Section;
 use self::layout::{Cells, Crooked, Frame, Header, cut_at, expanded, is_count, is_rule, words};
 use super::{
     Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing,
-    records::{ColumnNames, Heading, Rows, Uneven},
+    records::{ColumnNames, Heading, RaggedRows, Rows},
 };
 use crate::{
     settings::{
@@ -43,19 +43,19 @@ pub struct Columns {
     pub widths: Option<Widths>,
     /// What the first column is called where the header has no word for it.
     #[key(conflicts = "columns")]
-    pub first: Option<String>,
-    /// How many lines come before the table; with `from`, before the lines in which that is looked for.
+    pub first_column: Option<String>,
+    /// How many lines come before the table; with `start_at`, before the lines in which that is looked for.
     #[key(range = 0..=100_000, default = 0)]
     pub skip: usize,
     /// A regular expression: the table begins with the first line that it matches, the header where there is
     /// one.
-    pub from: Option<Pattern>,
+    pub start_at: Option<Pattern>,
     /// A regular expression: the table ends before the next line that it matches. `^$` is a blank line.
-    pub until: Option<Pattern>,
+    pub stop_before: Option<Pattern>,
     /// What becomes of a row with more or fewer cells than there are columns: an `error`, `pad` with empty
     /// cells, or `skip`.
-    #[key(default = Uneven::Error)]
-    pub uneven: Uneven,
+    #[key(default = RaggedRows::Error)]
+    pub ragged_rows: RaggedRows,
     /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
     #[key(default = false)]
     pub allow_empty: bool,
@@ -119,11 +119,11 @@ impl Extraction for Columns {
 
 impl Columns {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        let first = section.entry("first").and_then(|entry| entry.value.as_text());
+        let first = section.entry("first_column").and_then(|entry| entry.value.as_text());
         match first.filter(|first| first.trim().is_empty()) {
             Some(_) => {
-                let help = "write what the column is called: `first: kind`";
-                Err(section.reject_at(section.value.place, "`first` is empty", help))
+                let help = "write what the column is called: `first_column: kind`";
+                Err(section.reject_at(section.value.place, "`first_column` is empty", help))
             }
             None => Ok(()),
         }
@@ -131,8 +131,8 @@ impl Columns {
 
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         let Some(Widths(widths)) = &self.widths else { return Ok(self) };
-        if self.first.is_some() {
-            return Err(section.conflict("first", "widths"));
+        if self.first_column.is_some() {
+            return Err(section.conflict("first_column", "widths"));
         }
         if let Some(ColumnNames(names)) = &self.columns
             && widths.len() != names.len()
@@ -157,7 +157,7 @@ impl Columns {
         let names = self.columns.as_ref().map(|columns| &columns.0);
         match (&self.widths, names) {
             (None, Some(names)) => {
-                let mut rows = Rows::named(names.clone(), self.uneven, text);
+                let mut rows = Rows::named(names.clone(), self.ragged_rows, text);
                 let frame = lines.iter().find_map(|line| Frame::of(line.text));
                 let has_bars = |frame: &Frame| {
                     let first = lines.iter().find(|line| Frame::of(line.text).is_none());
@@ -182,11 +182,11 @@ impl Columns {
                     .collect();
                 let cut = |line: &Line<'_>| cut_at(&expanded(line.text), &starts);
                 let mut rows = match names {
-                    Some(names) => Rows::named(names.clone(), self.uneven, text),
+                    Some(names) => Rows::named(names.clone(), self.ragged_rows, text),
                     None => {
                         let header = table.next().ok_or_else(no_header)?;
                         let heading = self.heading(header, lines.iter().any(|line| is_rule(line.text)));
-                        Rows::under(heading, cut(header), self.uneven, text)?
+                        Rows::under(heading, cut(header), self.ragged_rows, text)?
                     }
                 };
                 for line in table {
@@ -211,7 +211,7 @@ impl Columns {
             }
         }
         let mut begun = None;
-        if let Some(from) = &self.from {
+        if let Some(from) = &self.start_at {
             begun = lines.find(|line| from.regex().is_match(line.text));
             if begun.is_none() && self.allow_empty {
                 return Ok(Vec::new());
@@ -224,7 +224,8 @@ impl Columns {
         }
         let mut table = Vec::new();
         for line in begun.into_iter().chain(lines) {
-            if !table.is_empty() && self.until.as_ref().is_some_and(|until| until.regex().is_match(line.text))
+            if !table.is_empty()
+                && self.stop_before.as_ref().is_some_and(|until| until.regex().is_match(line.text))
             {
                 break;
             }
@@ -250,7 +251,7 @@ impl Columns {
         Heading {
             line: header.number,
             is_prose: false,
-            is_certain: is_ruled || self.from.is_some() || self.allow_empty,
+            is_certain: is_ruled || self.start_at.is_some() || self.allow_empty,
         }
     }
 
@@ -258,14 +259,14 @@ impl Columns {
         if let Some((frame, at, rows_at)) = Frame::around(lines)
             && let Some(mut names) = frame.cells(lines[at].text)
         {
-            if let (Some(first), Some(name)) = (&self.first, names.texts.first_mut()) {
+            if let (Some(first), Some(name)) = (&self.first_column, names.texts.first_mut()) {
                 if !name.is_empty() {
                     return Err(first_is_named(lines[at].number, name));
                 }
                 name.clone_from(first);
             }
             let heading = Heading { line: lines[at].number, is_prose: false, is_certain: true };
-            let mut rows = Rows::under(heading, names.texts, self.uneven, text)?;
+            let mut rows = Rows::under(heading, names.texts, self.ragged_rows, text)?;
             between_bars(&frame, lines.get(rows_at..).unwrap_or_default(), &mut rows)?;
             return rows.into_value(typing);
         }
@@ -293,13 +294,13 @@ impl Columns {
             Some(rule) => Header::ruled(&header, &rule),
             None => {
                 let wanted: Vec<&str> = typing.paths().iter().map(|path| path.as_str()).collect();
-                Header::over(&header, body().map(|line| line.text), self.first.as_deref(), &wanted)
+                Header::over(&header, body().map(|line| line.text), self.first_column.as_deref(), &wanted)
             }
         };
         if let Some(name) = header.first_named() {
             return Err(first_is_named(number, name));
         }
-        let mut rows = Rows::under(heading, header.names().to_vec(), self.uneven, text)?;
+        let mut rows = Rows::under(heading, header.names().to_vec(), self.ragged_rows, text)?;
         // A long cell moves those after it. Where every cell is one word, they can be counted.
         let all_words = LazyCell::new(|| {
             let mut straight = body().filter_map(|line| header.cells(&expanded(line.text)).ok()).peekable();
@@ -316,7 +317,7 @@ impl Columns {
             if let Some(before) = header.unnamed(&row) {
                 return Err(Why::quoting(usize::MAX, |quoted| {
                     format!(
-                        "line {number}: expected a name in the header for every cell, found {} before the first; `first` \
+                        "line {number}: expected a name in the header for every cell, found {} before the first; `first_column` \
                          names it",
                         quoted(&before)
                     )
@@ -332,7 +333,7 @@ impl Columns {
             let counted = split_words(line.text, header.names().len());
             if counted.len() == header.names().len() && *all_words {
                 rows.add(&counted, || number)?;
-            } else if self.uneven != Uneven::Skip {
+            } else if self.ragged_rows != RaggedRows::Skip {
                 let names = header.names();
                 return Err(Why::quoting(usize::MAX, |quoted| {
                     let found = match &crooked {
@@ -362,7 +363,7 @@ fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<()
                 break;
             }
             return Err(why!(
-                "line {}: expected a row between bars, found a line without; `until` says where the table ends",
+                "line {}: expected a row between bars, found a line without; `stop_before` says where the table ends",
                 line.number
             ));
         };
@@ -394,7 +395,9 @@ fn is_drawn(word: &[char]) -> bool {
 fn first_is_named(line: usize, name: &str) -> Why {
     Why::quoting(usize::MAX, |quoted| {
         let found = quoted(name);
-        format!("line {line}: expected no name for the first column, as `first` gives it one, found {found}")
+        format!(
+            "line {line}: expected no name for the first column, as `first_column` gives it one, found {found}"
+        )
     })
 }
 

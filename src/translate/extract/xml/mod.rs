@@ -46,13 +46,13 @@ pub struct Xml {
 #[section(default, check = Self::check, check_keys = Self::check_keys)]
 pub struct XmlSettings {
     /// A path to the one thing that is wanted: `Envelope/Body/Forecast`.
-    #[key(conflicts = "each", shown = "the root")]
-    pick: Option<String>,
+    #[key(conflicts = "items", shown = "the root")]
+    path: Option<String>,
     /// A path to what may be there several times: a list, of one or none too.
-    each: Option<String>,
+    items: Option<String>,
     #[key(skip)]
     wanted: Pick,
-    /// Prefixes for `pick` and `each`, and the namespaces that they stand for.
+    /// Prefixes for `path` and `items`, and the namespaces that they stand for.
     #[key(kind = ValueKind::Map(&ValueKind::Text))]
     namespaces: Namespaces,
     /// Attributes are at `@name`, at `name`, or left out.
@@ -93,12 +93,12 @@ fn read_lists(value: &Cursor<'_>) -> Checked<Vec<String>> {
 
 impl XmlSettings {
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
-        if section.entry("pick").or_else(|| section.entry("each")).is_some() {
+        if section.entry("path").or_else(|| section.entry("items")).is_some() {
             return Ok(());
         }
         let Some(entry) = section.entry("namespaces") else { return Ok(()) };
-        let message = "`namespaces` has no effect without `pick` or `each`";
-        Err(section.reject_at(entry.key.span, message, "remove it, or write `pick: s:Envelope/s:Body`"))
+        let message = "`namespaces` has no effect without `path` or `items`";
+        Err(section.reject_at(entry.key.span, message, "remove it, or write `path: s:Envelope/s:Body`"))
     }
 
     /// Reads the paths, which need the namespaces.
@@ -113,7 +113,7 @@ impl XmlSettings {
                 section.reject_at(place, &format!("`{name}` is not a path: {error}"), help)
             })
         };
-        let (one, each) = (path("pick"), path("each"));
+        let (one, each) = (path("path"), path("items"));
         let wanted = match (one?, each?) {
             (_, Some(path)) => Pick::Each(path),
             (Some(path), None) => Pick::One(path),
@@ -219,7 +219,7 @@ impl Xml {
                     1 => Ok(found.remove(0)),
                     0 => Err(why!("expected the attribute of `{}`, found none", path.source())),
                     count => Err(why!(
-                        "expected one `{}`, found {count}; `each` gives a list, and `[1]` behind a name the first",
+                        "expected one `{}`, found {count}; `items` gives a list, and `[1]` behind a name the first",
                         path.source()
                     )),
                 }

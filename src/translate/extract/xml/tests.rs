@@ -86,7 +86,7 @@ fn a_path_leads_to_one_thing() {
     check_pick("r/i[n=\"2\"]/@id", text, Ok(r#""7""#));
     check_pick("r/*/i/n", text, Ok(r#""3""#));
     check_pick("//o//n", text, Ok(r#""3""#));
-    check_pick("r/i", text, Err("expected one `r/i`, found 2; `each` gives a list"));
+    check_pick("r/i", text, Err("expected one `r/i`, found 2; `items` gives a list"));
     check_pick("r/i[1]/@no", text, Err("expected the attribute of `r/i[1]/@no`, found none"));
     check_pick("r/z", text, Err("line 1: expected `z` in `r`, found `i`, `o`"));
     check_pick("r/z/y", text, Err("line 1: expected `z` in `r`, found `i`, `o`"));

@@ -78,7 +78,7 @@ fn a_reply_without_a_table_is_an_empty_list_where_the_rule_allows_it() {
         columns: names.map(ColumnNames),
         ..Columns::default()
     };
-    let from = || Columns { from: pattern("^NAME"), ..Columns::default() };
+    let from = || Columns { start_at: pattern("^NAME"), ..Columns::default() };
     let skip = || Columns { skip: 3, ..Columns::default() };
     let names = Some(vec!["a".to_owned(), "b".to_owned()]);
     for columns in [under_header(), of_words("a b"), widths(None), widths(names), from(), skip()] {
@@ -113,7 +113,7 @@ fn a_table_without_rows_is_empty_and_an_empty_reply_an_error() {
     check(&under_header(), "\r\n \n", Err("found an empty reply"));
     check(&Columns { skip: 1, ..under_header() }, "title\n", Err("expected a line with the names"));
     check(&Columns { skip: 2, ..under_header() }, "title\n", Err("expected 2 lines before the table"));
-    let from = Columns { from: pattern("^Proto"), ..under_header() };
+    let from = Columns { start_at: pattern("^Proto"), ..under_header() };
     check(&from, "title\n", Err("expected a line that matches `^Proto`"));
     check(&under_header(), "a  a\n", Err("found `a` twice"));
 }
@@ -135,7 +135,7 @@ fn a_message_or_a_page_in_place_of_a_table_is_an_error() {
     }
     check(&of_words("a b"), "<html lang=de> x\n<p> y\n", Err("found markup: `<html`"));
     check(&under_header(), "name\n----\n", Ok("[]"));
-    check(&Columns { from: pattern("^PID"), ..under_header() }, "PID COMMAND\n", Ok("[]"));
+    check(&Columns { start_at: pattern("^PID"), ..under_header() }, "PID COMMAND\n", Ok("[]"));
 }
 
 #[test]
@@ -193,7 +193,7 @@ RANGE                                 SIZE  STATE REMOVABLE  BLOCK
 Memory block size:       128M
 ";
     check_cells(
-        &Columns { until: pattern("^$"), ..under_header() },
+        &Columns { stop_before: pattern("^$"), ..under_header() },
         lsmem,
         "RANGE|SIZE|STATE|REMOVABLE|BLOCK",
         &[&["0x0000000000000000-0x00000000bfffffff", "3G", "online", "yes", "0-23"]],
@@ -268,7 +268,7 @@ fn tabs_stand_for_spaces() {
 fn cells_that_run_into_each_other_are_an_error_or_passed_over() {
     let text = "NAME   SIZE   OWNER\na b    1      x\nlonger than it 12     y\nmuchtoolongname12345   z\n";
     check(&under_header(), text, Err("line 4: expected cells that stand under the words of the header"));
-    let skip = Columns { uneven: Uneven::Skip, ..under_header() };
+    let skip = Columns { ragged_rows: RaggedRows::Skip, ..under_header() };
     assert_eq!(skip.extract(text, &Typing::AsFound).unwrap().as_array().unwrap().len(), 2);
 }
 

@@ -154,7 +154,7 @@ Active UNIX domain sockets (w/o servers)
 Proto RefCnt Flags       Type       State         I-Node   Path
 unix  2      [ ]         DGRAM                    18203    /run/systemd/notify
 ";
-    let tcp = Columns { from: pattern("^Proto"), until: pattern("^$"), ..under_header() };
+    let tcp = Columns { start_at: pattern("^Proto"), stop_before: pattern("^$"), ..under_header() };
     check_cells(
         &tcp,
         text,
@@ -164,7 +164,7 @@ unix  2      [ ]         DGRAM                    18203    /run/systemd/notify
             &["tcp", "0", "1048", "10.0.0.7:22", "203.0.113.9:51514", "ESTABLISHED"],
         ],
     );
-    let unix = Columns { from: pattern("^Proto RefCnt"), ..under_header() };
+    let unix = Columns { start_at: pattern("^Proto RefCnt"), ..under_header() };
     check_cells(
         &unix,
         text,
@@ -180,7 +180,7 @@ Mem:           24105        1174        3930           8       19401       22931
 Swap:              0           0           0
 ";
     check_cells(
-        &Columns { first: Some("kind".into()), ..under_header() },
+        &Columns { first_column: Some("kind".into()), ..under_header() },
         text,
         "kind|total|used|free|shared|buff/cache|available",
         &[&["Mem:", "24105", "1174", "3930", "8", "19401", "22931"], &["Swap:", "0", "0", "0", "", "", ""]],
@@ -207,8 +207,12 @@ lrwxrwxrwx   1 root root     7 May 20  2025 bin -> usr/bin
     );
     check(&ls, "total 0\n", Ok("[]"));
     check(&ls, "total 0\nx y\n", Err("line 2: expected 9 cells, found 2"));
-    check(&Columns { uneven: Uneven::Skip, ..of_words("a b") }, "1 2\n1\n", Ok(r#"[{"a":"1","b":"2"}]"#));
-    check(&Columns { uneven: Uneven::Pad, ..of_words("a b") }, "1\n", Ok(r#"[{"a":"1","b":""}]"#));
+    check(
+        &Columns { ragged_rows: RaggedRows::Skip, ..of_words("a b") },
+        "1 2\n1\n",
+        Ok(r#"[{"a":"1","b":"2"}]"#),
+    );
+    check(&Columns { ragged_rows: RaggedRows::Pad, ..of_words("a b") }, "1\n", Ok(r#"[{"a":"1","b":""}]"#));
 }
 
 #[test]
@@ -221,7 +225,7 @@ Red                       2.00
 
 (2 rows affected)
 ";
-    let columns = Columns { until: pattern(r"^\("), ..under_header() };
+    let columns = Columns { stop_before: pattern(r"^\("), ..under_header() };
     check_cells(
         &columns,
         text,
@@ -281,16 +285,20 @@ fn markdown_need_not_be_aligned() {
 #[test]
 fn what_is_no_row_of_a_frame_is_no_end_of_it() {
     let lost = " id | name \n----+------\n  1 | Oslo\nERROR: connection lost\n";
-    check(&under_header(), lost, Err("line 4: expected a row between bars, found a line without; `until`"));
     check(
-        &Columns { until: pattern("^Indexes"), ..under_header() },
+        &under_header(),
+        lost,
+        Err("line 4: expected a row between bars, found a line without; `stop_before`"),
+    );
+    check(
+        &Columns { stop_before: pattern("^Indexes"), ..under_header() },
         " id | name \n----+------\n  1 | Oslo\nIndexes:\n  \"a\" btree (id)\n",
         Ok(r#"[{"id":"1","name":"Oslo"}]"#),
     );
     check(&under_header(), "|a|b|\n|-|-|\n|1|\n", Err("line 3: expected 2 cells, found 1"));
     check(&under_header(), "|a|b|\n|-|-|\n|1|2|3|\n", Err("line 3: expected 2 cells, found 3"));
     check(
-        &Columns { uneven: Uneven::Skip, ..under_header() },
+        &Columns { ragged_rows: RaggedRows::Skip, ..under_header() },
         "|a|b|\n|-|-|\n|1|\n|1|2|\n",
         Ok(r#"[{"a":"1","b":"2"}]"#),
     );
@@ -306,12 +314,12 @@ fn what_is_no_row_of_a_frame_is_no_end_of_it() {
 
 #[test]
 fn a_first_column_that_has_a_name_needs_none() {
-    let first = || Columns { first: Some("state".to_owned()), ..under_header() };
+    let first = || Columns { first_column: Some("state".to_owned()), ..under_header() };
     let dpkg = "||/ Name     Description\nii  adduser  adds users and groups\nrc  apt      a tool\n";
     check(
         &first(),
         dpkg,
-        Err("line 1: expected no name for the first column, as `first` gives it one, found `||/`"),
+        Err("line 1: expected no name for the first column, as `first_column` gives it one, found `||/`"),
     );
     let pandas = "|    | city   |   temp |\n|---:|:-------|-------:|\n|  0 | Oslo   |     -5 |\n";
     check(&under_header(), pandas, Err("line 1: expected a name for every column, found none for column 1"));

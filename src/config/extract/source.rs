@@ -1,4 +1,4 @@
-//! `of`: what gives the text that another extractor reads.
+//! `source`: what gives the text that another extractor reads.
 
 use super::{One, one};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     translate::extract::{Extractor, ExtractorKind, Finds, Gives, Typing},
 };
 
-/// Reads `of`. `None` when something is wrong; that has been reported then.
+/// Reads `source`. `None` when something is wrong; that has been reported then.
 pub(super) fn read(report: &Report<'_>, entry: &Entry) -> Option<Box<Extractor>> {
     let One { extractor, optional, .. } = one(report, entry)?;
     if let Some(span) = optional {
@@ -25,9 +25,9 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry) -> Option<Box<Extractor>>
             (_, Finds::AnyNames | Finds::NoFields) => return Some(Box::new(extractor)),
         },
     };
-    let message = format!("`of` takes what gives a text, and `{name}` gives {found}");
-    let help = "write `of: html`, `of: { html: { text: pre } }` or, for one member of an object, \
-                `of: { json: {}, type: { type: string, from: output } }`";
+    let message = format!("`source` takes what gives a text, and `{name}` gives {found}");
+    let help = "write `source: html`, `source: { html: { text: pre } }` or, for one member of an object, \
+                `source: { json: {}, type: { type: string, from: output } }`";
     report.error(entry.value.span, message, help);
     None
 }
@@ -39,7 +39,7 @@ pub(super) fn may_read(report: &Report<'_>, kind: &ExtractorKind, entry: &Entry)
         ExtractorKind::Mcp(_) => "the whole reply",
         _ => return true,
     };
-    let message = format!("`{}` reads {reads}, and stands beside `of`", kind.name());
-    report.error(entry.key.span, message, "leave `of` out");
+    let message = format!("`{}` reads {reads}, and stands beside `source`", kind.name());
+    report.error(entry.key.span, message, "leave `source` out");
     false
 }
