@@ -1,10 +1,19 @@
 //! API keys: known by their hashes, so that a file that is read by others gives none away.
 
-use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
+use std::{cell::RefCell, collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
+
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use settings_derive::Section;
 
 use super::{ClientSettings, Denied, Identified, Secret};
 use crate::{
     crypto::{Digest, random_key, sha256},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        source::Span,
+        value::text_of,
+    },
     upstream::Client,
 };
 
@@ -65,6 +74,73 @@ impl KeyHash {
     }
 }
 
+/// The hash of an API key, and when the key ends.
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(name = "a key of a client", id = "client_key", text = "hash", variables, check = Self::check)]
+pub struct ApiKey {
+    /// The hash of the key: `sha256:…`.
+    #[key(file, example = "hash: sha256:…")]
+    pub hash: KeyHash,
+    /// When the key ends: `2027-01-31`, or `2027-01-31T12:00:00Z`.
+    #[key(shown = "never")]
+    pub expires: Option<SystemTime>,
+}
+
+impl ApiKey {
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        if self.expires.is_some_and(|end| end <= SystemTime::now()) {
+            section.value.warn("the key has expired".to_owned(), "remove it");
+        }
+        Ok(self)
+    }
+}
+
+/// The hashes of one run, by their places.
+type KnownHashes = RefCell<HashMap<KeyHash, Span>>;
+
+impl Setting for KeyHash {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let hash = text_of(value)?.trim().parse().or_else(|error: NotAHash| {
+            let help = match error {
+                NotAHash::Unnamed => {
+                    "`glossator key` makes a key and its hash, and `glossator key --stdin` hashes one; the key itself \
+                     does not belong in the file"
+                }
+                NotAHash::Digits { .. } => "copy the whole hash, as `glossator key` prints it",
+            };
+            value.reject(Invalid::without_value(error.to_string(), help))
+        })?;
+        let report = value.context.report;
+        match report.cache::<KnownHashes>().borrow_mut().insert(hash, value.node.span) {
+            None => Ok(hash),
+            Some(other) => {
+                let message = format!("this hash stands at {}, too", report.place(other));
+                value.reject(Invalid::without_value(message, "give each client keys of its own"))
+            }
+        }
+    }
+}
+
+/// A date, or a date and a time.
+impl Setting for SystemTime {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let text = text_of(value)?;
+        let at_midnight = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+        let end = text.parse::<Timestamp>().ok().or_else(|| text.parse().ok().and_then(at_midnight));
+        end.map(Self::from).map_or_else(
+            || {
+                let help = "write `2027-01-31` for its first moment in UTC, or `2027-01-31T12:00:00Z`";
+                value.reject(Invalid::new(format!("expected a date, found {}", value.node.found()), help))
+            },
+            Ok,
+        )
+    }
+}
+
 impl FromStr for KeyHash {
     type Err = NotAHash;
 
@@ -107,7 +183,8 @@ impl Keys {
     pub(super) fn of(clients: &[ClientSettings]) -> Self {
         let each = clients.iter().flat_map(|settings| {
             let client = settings.client();
-            settings.keys.iter().map(move |(hash, until)| (*hash, (Arc::clone(&client), *until)))
+            let keys = settings.api_key_hashes.0.iter();
+            keys.map(move |key| (key.hash, (Arc::clone(&client), key.expires)))
         });
         Self(each.collect())
     }
@@ -134,7 +211,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::route::Scopes;
+    use crate::{route::Scopes, settings::value::OneOrMore};
 
     #[test]
     fn a_hash_is_read_as_it_is_written() {
@@ -166,9 +243,12 @@ mod tests {
         let settings = ClientSettings {
             name: "reports".to_owned(),
             scopes: Scopes::new(["read"]).unwrap(),
-            keys: vec![(KeyHash::of(old.as_str()), Some(until)), (KeyHash::of(new.as_str()), None)],
+            api_key_hashes: OneOrMore(vec![
+                ApiKey { hash: KeyHash::of(old.as_str()), expires: Some(until) },
+                ApiKey { hash: KeyHash::of(new.as_str()), expires: None },
+            ]),
             certificates: Vec::new(),
-            subjects: Vec::new(),
+            jwt_subjects: Vec::new(),
         };
         let keys = Keys::of(&[settings]);
         let find = |key: &str, now| keys.find(Secret(key), now).map(|found| found.client.name().to_owned());

@@ -3,7 +3,14 @@
 use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 
 use super::{ClientSettings, Denied, Identified, KeyHash};
-use crate::{tls::ClientCertificate, upstream::Client};
+use crate::{
+    settings::{
+        section::Invalid,
+        value::{FromText, text_settings},
+    },
+    tls::ClientCertificate,
+    upstream::Client,
+};
 
 /// What a certificate says of whom it is for. Who may say it is for `client_ca` to know.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,6 +29,15 @@ pub enum CertificateName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected `cn:NAME`, `dns:NAME`, `uri:URI` or `sha256:…`")]
 pub struct NotACertificateName;
+
+text_settings!(CertificateName);
+
+impl FromText for CertificateName {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let help = "write `dns:reports.example.com`, as the certificate has it";
+        text.parse().map_err(|error: NotACertificateName| Invalid::new(error.to_string(), help))
+    }
+}
 
 impl FromStr for CertificateName {
     type Err = NotACertificateName;
@@ -95,15 +111,15 @@ impl Certificates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{route::Scopes, tls::Vouching};
+    use crate::{route::Scopes, settings::value::OneOrMore, tls::Vouching};
 
     fn client(name: &str, certificates: &[&str]) -> ClientSettings {
         ClientSettings {
             name: name.to_owned(),
             scopes: Scopes::default(),
-            keys: Vec::new(),
+            api_key_hashes: OneOrMore(Vec::new()),
             certificates: certificates.iter().map(|name| name.parse().unwrap()).collect(),
-            subjects: Vec::new(),
+            jwt_subjects: Vec::new(),
         }
     }
 

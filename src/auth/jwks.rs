@@ -24,10 +24,16 @@ use super::{
 };
 use crate::{
     route::{HttpRequest, Under},
+    settings::{
+        keys::ValueKind,
+        secret,
+        section::{Checked, Context, Cursor, Invalid, Setting},
+        value::text_of,
+    },
     telemetry::{Chain, Span, Ticket},
     upstream::{
         Ask, Due, SharedTask,
-        http::{HttpSettings, HttpUpstream},
+        http::{HttpSettings, HttpUpstream, TokenUrl},
     },
 };
 
@@ -54,6 +60,37 @@ pub enum KeySource {
         /// Where on it.
         path_and_query: PathAndQuery,
     },
+}
+
+/// A document in a file, or the address of a server that has it.
+impl Setting for KeySource {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let (written, Context { report, environment, .. }) = (text_of(value)?.trim(), value.context);
+        let is_file = written.starts_with("file:");
+        let contents = is_file.then(|| secret::expand_secret(report, environment, value.node.span, written));
+        let contents = contents.map(|contents| value.checked(contents)).transpose()?;
+        let text = contents.as_ref().map_or(written, |contents| contents.text.trim());
+        if is_file || text.starts_with('{') {
+            return KeyList::read(text.as_bytes()).map(Self::Written).or_else(|error| {
+                let help = "name a JWK set: `{\"keys\": [{\"kty\": \"RSA\", …}]}`";
+                value.reject(Invalid::without_value(format!("`jwks` can't be used: {error}"), help))
+            });
+        }
+        let Ok(TokenUrl { address, path_and_query }) = text.parse() else {
+            let message = "`jwks` is not a URL that keys can be asked for at";
+            return value
+                .reject(Invalid::without_value(message, "write `https://HOST/PATH`, or `file:/path`"));
+        };
+        if !address.is_tls() && !address.is_near() {
+            let message = "the keys come from another machine without TLS: who is between can sign tokens";
+            let help = "write an `https://` address, or `file:/path`";
+            return value.reject(Invalid::without_value(message, help));
+        }
+        let name = "jwks".parse().expect("a word is a name");
+        Ok(Self::Server { server: Box::new(HttpSettings::new(name, address)), path_and_query })
+    }
 }
 
 /// The keys in force. Clones share them.

@@ -11,6 +11,12 @@ use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey, Verificat
 use serde_json::{Map, Value};
 
 use super::Denied;
+use crate::settings::{
+    keys::ValueKind,
+    section::{Checked, Cursor, Invalid, Setting},
+    suggest::listed,
+    value::text_of,
+};
 
 /// Signature algorithms of tokens (RFC 7518, section 3.1): asymmetric ones only, so that `none` and HMAC with a public
 /// key are rejected.
@@ -70,6 +76,37 @@ impl Algorithm {
         // The name of what `EdDSA` is with the one curve that is known here (RFC 9864, section 2.2).
         let name = if name == "Ed25519" { "EdDSA" } else { name };
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
+    }
+}
+
+impl Setting for Algorithm {
+    const KIND: ValueKind =
+        ValueKind::Word(&["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let text = text_of(value)?.trim();
+        Self::named(text).map_or_else(
+            || {
+                let known = listed(Self::ALL.iter().map(|one| one.as_str()));
+                let help = match text.to_ascii_lowercase().as_str() {
+                    "none" => format!("a token that nobody has signed is anybody's; write one of {known}"),
+                    shared if shared.starts_with("hs") => {
+                        format!("who can check such a token can make one; write one of {known}")
+                    }
+                    _ => format!("write one of {known}"),
+                };
+                let message = match value.is_foreign() {
+                    true => "with its variables put in, it is not taken for a signature".to_owned(),
+                    false => format!("`{text}` is not taken for a signature"),
+                };
+                value.reject(Invalid::without_value(message, help))
+            },
+            Ok,
+        )
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        Some(format!("`{}`", self.as_str()))
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
+use settings_derive::Section;
 
 use super::{
     AskedFor, Denied, Identified, Secret,
@@ -18,33 +19,67 @@ use super::{
 use crate::{
     crypto::{Digest, sha256},
     route::Scopes,
+    settings::{
+        section::{Checked, OpenSection},
+        value::OneOrMore,
+    },
+    tls::ClientTls,
     upstream::Client,
 };
 
 /// Which tokens of one server are taken.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Section)]
+#[section(id = "jwt", process, variables, check = Self::complete)]
 pub struct TokenSettings {
-    /// The server, as its tokens name it.
+    /// The server that gives them, letter by letter as its tokens name it in `iss`.
+    #[key(example = "issuer: https://login.example.com", live)]
     pub issuer: String,
-    /// Whom they are for: one of these.
-    pub audiences: Vec<String>,
-    /// The keys that it signs with.
+    /// Whom they are for: one of these stands in `aud`.
+    #[key(name = "audience", shown = "what `resource` says", live)]
+    pub audiences: OneOrMore<String>,
+    /// The keys that it signs with: `https://login.example.com/jwks.json`, or `file:/path`.
+    #[key(name = "jwks", example = "jwks: https://login.example.com/jwks.json`, or `file:/path", live)]
     pub keys: KeySource,
     /// How it signs.
+    #[key(default = vec![Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa], live)]
     pub algorithms: Vec<Algorithm>,
     /// How far its clock may be from ours.
-    pub leeway: Duration,
-    /// In which claim it says what a client is allowed.
+    #[key(range = 0..=300_000, default = Duration::from_secs(30), live)]
+    pub clock_skew: Duration,
+    /// In which claim a token says what its client is allowed: words, or a list of them.
+    #[key(default = "scope".to_owned(), live)]
     pub scope_claim: String,
+    /// Whom the server of `jwks` is taken for, and who we are.
+    #[key(live)]
+    pub tls: Option<ClientTls>,
 }
 
 impl TokenSettings {
-    /// For [`leeway`](Self::leeway).
-    pub const LEEWAY_DEFAULT: Duration = Duration::from_secs(30);
-    /// For [`scope_claim`](Self::scope_claim).
-    pub const SCOPE_CLAIM_DEFAULT: &str = "scope";
-    /// For [`algorithms`](Self::algorithms).
-    pub const ALGORITHMS_DEFAULT: [Algorithm; 3] = [Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa];
+    /// Gives the server of the keys its TLS.
+    fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        if self.algorithms.is_empty() {
+            let message = "`algorithms` is empty: no token could be taken".to_owned();
+            return Err(section.missing(message, "name one: `[RS256]`"));
+        }
+        let server = match &mut self.keys {
+            KeySource::Server { server, .. } => Some(server),
+            KeySource::Written(_) => None,
+        };
+        let is_tls = server.as_ref().is_some_and(|server| server.address.is_tls());
+        if let Some(entry) = section.entry("tls").filter(|_| !is_tls) {
+            let (message, help) = match server {
+                None => ("`tls` has no effect: `jwks` is not a server", "leave it out"),
+                Some(_) => ("`tls` has no effect: `jwks` is not `https://`", "leave `tls` out"),
+            };
+            return Err(section.reject_at(entry.key.span, message, help));
+        }
+        if let Some(server) = server.filter(|_| is_tls) {
+            let value = &section.value;
+            let by_default = || ClientTls::by_default(value.context.report, value.node.span);
+            server.tls = Some(value.checked(self.tls.clone().or_else(by_default))?);
+        }
+        Ok(self)
+    }
 }
 
 /// How long what a token says of its client may be, in bytes.
@@ -135,11 +170,11 @@ impl Issuer {
     ) -> Result<(Arc<Client>, SystemTime), Denied> {
         let settings = &self.settings;
         let is_for_us = match claims.get("aud") {
-            Some(Value::String(audience)) => settings.audiences.contains(audience),
+            Some(Value::String(audience)) => settings.audiences.0.contains(audience),
             Some(Value::Array(all)) => all
                 .iter()
                 .filter_map(Value::as_str)
-                .any(|audience| settings.audiences.iter().any(|own| own == audience)),
+                .any(|audience| settings.audiences.0.iter().any(|own| own == audience)),
             _ => false,
         };
         if !is_for_us {
@@ -152,11 +187,11 @@ impl Issuer {
         };
         let expires =
             time("exp").transpose()?.ok_or(Denied::Invalid("the token does not say when it expires"))?;
-        let until = expires.checked_add(settings.leeway).unwrap_or(expires);
+        let until = expires.checked_add(settings.clock_skew).unwrap_or(expires);
         if until <= now {
             return Err(Denied::Invalid("the token has expired"));
         }
-        if time("nbf").transpose()?.is_some_and(|begins| begins > now + settings.leeway) {
+        if time("nbf").transpose()?.is_some_and(|begins| begins > now + settings.clock_skew) {
             return Err(Denied::Invalid("the token is not valid yet"));
         }
         let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -201,11 +236,12 @@ mod tests {
         let keys = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }] });
         let settings = TokenSettings {
             issuer: "https://login.test".to_owned(),
-            audiences: vec!["https://tools.test/mcp".to_owned(), "tools".to_owned()],
+            audiences: OneOrMore(vec!["https://tools.test/mcp".to_owned(), "tools".to_owned()]),
             keys: KeySource::Written(KeyList::read(keys.to_string().as_bytes()).unwrap()),
             algorithms: vec![Algorithm::EdDsa],
-            leeway: Duration::from_secs(30),
+            clock_skew: Duration::from_secs(30),
             scope_claim: "scope".to_owned(),
+            tls: None,
         };
         let known = Client::new("client reports", "reports", Scopes::new(["read"]).unwrap());
         Issuer::of(settings, HashMap::from([("svc-1".to_owned(), Arc::new(known))]))

@@ -18,15 +18,21 @@ mod oauth_metadata;
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
+use settings_derive::Section;
+
 use crate::{
     route::Scopes,
+    settings::{
+        section::{Checked, OpenSection},
+        value::OneOrMore,
+    },
     telemetry::RequestId,
     tls::{ClientCertificate, ServerTls},
     upstream::Client,
 };
 
 use api_key::Keys;
-pub use api_key::{KeyHash, NewKey, NotAHash};
+pub use api_key::{ApiKey, KeyHash, NewKey, NotAHash};
 use certificate::Certificates;
 pub use certificate::{CertificateName, NotACertificateName};
 pub use jwks::KeySource;
@@ -34,7 +40,7 @@ use jws::Jws;
 pub use jws::{Algorithm, KeyList, NotAKeyList};
 use jwt::Issuer;
 pub use jwt::TokenSettings;
-pub use oauth_metadata::{METADATA_PATH, NotAResource, Resource, ResourceUrl};
+pub use oauth_metadata::{METADATA_PATH, NotAResource, Resource, ResourceServer, ResourceUrl};
 
 /// Who may call, as an operator says it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -49,19 +55,34 @@ pub struct AccessSettings {
     pub scopes: Scopes,
 }
 
-/// One client that is known by name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A client that is known by name.
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(name = "a client", id = "client", variables, check_keys = Self::check_keys)]
 pub struct ClientSettings {
     /// What operators call it.
+    #[key(skip)]
     pub name: String,
-    /// What it is allowed.
-    pub scopes: Scopes,
-    /// The keys that it may show, each until its end.
-    pub keys: Vec<(KeyHash, Option<SystemTime>)>,
-    /// The certificates that it may show.
+    /// What it may show: hashes of API keys, as `glossator key` prints them.
+    pub api_key_hashes: OneOrMore<ApiKey>,
+    /// The certificates that it may show, under `client_ca`: `cn:NAME`, `dns:NAME`, `uri:URI`, or `sha256:…` for
+    /// one and no other.
     pub certificates: Vec<CertificateName>,
-    /// What tokens call it.
-    pub subjects: Vec<String>,
+    /// What tokens call it in `sub`: it has what they allow, and what stands here.
+    pub jwt_subjects: Vec<String>,
+    /// What it is allowed.
+    #[key(shown = "what needs no scope")]
+    pub scopes: Scopes,
+}
+
+impl ClientSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        if ["api_key_hashes", "certificates", "jwt_subjects"].iter().any(|key| section.entry(key).is_some()) {
+            return Ok(());
+        }
+        let message = format!("nobody can be {}: it has nothing to show", section.value.name);
+        let help = "write `api_key_hashes: [sha256:…]`, a hash as `glossator key` prints it";
+        Err(section.missing(message, help))
+    }
 }
 
 /// What a caller shows of itself.
@@ -149,7 +170,7 @@ impl Access {
         let mut subjects = HashMap::new();
         for known in &settings.clients {
             let client = known.client();
-            subjects.extend(known.subjects.iter().map(|subject| (subject.clone(), Arc::clone(&client))));
+            subjects.extend(known.jwt_subjects.iter().map(|subject| (subject.clone(), Arc::clone(&client))));
         }
         let issuers =
             settings.tokens.iter().map(|token| Issuer::of(token.clone(), subjects.clone())).collect();

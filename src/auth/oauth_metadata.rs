@@ -5,9 +5,17 @@ use std::{fmt, str::FromStr};
 use http::{HeaderValue, StatusCode, Uri};
 use serde_json::{Value, json};
 
-use super::{Access, Denied};
+use settings_derive::Section;
+
+use super::{Access, Denied, TokenSettings};
 use crate::{
     route::Scopes,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
+        tree::{Kind, Node},
+        value::{OneOrMore, text_of},
+    },
     upstream::{Client, http::Address},
 };
 
@@ -21,6 +29,103 @@ pub struct Resource {
     pub url: ResourceUrl,
     /// The servers that give tokens for us, by their issuers.
     pub servers: Vec<String>,
+}
+
+/// The section `auth` of `server`: whose tokens are taken, and where clients get them.
+#[derive(Debug, Clone, PartialEq, Section)]
+#[section(name = "`auth` of `server`", id = "server_auth", process, variables)]
+#[section(check = Self::complete, check_keys = Self::check_keys)]
+pub struct ResourceServer {
+    /// What tokens call this server, and where clients reach it: `https://tools.example.com/mcp`. MCP clients are
+    /// told by it where tokens are given.
+    #[key(live)]
+    pub resource: Option<ResourceUrl>,
+    /// Whose tokens (JWT) are taken.
+    #[key(live)]
+    pub jwt: OneOrMore<TokenSettings>,
+    /// The servers that give tokens, as clients are told them.
+    #[key(
+        shown = "the issuers of `jwt`",
+        requires = "resource",
+        help = "write `resource`, the address that clients reach, or leave it out",
+        live
+    )]
+    pub authorization_servers: Option<Vec<String>>,
+}
+
+impl ResourceServer {
+    /// Without `audience`, tokens are for `resource`.
+    fn complete(mut self, _section: &OpenSection<'_>) -> Checked<Self> {
+        let resource = || self.resource.iter().map(|url| url.as_str().to_owned()).collect();
+        self.jwt
+            .0
+            .iter_mut()
+            .filter(|token| token.audiences.0.is_empty())
+            .for_each(|token| token.audiences = OneOrMore(resource()));
+        Ok(self)
+    }
+
+    /// The resource that clients are told of, where it has a name.
+    pub fn described(self) -> (Vec<TokenSettings>, Option<Resource>) {
+        let issuers = || self.jwt.0.iter().map(|token| token.issuer.clone()).collect();
+        let servers = self.authorization_servers.clone().unwrap_or_else(issuers);
+        let resource = self.resource.map(|url| Resource { url, servers });
+        (self.jwt.0, resource)
+    }
+
+    /// Checks that each issuer is there once, and says whom its tokens are for.
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let tokens: &[Node] = match section.entry("jwt").map(|entry| &entry.value) {
+            None => &[],
+            Some(Node { kind: Kind::List(items), .. }) => items,
+            Some(one) => std::slice::from_ref(one),
+        };
+        let mut checked = Ok(());
+        for (index, token) in tokens.iter().enumerate() {
+            let issuer = |node: &Node| node.get("issuer").and_then(Node::as_text).map(str::to_owned);
+            if issuer(token).is_some() && tokens[..index].iter().any(|other| issuer(other) == issuer(token)) {
+                let help = "write all of its audiences in one place";
+                checked = Err(section.reject_at(token.span, "this issuer stands there twice", help));
+            }
+            let entries = token.as_map().unwrap_or_default();
+            // A key that is unknown is probably meant for the one that is missing.
+            let is_known = entries.iter().all(|entry| TokenSettings::keys().get(&entry.key.text).is_some());
+            let says_nothing = match token.get("audience") {
+                None => section.entry("resource").is_none(),
+                Some(audience) => match &audience.kind {
+                    Kind::List(items) => {
+                        items.is_empty() || items.iter().any(|item| item.as_text() == Some(""))
+                    }
+                    _ => audience.as_text() == Some(""),
+                },
+            };
+            if says_nothing && is_known && token.as_map().is_some() {
+                let help =
+                    "write `audience`, or `resource` beside `jwt`: what is for others must not be taken here";
+                checked = Err(section.reject_at(token.span, "the tokens have no audience", help));
+            }
+        }
+        if tokens.is_empty() {
+            let help = "write `jwt: { issuer: https://login.example.com, jwks: https://login.example.com/jwks.json }`";
+            checked = Err(section.missing("`auth` takes nobody's tokens".to_owned(), help));
+        }
+        checked
+    }
+}
+
+impl Setting for ResourceUrl {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let url: Self = text_of(value)?.parse().or_else(|error: NotAResource| {
+            value.reject(Invalid::without_value(error.to_string(), "write `https://tools.example.com/mcp`"))
+        })?;
+        if url.is_open() {
+            let message = "tokens are given for an address without TLS, so they come in the clear";
+            value.warn(message.to_owned(), "write an `https://` address");
+        }
+        Ok(url)
+    }
 }
 
 /// An address that tokens are given for (RFC 8707, section 2): `https://host/mcp`.
@@ -185,7 +290,10 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::{AccessSettings, ClientSettings};
+    use crate::{
+        auth::{AccessSettings, ClientSettings},
+        settings::value::OneOrMore,
+    };
 
     fn scopes(text: &str) -> Scopes {
         Scopes::new(text.split_whitespace()).unwrap()
@@ -219,9 +327,9 @@ mod tests {
         let robot = ClientSettings {
             name: "robot".to_owned(),
             scopes: scopes("by_file"),
-            keys: Vec::new(),
+            api_key_hashes: OneOrMore(Vec::new()),
             certificates: Vec::new(),
-            subjects: vec!["svc".to_owned()],
+            jwt_subjects: vec!["svc".to_owned()],
         };
         let of_robot = Client::new(robot.client().id(), "robot", scopes("by_file read openid"));
         access.settings.clients = vec![robot];

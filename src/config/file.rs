@@ -3,14 +3,19 @@
 use std::ops::Range;
 
 use super::{
-    keys::{AUTH, BASIC, Keys, OAUTH, SERVER_AUTH, TLS, TOKENS, UPSTREAM},
+    keys::{AUTH, BASIC, OAUTH, UPSTREAM},
     renamed::RENAMES,
 };
-use crate::settings::{
-    report::Report,
-    secret::{is_only_references, is_secret_name},
-    suggest,
-    tree::{self, Entry, Kind, Node},
+use crate::{
+    auth::{ResourceServer, TokenSettings},
+    settings::{
+        report::Report,
+        secret::{is_only_references, is_secret_name},
+        section::Section as _,
+        suggest,
+        tree::{self, Entry, Kind, Node},
+    },
+    tls::TlsSection,
 };
 
 /// Reads one file. `None` when it is not YAML, or empty; that has been reported then.
@@ -78,10 +83,10 @@ fn mark_entry(entry: &mut Entry, ranges: &mut Vec<Range<usize>>) {
 
 /// Hides what is in `auth` under unknown keys: one of them may be a misspelt secret.
 fn hide_unknown(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
-    const KNOWN: [&Keys; 6] = [&AUTH, &BASIC, &OAUTH, &TLS, &SERVER_AUTH, &TOKENS];
+    let known = [&AUTH, &BASIC, &OAUTH, TlsSection::keys(), ResourceServer::keys(), TokenSettings::keys()];
     let Kind::Map(entries) = &mut node.kind else { return };
     for Entry { key, value } in entries.iter_mut().filter(|entry| entry.key.text != "parameters") {
-        if KNOWN.iter().all(|keys| keys.get(&key.text).is_none()) {
+        if known.iter().all(|keys| keys.get(&key.text).is_none()) {
             hide(value, ranges);
         }
         hide_unknown(value, ranges);

@@ -7,7 +7,7 @@
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
 //! routes of what MCP servers list later, `draft` of what is only tried out, and
 //! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
-//! command line, a `setting` at a time; `server_tls` is who we are to clients, `certificates` when certificates expire, `clients` who may call, `tokens` whom others vouch for, `shared` what replicas share, `telemetry` where traces and metrics are sent. [`Problem`] tells what is wrong, `suggest` what was probably meant,
+//! command line, a `setting` at a time; `certificates` when certificates expire, `clients` who may call, `telemetry` where traces and metrics are sent. [`Problem`] tells what is wrong, `suggest` what was probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
@@ -49,12 +49,9 @@ mod schema;
 mod schemas;
 mod section;
 mod server;
-mod server_tls;
-mod shared;
 mod short_lists;
 mod shown;
 mod telemetry;
-mod tokens;
 mod upstreams;
 mod version;
 mod watched;
@@ -92,7 +89,7 @@ pub use renamed::renamed_flag;
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use server::ListenerSettings;
-pub use telemetry::{MetricsFile, TelemetryFile, TracesFile};
+pub use telemetry::{MetricsExport, TelemetrySettings, TracesExport};
 pub use upstreams::{NameRules, ToolRules, UpstreamFile};
 pub use watched::Look;
 
@@ -139,7 +136,7 @@ pub struct Loaded {
     /// What is logged, and how.
     pub log: LogSettings,
     /// What is sent to a collector, and where.
-    pub telemetry: TelemetryFile,
+    pub telemetry: Box<TelemetrySettings>,
     /// How much is kept of replies, in all.
     pub cache_limit_bytes: usize,
     /// How much memory responses of upstreams may take at once, of all calls together.

@@ -149,7 +149,7 @@ impl Renames {
     /// Variables of the environment that set a renamed key: the old one, and the new one where there is one.
     pub(super) fn environment(&self) -> impl Iterator<Item = (String, Option<String>, &'static str)> {
         /// Sections whose keys have variables.
-        const PROCESS: [&str; 3] = ["server", "admin", "log"];
+        const PROCESS: [&str; 5] = ["server", "admin", "log", "telemetry", "shared_state"];
         self.settings.iter().flat_map(|row| {
             let sections = row.sections.iter().filter(|section| PROCESS.contains(section));
             sections.filter_map(|section| {

@@ -134,6 +134,15 @@ impl<'s, 'f> Section<'s, 'f> {
         T::read(&cursor(self.report, entry.key.span, &entry.value, &shown, T::KIND)).ok()
     }
 
+    /// The same of a section whose values may be `${VARIABLE}`.
+    pub(super) fn read_with<T: Setting>(&self, environment: &Environment, name: &'static str) -> Option<T> {
+        let entry = self.entry(name)?;
+        let shown = format!("`{name}`");
+        let value = cursor(self.report, entry.key.span, &entry.value, &shown, T::KIND);
+        let context = Context { environment, ..value.context };
+        T::read(&Cursor::new(context, value.place, value.node, value.name, value.kind)).ok()
+    }
+
     /// A text.
     pub(super) fn text(&self, name: &'static str) -> Option<&'s str> {
         self.text_node(name).map(|(_, text)| text)

@@ -7,11 +7,8 @@ use std::{
 
 use settings_derive::Section;
 
-use super::{
-    keys::{SERVER_AUTH, SERVER_TLS},
-    section::ReadElsewhere,
-};
 use crate::{
+    auth::ResourceServer,
     inbound::{filter::FilterSettings, mcp::McpSettings},
     policy::Store,
     settings::{
@@ -19,6 +16,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         source::Origin,
     },
+    tls::{ClientTls, ClientTlsOptions, ServerTls},
     upstream::UpstreamBuffer,
 };
 
@@ -49,11 +47,11 @@ pub(super) struct ServerSettings {
     )]
     pub(super) upstream_buffer_limit_bytes: usize,
     /// TLS with clients.
-    #[key(kind = ValueKind::Section(|| &SERVER_TLS), shown = "none", live)]
-    tls: ReadElsewhere,
+    #[key(shown = "none", live)]
+    pub(super) tls: Option<ServerTls>,
     /// Tokens that other servers give to clients.
-    #[key(kind = ValueKind::Section(|| &SERVER_AUTH), shown = "none", live)]
-    auth: ReadElsewhere,
+    #[key(shown = "none", live)]
+    pub(super) auth: Option<ResourceServer>,
 }
 
 /// Listener for clients, and how their connections are treated.
@@ -109,6 +107,7 @@ impl ServerSettings {
     /// Without `allowed_hosts`, the address that is listened on is one of them. Where that is every address, other machines
     /// can connect, and all of their requests are rejected.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        self.mcp.peer_tls = self.peer_tls(section)?;
         if section.entry("allowed_hosts").is_some() {
             return Ok(self);
         }
@@ -130,6 +129,26 @@ impl ServerSettings {
             report.warning(entry.value.span, message, help);
         }
         Ok(self)
+    }
+
+    /// TLS to other replicas, where they are reached through it.
+    fn peer_tls(&self, section: &OpenSection<'_>) -> Checked<Option<ClientTls>> {
+        let (Some(peer), Some(entry)) = (&self.mcp.peer, section.entry("peer")) else { return Ok(None) };
+        let (place, tls) = (entry.value.span, &self.tls);
+        if !peer.is_tls() {
+            if tls.is_none() {
+                return Ok(None);
+            }
+            let message = "`peer` is `http://`, and `tls` makes this server speak nothing but TLS";
+            let help = "write `https://`, with a name that the certificate is for";
+            return Err(section.reject_at(place, message, help));
+        }
+        let made =
+            tls.as_ref().map_or_else(|| ClientTls::new(ClientTlsOptions::default()), ServerTls::to_replica);
+        made.map(Some).map_err(|error| {
+            let help = "install `ca-certificates`, or set `SSL_CERT_FILE`";
+            section.reject_at(place, &error.to_string(), help)
+        })
     }
 }
 

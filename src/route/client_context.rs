@@ -5,6 +5,12 @@ use std::{fmt, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::settings::{
+    keys::ValueKind,
+    section::{Checked, Cursor, Invalid, Setting},
+    value::{FromText, text_settings},
+};
+
 /// A set of scopes, such as `weather.read`. Clones share it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scopes(Arc<[Box<str>]>);
@@ -81,6 +87,37 @@ impl Scopes {
 }
 
 /// As the wire has them: `a b c`.
+impl Setting for Scopes {
+    const KIND: ValueKind = ValueKind::List(&ValueKind::Text);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let scopes = Vec::<Scope>::read(value)?;
+        let scopes = Self::new(scopes.iter().map(|Scope(name)| &**name));
+        scopes.or_else(|error| value.reject(Invalid::new(error.to_string(), Scope::HELP)))
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+struct Scope(Box<str>);
+
+impl Scope {
+    const HELP: &str = "write words such as `weather.read`";
+}
+
+text_settings!(Scope);
+
+impl FromText for Scope {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        match Scopes::new([text]) {
+            Ok(_) => Ok(Self(text.into())),
+            Err(error) => Err(Invalid::new(error.to_string(), Self::HELP)),
+        }
+    }
+}
+
 impl fmt::Display for Scopes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, name) in self.iter().enumerate() {

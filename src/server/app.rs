@@ -119,7 +119,8 @@ impl App {
             store: Store::new(loaded.cache_limit_bytes),
             upstream_buffer: UpstreamBuffer::new(loaded.upstream_buffer_limit_bytes),
         };
-        let shared = loaded.shared.clone().map(SharedStore::new);
+        let shared = loaded.shared.clone().zip(loaded.mcp.secret.as_ref());
+        let shared = shared.map(|(settings, secret)| SharedStore::new(settings, secret));
         let (mut active, mut lists) = (Active::new(loaded, None, shared.as_ref()), Lists::default());
         let snapshot = active.snapshot(&mut lists, &parts)?;
         let gateway = Gateway::new(snapshot).sharing(shared.clone());

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    config::{MetricsFile, TelemetryFile},
+    config::{MetricsExport, TelemetrySettings},
     route::{HttpRequest, Under},
     telemetry::{
         Accepted, Chain, Foreign, MeterSource, Meters, Reading, Service, SpanQueue, Tracing, Words,
@@ -43,7 +43,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// The signals to export, and their collectors.
 #[derive(Debug)]
 pub(super) struct Telemetry {
-    file: TelemetryFile,
+    settings: Box<TelemetrySettings>,
     queue: Option<SpanQueue>,
     meters: Meters,
     counts: ExportCounts,
@@ -66,28 +66,28 @@ pub(super) struct Exporter {
 
 impl Telemetry {
     /// The exporter that a configuration describes, and the tracer that makes the spans.
-    pub(super) fn new(file: &TelemetryFile, meters: &Meters) -> (Tracing, Self) {
-        let made = file.traces.as_ref().map(|traces| Tracing::new(&file.service, traces.sampling));
+    pub(super) fn new(settings: &TelemetrySettings, meters: &Meters) -> (Tracing, Self) {
+        let made = settings.traces.as_ref().map(|traces| Tracing::new(&settings.service, traces.sampling));
         let (tracing, queue) =
             made.map_or_else(|| (Tracing::off(), None), |(made, queue)| (made, Some(queue)));
         let counts = ExportCounts::default();
-        if file.traces.is_some() {
+        if settings.traces.is_some() {
             counts.spans.expect(["sent", "rejected", "lost", "no_room"]);
             counts.traces.expect(["taken", "failed"]);
         }
-        if file.metrics.is_some() {
+        if settings.metrics.is_some() {
             counts.metrics.expect(["taken", "failed"]);
         }
-        if file.traces.is_some() || file.metrics.is_some() {
+        if settings.traces.is_some() || settings.metrics.is_some() {
             meters.register(counts.clone());
         }
-        (tracing, Self { file: file.clone(), queue, meters: meters.clone(), counts })
+        (tracing, Self { settings: Box::new(settings.clone()), queue, meters: meters.clone(), counts })
     }
 
     /// Starts to export, once. Within a runtime.
     pub(super) fn start(&mut self) -> Exporter {
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
-        let TelemetryFile { traces, metrics, service, timeout, .. } = self.file.clone();
+        let TelemetrySettings { traces, metrics, service, timeout, .. } = *self.settings.clone();
         let collector = |to, signal, counts: &Words| Collector {
             http: HttpUpstream::new(to),
             timeout,
@@ -101,7 +101,7 @@ impl Telemetry {
             let counts = self.counts.spans.clone();
             tasks.spawn(export_spans(collector, queue, traces.delay, service.clone(), counts));
         }
-        if let Some(MetricsFile { to, interval }) = metrics {
+        if let Some(MetricsExport { to, interval }) = metrics {
             let collector = collector(to, "metrics", &self.counts.metrics);
             tasks.spawn(export_metrics(collector, self.meters.clone(), interval, service));
         }

@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::{App, Hangups};
 use crate::{
     admin::{Playground, ProcessControl, ReloadFailure, ReloadRequest},
-    config::{self, AdminSettings, ListenerSettings, Loaded, Look, Sources, TelemetryFile},
+    config::{self, AdminSettings, ListenerSettings, Loaded, Look, Sources, TelemetrySettings},
     inbound::mcp::McpSettings,
     settings::section::Section,
     shared_state::StoreSettings,
@@ -180,7 +180,7 @@ pub(super) struct FixedSettings {
     mcp: McpSettings,
     log: LogSettings,
     shared: Option<StoreSettings>,
-    telemetry: TelemetryFile,
+    telemetry: Box<TelemetrySettings>,
 }
 
 impl FixedSettings {
@@ -201,8 +201,12 @@ impl FixedSettings {
         found.extend(differences("server", &self.mcp, &loaded.mcp));
         found.extend(differences("admin", &self.admin, &loaded.admin));
         found.extend(differences("log", &self.log, &loaded.log));
-        found.extend((self.shared != loaded.shared).then(|| "shared_state".to_owned()));
-        found.extend((self.telemetry != loaded.telemetry).then(|| "telemetry".to_owned()));
+        match (&self.shared, &loaded.shared) {
+            (Some(now), Some(then)) => found.extend(differences("shared_state", now, then)),
+            (None, None) => {}
+            _ => found.push("shared_state".to_owned()),
+        }
+        found.extend(differences("telemetry", &*self.telemetry, &*loaded.telemetry));
         found
     }
 }

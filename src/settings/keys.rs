@@ -48,6 +48,8 @@ pub(crate) struct KeySpec {
     pub(crate) takes_effect: Option<TakesEffect>,
     /// Whether the value is a credential.
     pub(crate) secret: bool,
+    /// Whether it may be `file:/path`, whose contents are then the value.
+    pub(crate) file: bool,
     /// What to write where the key is missing.
     pub(crate) example: &'static str,
     /// Keys beside which it has no effect.
@@ -133,6 +135,7 @@ impl Row {
             default: None,
             takes_effect: None,
             secret: false,
+            file: false,
             example: "",
             conflicts: &[],
             requires: None,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use config::{Config, ConfigError, Map, Source, Value, ValueKind as Merged};
 
 use super::{
-    keys::{KeyTable, ValueKind},
+    keys::{KeyTable, ShortForm, ValueKind},
     problem::Problem,
     report::Report,
     secret::Environment,
@@ -72,6 +72,8 @@ fn settings_of(tables: &[&'static KeyTable]) -> Vec<ProcessSetting> {
             let path = format!("{path}.{}", key.name);
             match key.kind {
                 ValueKind::Section(table) => add(table(), &path, found),
+                // Nothing of it is a text.
+                ValueKind::Map(_) | ValueKind::OneOrMore(ValueKind::Section(_)) => {}
                 kind => found.push(ProcessSetting { path, kind }),
             }
         }
@@ -96,6 +98,16 @@ pub(crate) fn merge(
     let mut layers = Layers::default();
     let is_process = |entry: &Entry| tables.iter().any(|table| table.id == entry.key.text);
     let Kind::Map(entries) = &mut root.kind else { return root };
+    // A text in the place of a section is one of its settings; the other layers may have more.
+    for entry in entries.iter_mut() {
+        let table = tables.iter().find(|table| table.id == entry.key.text);
+        if let (Some(ShortForm::Text(key)), Kind::Text(_)) =
+            (table.map(|table| table.short_form), &entry.value.kind)
+        {
+            let inside = Entry::new(key, entry.value.clone(), entry.key.span);
+            entry.value = Node::new(Kind::Map(vec![inside]), entry.value.span);
+        }
+    }
     // A section that is not a map is reported by its reader.
     let (sections, rest): (Vec<_>, Vec<_>) = std::mem::take(entries)
         .into_iter()

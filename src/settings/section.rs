@@ -135,15 +135,23 @@ impl<'a> Cursor<'a> {
         Self { node, name, kind, ..*self }
     }
 
+    /// The same at the place of its key.
+    pub(crate) fn at(self, place: Span) -> Self {
+        Self { place, ..self }
+    }
+
     /// The value with its variables put in, and whether one came from outside; `None` where there are none.
     pub(super) fn expand(&self, kind: ValueKind) -> Checked<Option<(Node, bool)>> {
         let (report, span) = (self.context.report, self.node.span);
         let from_file = report.files().origin(span) == Origin::File;
         let may_expand = self.expands && from_file;
-        let Some(text) = self.node.as_text().filter(|text| may_expand && text.contains("${")) else {
+        let is_file = |text: &str| self.key.is_some_and(|key| key.file) && text.starts_with("file:");
+        let is_reference = |text: &&str| may_expand && text.contains("${") || is_file(text);
+        let Some(text) = self.node.as_text().filter(is_reference) else {
             return Ok(None);
         };
-        let expanded = secret::expand(report, self.context.environment, span, text).ok_or(Reported(()))?;
+        let expand = if is_file(text) { secret::expand_secret } else { secret::expand };
+        let expanded = expand(report, self.context.environment, span, text).ok_or(Reported(()))?;
         Ok(Some((layers::node_of(&expanded.text, kind, span), expanded.foreign)))
     }
 
@@ -175,7 +183,14 @@ impl<'a> Cursor<'a> {
             }
             Some(key) if shows_value && self.expanded => {
                 let message = format!("with its variables put in, `{}` is not what it takes", key.name);
-                report.error(span, message, format!("look at the variables: {}", key.help()));
+                let help = match key.kind {
+                    ValueKind::Word(_) => format!("write one of {}", key.kind),
+                    ValueKind::Duration(..) | ValueKind::Size(..) | ValueKind::Count(..) => {
+                        format!("write a {}", key.kind)
+                    }
+                    _ => key.help(),
+                };
+                report.error(span, message, format!("look at the variables: {help}"));
             }
             _ => report.error(span, message, help),
         }
@@ -194,6 +209,17 @@ impl<'a> Cursor<'a> {
         let message = format!("{} takes {expected}, found {}", self.name, self.node.found());
         let help = help.or_else(|| self.key.map(KeySpec::help));
         self.reject(Invalid { message, help, shows_value: true })
+    }
+
+    /// Whether it comes from outside the file, so that it is not shown.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.expanded || self.context.report.files().origin(self.node.span) == Origin::Variable
+    }
+
+    /// What another reader has read; it has reported a problem where that is `None`.
+    pub(crate) fn checked<T>(&self, read: Option<T>) -> Checked<T> {
+        debug_assert!(read.is_some() || self.context.report.errors() > 0, "nothing has been reported");
+        read.ok_or(Reported(()))
     }
 
     /// Ends the reading where the run was stopped from outside, before something that takes long.
@@ -308,7 +334,7 @@ impl<'a> OpenSection<'a> {
                 "the value of `{}` stands in the file itself, for everyone who can read it",
                 key.name
             );
-            value.warn(message, "write `${NAME}` for an environment variable, or `${file:/path}` for a file");
+            value.warn(message, "write `${NAME}` for an environment variable, or `file:/path`");
         }
     }
 
@@ -348,6 +374,12 @@ impl<'a> OpenSection<'a> {
             let message = format!("`{name}` has no effect beside `{other}`");
             self.value.context.report.error(entry.key.span, message, "remove one of the two");
         }
+        Reported(())
+    }
+
+    /// The proof for a problem that another reader has reported.
+    pub(crate) fn reported(&self) -> Reported {
+        debug_assert!(self.value.context.report.errors() > 0, "nothing has been reported");
         Reported(())
     }
 

@@ -6,7 +6,7 @@ use super::{
     keys::ValueKind,
     section::{Checked, Cursor, Invalid, Setting},
     suggest,
-    tree::{Kind, Node},
+    tree::{Entry, Kind, Node},
     units,
 };
 
@@ -118,6 +118,41 @@ impl Setting for Duration {
     }
 }
 
+/// A number from 0 to 1.
+impl Setting for f64 {
+    const KIND: ValueKind = ValueKind::Fraction;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let number = match &value.node.kind {
+            Kind::Number(text) => text.parse().ok().filter(|number| (0.0..=1.0).contains(number)),
+            _ => None,
+        };
+        number.map_or_else(
+            || {
+                let message = format!("{} is a number from 0 to 1, found {}", value.name, value.node.found());
+                value.reject(Invalid::new(message, "write `0.1` for one of ten"))
+            },
+            Ok,
+        )
+    }
+
+    fn shown(&self, _kind: ValueKind) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+/// A text, a number or a flag, as the text that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Scalar(pub(crate) String);
+
+impl Setting for Scalar {
+    const KIND: ValueKind = ValueKind::Scalar;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        value.node.scalar().map(Self).map_or_else(|| value.reject_kind("a text", None), Ok)
+    }
+}
+
 macro_rules! numbers {
     ($($number:ty),*) => {$(
         impl Setting for $number {
@@ -221,15 +256,40 @@ fn read_items<T: Setting>(value: &Cursor<'_>, items: &[Node], name: &str) -> Che
         ValueKind::List(item) | ValueKind::OneOrMore(item) => *item,
         other => other,
     };
-    let read = |item: &Node| {
-        let item = value.part(item, name, kind);
-        match item.expand(kind)? {
-            None => T::read(&item),
-            Some((node, expanded)) => T::read(&item.expanded_as(&node, expanded)),
-        }
-    };
-    let read: Vec<Checked<T>> = items.iter().map(read).collect();
+    let read = |item: &Node| read_part(&value.part(item, name, kind).at(item.span));
+    let read: Vec<_> = items.iter().map(read).collect();
     read.into_iter().collect()
+}
+
+/// Reads a part of a value, with its variables put in.
+fn read_part<T: Setting>(part: &Cursor<'_>) -> Checked<T> {
+    match part.expand(part.kind)? {
+        None => T::read(part),
+        Some((node, expanded)) => T::read(&part.expanded_as(&node, expanded)),
+    }
+}
+
+/// A map with names of the user's own, in the order of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named<T>(pub(crate) Vec<(String, T)>);
+
+impl<T: Setting> Setting for Named<T> {
+    const KIND: ValueKind = ValueKind::Map(&T::KIND);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Kind::Map(entries) = &value.node.kind else { return value.reject_kind("a map", None) };
+        let read = |Entry { key, value: node }: &Entry| {
+            let name = format!("`{}`", key.text);
+            let part = value.part(node, &name, T::KIND).at(key.span);
+            Ok((key.text.clone(), read_part(&part)?))
+        };
+        let read: Vec<Checked<_>> = entries.iter().map(read).collect();
+        read.into_iter().collect::<Checked<_>>().map(Self)
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self(Vec::new()))
+    }
 }
 
 impl<T: Setting> Setting for Vec<T> {
@@ -250,6 +310,28 @@ impl<T: Setting> Setting for Vec<T> {
     fn shown(&self, _kind: ValueKind) -> Option<String> {
         let items: Option<Vec<_>> = self.iter().map(|item| item.shown(T::KIND)).collect();
         items.filter(|items| !items.is_empty()).map(|items| items.join(", "))
+    }
+}
+
+/// One value, or a list of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OneOrMore<T>(pub Vec<T>);
+
+impl<T: Setting> Setting for OneOrMore<T> {
+    const KIND: ValueKind = ValueKind::OneOrMore(&T::KIND);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match &value.node.kind {
+            Kind::List(items) => read_items(value, items, &format!("an item of {}", value.name)).map(Self),
+            _ => {
+                let one = value.part(value.node, value.name, T::KIND).at(value.node.span);
+                T::read(&one).map(|one| Self(vec![one]))
+            }
+        }
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self(Vec::new()))
     }
 }
 

@@ -2,9 +2,14 @@
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
+use settings_derive::Section;
+
 use crate::{
-    crypto::Secret,
-    tls::{ClientTls, Identity},
+    settings::{
+        section::{Checked, Cursor, Invalid, OpenSection},
+        value::{FromText, text_of, text_settings},
+    },
+    tls::ClientTls,
 };
 
 /// The address of Redis or Valkey.
@@ -176,66 +181,148 @@ impl fmt::Display for Host {
     }
 }
 
-/// Where the store is, and what is kept there.
-#[derive(Clone, PartialEq, Eq)]
+/// The store of several replicas.
+#[derive(Clone, PartialEq, Eq, Section)]
+#[section(id = "shared_state", text = "url", process, variables)]
+#[section(check = Self::complete, check_keys = Self::check_keys)]
 pub struct StoreSettings {
-    /// Where it is.
+    /// Where the Redis or Valkey is: `redis://store:6379`, `rediss://…` through TLS, `unix:/run/valkey.sock`,
+    /// `redis+sentinel://a:26379,b:26379/mymaster`, or `redis+cluster://a:6379,b:6379`.
+    #[key(name = "url", example = "url: redis://store:6379", restart)]
     pub address: StoreAddress,
-    /// Whom to take it for, where it is reached through TLS.
-    pub tls: Option<StoreTls>,
     /// As whom to log in.
-    pub login: StoreLogin,
-    /// As whom to log in at Sentinels.
-    pub sentinel_login: StoreLogin,
-    /// Which of its databases.
-    pub database: u32,
-    /// What all names there begin with.
-    pub prefix: String,
-    /// How long one response may take.
-    pub timeout: Duration,
-    /// How long one value may be.
-    pub entry_limit_bytes: usize,
-    /// What is written there is sealed with, the same on every replica.
-    pub secret: Secret,
-}
-
-/// A user and a password; without a password there is no login, without a user it is the default one.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct StoreLogin {
-    /// The user.
+    #[key(shown = "the server's default user", restart)]
     pub user: Option<String>,
-    /// The password.
+    /// With what: `file:/path` or `${NAME}`.
+    #[key(shown = "there is no login", secret, restart)]
     pub password: Option<String>,
+    /// As whom to log in at Sentinels.
+    #[key(shown = "their default user", restart)]
+    pub sentinel_user: Option<String>,
+    /// With what: `file:/path` or `${NAME}`.
+    #[key(shown = "there is no login", secret, restart)]
+    pub sentinel_password: Option<String>,
+    /// Which of its databases; a Cluster has none.
+    #[key(range = 0..=65_535, shown = "0, or the one that `url` ends with", restart)]
+    pub database: Option<u32>,
+    /// What every name there begins with; what shares nothing has another one.
+    #[key(with = read_prefix, default = "glossator".to_owned(), restart)]
+    pub prefix: String,
+    /// How long an answer of it is waited for, before it is done without.
+    #[key(range = 1..=10_000, default = Duration::from_millis(250), restart)]
+    pub timeout: Duration,
+    /// The longest reply that is kept there; longer ones each replica keeps for itself.
+    #[key(name = "entry_limit", size = 1 << 10..=64 << 20, default = 1 << 20, restart)]
+    pub entry_limit_bytes: usize,
+    /// Whom to take it for, of a `rediss://`.
+    // Nodes of a Cluster are connected to by the library, by what it is made of.
+    #[key(shown = "the roots of the system decide", restart)]
+    pub tls: Option<ClientTls>,
 }
 
-/// How connections through TLS are made.
-#[derive(Clone)]
-pub struct StoreTls {
-    /// Of one server, and of Sentinels and the server they name.
-    pub client: ClientTls,
-    /// The roots in PEM where they are not the system's: the nodes of a Cluster are connected to by the
-    /// library.
-    pub ca: Option<Vec<u8>>,
-    /// Our own certificate, for the same.
-    pub identity: Option<Identity>,
+/// Only characters that make neither a name of another kind nor a pattern of it.
+fn read_prefix(value: &Cursor<'_>) -> Checked<String> {
+    const LIMIT_BYTES: usize = 64;
+    let text = text_of(value)?;
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/{}".contains(&byte);
+    if !text.is_empty() && text.len() <= LIMIT_BYTES && text.bytes().all(is_good) {
+        return Ok(text.to_owned());
+    }
+    let message = format!("{} takes 1 to {LIMIT_BYTES} letters, digits and `-_.:/{{}}`", value.name);
+    value.reject(Invalid::without_value(message, "write the name of the service: `prefix: weather-tools`"))
 }
 
-// The client is made of the other two.
-impl PartialEq for StoreTls {
-    fn eq(&self, other: &Self) -> bool {
-        self.client == other.client
+text_settings!(StoreAddress);
+
+impl FromText for StoreAddress {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        use StoreAddressError as Error;
+        text.trim().parse().map_err(|error| {
+            let help = match error {
+                Error::Credentials => {
+                    "write them as `user` and `password` of `shared_state`, which takes `file:/path`"
+                }
+                Error::Scheme | Error::Host | Error::Port | Error::Database => {
+                    "write `redis://store:6379`, `rediss://store:6379/1` or `unix:/run/valkey.sock`"
+                }
+                Error::SeveralHosts => {
+                    "write `redis+cluster://a:6379,b:6379`, or `redis+sentinel://a:26379,b:26379/mymaster`"
+                }
+                Error::Primary => "write `redis+sentinel://a:26379,b:26379/mymaster`",
+                Error::ClusterDatabase => "write `redis+cluster://a:6379,b:6379`; `prefix` keeps names apart",
+            };
+            Invalid::without_value(format!("this is not an address of a store: {error}"), help)
+        })
     }
 }
 
-impl Eq for StoreTls {}
-
 impl StoreSettings {
-    /// For [`prefix`](Self::prefix).
-    pub const PREFIX_DEFAULT: &str = "glossator";
-    /// For [`timeout`](Self::timeout).
-    pub const TIMEOUT_DEFAULT: Duration = Duration::from_millis(250);
-    /// For [`entry_limit_bytes`](Self::entry_limit_bytes).
-    pub const ENTRY_LIMIT_BYTES_DEFAULT: usize = 1 << 20;
+    /// The database to select.
+    pub(super) fn selected_database(&self) -> u32 {
+        self.address.database.or(self.database).unwrap_or_default()
+    }
+
+    /// Without a password there is no login.
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let mut checked = Ok(());
+        for (user, password) in [("user", "password"), ("sentinel_user", "sentinel_password")] {
+            if section.entry(user).is_some() && section.entry(password).is_none() {
+                let message = format!("`{user}` has no `{password}` beside it");
+                let help = format!("write `{password}: file:/run/secrets/store`");
+                checked = Err(section.missing(message, &help));
+            }
+        }
+        checked
+    }
+
+    /// Checks the keys against the kind of store that the address names.
+    fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
+        let (address, mut checked) = (&self.address, Ok(()));
+        let place = |key| section.entry(key).map(|entry| entry.value.span);
+        if let Some(span) = place("database") {
+            if let Some(named) = address.database {
+                let message = format!("`database` has no effect beside the {named} that `url` ends with");
+                checked = Err(section.reject_at(span, &message, "remove one of the two"));
+            } else if address.is_cluster() && self.database != Some(0) {
+                let help = "leave it out; `prefix` keeps names apart";
+                checked = Err(section.reject_at(span, "a Cluster has no databases", help));
+            }
+        }
+        for key in ["sentinel_user", "sentinel_password"] {
+            if let Some(span) = place(key).filter(|_| !address.is_sentinel()) {
+                let message = format!("`{key}` has no effect: `url` is not `redis+sentinel://`");
+                let help = "leave it out, or name the Sentinels in `url`";
+                checked = Err(section.reject_at(span, &message, help));
+            }
+        }
+        match section.entry("tls") {
+            Some(entry) if !address.is_tls() => {
+                let message = "`tls` has no effect: `url` is not `rediss://`";
+                let help = "write `rediss://`, or leave it out";
+                checked = Err(section.reject_at(entry.key.span, message, help));
+            }
+            Some(entry) if address.is_cluster() => {
+                for key in ["fingerprint", "server_name"] {
+                    let Some(node) = entry.value.get(key) else { continue };
+                    let message =
+                        format!("`{key}` has no effect with a Cluster: each node has its own certificate");
+                    let help = "leave it out, and have `ca` vouch for all nodes by their addresses";
+                    checked = Err(section.reject_at(node.span, &message, help));
+                }
+            }
+            Some(_) => {}
+            None if address.is_tls() => {
+                let value = &section.value;
+                let tls = value.checked(ClientTls::by_default(value.context.report, value.node.span));
+                match tls {
+                    Ok(tls) => self.tls = Some(tls),
+                    Err(reported) => checked = Err(reported),
+                }
+            }
+            None => {}
+        }
+        checked.map(|()| self)
+    }
 }
 
 /// Without passwords and keys.
@@ -244,7 +331,7 @@ impl fmt::Debug for StoreSettings {
         formatter
             .debug_struct("StoreSettings")
             .field("address", &self.address)
-            .field("user", &self.login.user)
+            .field("user", &self.user)
             .field("database", &self.database)
             .field("prefix", &self.prefix)
             .field("timeout", &self.timeout)

@@ -38,9 +38,12 @@ use tracing::{debug, info, warn};
 use super::tests::memory::Memory;
 use super::{
     StoreCounts, Unreachable,
-    address::{Host, Place, StoreAddress, StoreLogin, StoreSettings, StoreTls},
+    address::{Host, Place, StoreAddress, StoreSettings},
 };
-use crate::telemetry::Chain;
+use crate::{
+    telemetry::Chain,
+    tls::{ClientTls, ClientTlsOptions, Trust},
+};
 
 /// How long connecting may take, up to the first response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -376,7 +379,8 @@ impl Opened {
                         .set_push_sender(push)
                         .set_response_timeout(None)
                         .set_pipeline_buffer_size(QUEUE_LIMIT);
-                    let login = login(&settings.login).set_db(settings.database.into());
+                    let login =
+                        login(&settings.user, &settings.password).set_db(settings.selected_database().into());
                     let (mut connection, driving) =
                         MultiplexedConnection::new_with_config(&login, stream, config).await?;
                     driver.spawn(driving);
@@ -396,12 +400,12 @@ impl Opened {
 
 type Stream = Box<dyn AsyncStream + Send + Unpin>;
 
-async fn stream(host: &Host, tls: Option<&StoreTls>) -> io::Result<Stream> {
+async fn stream(host: &Host, tls: Option<&ClientTls>) -> io::Result<Stream> {
     let stream = TcpStream::connect((&*host.name, host.port)).await?;
     stream.set_nodelay(true)?;
     Ok(match tls {
         None => Box::new(stream),
-        Some(tls) => Box::new(tls.client.connect(&host.name, stream).await?),
+        Some(tls) => Box::new(tls.connect(&host.name, stream).await?),
     })
 }
 
@@ -413,14 +417,15 @@ async fn socket(address: &StoreAddress) -> io::Result<Stream> {
     }
 }
 
-fn login(login: &StoreLogin) -> RedisConnectionInfo {
+/// Without a password there is no login, without a user it is the default one.
+fn login(user: &Option<String>, password: &Option<String>) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
         .set_lib_name("glossator", env!("CARGO_PKG_VERSION"));
-    if let Some(password) = &login.password {
+    if let Some(password) = password {
         info = info.set_password(password);
     }
-    if let Some(user) = &login.user {
+    if let Some(user) = user {
         info = info.set_username(user);
     }
     info
@@ -432,7 +437,8 @@ async fn primary_by(settings: &StoreSettings, sentinels: &[Host], name: &str) ->
     for sentinel in sentinels {
         let ask = async {
             let stream = stream(sentinel, settings.tls.as_ref()).await?;
-            let (login, config) = (login(&settings.sentinel_login), AsyncConnectionConfig::new());
+            let login = login(&settings.sentinel_user, &settings.sentinel_password);
+            let config = AsyncConnectionConfig::new();
             let (mut connection, driving) =
                 MultiplexedConnection::new_with_config(&login, stream, config).await?;
             let mut driver = JoinSet::new();
@@ -464,7 +470,7 @@ fn cluster(
             None => ConnectionAddr::Tcp(host, port),
             Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
         };
-        Ok(address.into_connection_info()?.set_redis_settings(login(&settings.login)))
+        Ok(address.into_connection_info()?.set_redis_settings(login(&settings.user, &settings.password)))
     });
     let mut builder = ClusterClient::builder(nodes.collect::<RedisResult<Vec<_>>>()?)
         .push_sender(push)
@@ -472,10 +478,14 @@ fn cluster(
         .response_timeout(settings.timeout)
         .retries(CLUSTER_RETRIES);
     if let Some(tls) = &settings.tls {
-        let identity = tls.identity.as_ref();
+        let ClientTlsOptions { trust, identity, .. } = tls.options();
+        let root_cert = match trust {
+            Trust::Roots(pem) => Some(pem.clone()),
+            Trust::System | Trust::Pinned(_) => None,
+        };
         builder = builder.certs(redis::TlsCertificates {
-            root_cert: tls.ca.clone(),
-            client_tls: identity.map(|identity| redis::ClientTlsConfig {
+            root_cert,
+            client_tls: identity.as_ref().map(|identity| redis::ClientTlsConfig {
                 client_cert: identity.certificates.clone(),
                 client_key: identity.key.clone(),
             }),
@@ -492,7 +502,7 @@ fn refused(error: &RedisError, settings: &StoreSettings) -> String {
     if is_old {
         return "`HELLO` is an unknown command: the server is older than Redis 6".to_owned();
     }
-    let passwords = [&settings.login.password, &settings.sentinel_login.password];
+    let passwords = [&settings.password, &settings.sentinel_password];
     let passwords = passwords.into_iter().flatten().filter(|password| !password.is_empty());
     passwords.fold(text, |text, password| text.replace(password.as_str(), "…"))
 }

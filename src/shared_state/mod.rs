@@ -26,14 +26,14 @@ use tokio::{
     time::timeout,
 };
 
-use crate::crypto::{KeyedHash, Purpose, Seal};
+use crate::crypto::{KeyedHash, Purpose, Seal, Secret};
 
 mod address;
 mod client;
 #[cfg(test)]
 mod tests;
 
-pub use address::{StoreAddress, StoreAddressError, StoreLogin, StoreSettings, StoreTls};
+pub use address::{StoreAddress, StoreAddressError, StoreSettings};
 pub use client::StoreState;
 use client::{Client, Received};
 #[cfg(test)]
@@ -154,8 +154,10 @@ impl fmt::Debug for SharedStore {
 
 impl SharedStore {
     /// The way to a store. Nothing is connected yet.
-    pub fn new(settings: StoreSettings) -> Self {
-        let seal = Seal::of(&settings.secret);
+    ///
+    /// What is written there is sealed with the secret, which is the same on every replica.
+    pub fn new(settings: StoreSettings, secret: &Secret) -> Self {
+        let seal = Seal::of(secret);
         Self(Arc::new(Inner {
             client: Arc::new(Client::new(settings)),
             names: seal.keyed_hash(),

@@ -28,4 +28,4 @@ pub use metrics::{
     TextFormat, UpstreamMeters, Value, Words, method_word,
 };
 pub use otlp::{Accepted, Service, read_answer};
-pub use traces::{Batch, QUEUE_LIMIT, Sampling, SamplingError, Span, SpanKind, SpanQueue, Tracing};
+pub use traces::{Batch, QUEUE_LIMIT, SamplerName, Sampling, Span, SpanKind, SpanQueue, Tracing};

@@ -19,6 +19,7 @@ use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{Sampler, SdkTracer, SdkTracerProvider, Span as SdkSpan, SpanData, SpanProcessor},
 };
+use settings_derive::Word;
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
@@ -222,11 +223,6 @@ pub struct Sampling {
     pub ratio: f64,
 }
 
-/// A text that is no sampler.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a sampler")]
-pub struct SamplingError(String);
-
 impl Default for Sampling {
     fn default() -> Self {
         Self { by_parent: true, ratio: 1.0 }
@@ -234,31 +230,6 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// The words for them, as `OTEL_TRACES_SAMPLER` has them.
-    pub const WORDS: &'static [&'static str] = Self::WORDS_OR_OFF.split_at(1).1;
-
-    /// The same, and first the word for none.
-    pub const WORDS_OR_OFF: &'static [&'static str] = &[
-        "off",
-        "always_on",
-        "always_off",
-        "traceidratio",
-        "parentbased_always_on",
-        "parentbased_always_off",
-        "parentbased_traceidratio",
-    ];
-
-    /// The same for so many of the traces, where its word leaves that open.
-    #[must_use]
-    pub fn with_ratio(self, ratio: f64) -> Self {
-        Self { ratio: ratio.clamp(0.0, 1.0), ..self }
-    }
-
-    /// Whether a word leaves open how many.
-    pub fn takes_ratio(word: &str) -> bool {
-        word.ends_with("traceidratio")
-    }
-
     fn sampler(self) -> Sampler {
         let root = match self.ratio {
             1.0.. => Sampler::AlwaysOn,
@@ -269,20 +240,47 @@ impl Sampling {
     }
 }
 
-impl FromStr for Sampling {
-    type Err = SamplingError;
+/// A sampler by its name in `OTEL_TRACES_SAMPLER`, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+pub enum SamplerName {
+    /// Nothing is sent.
+    Off,
+    /// All traces.
+    AlwaysOn,
+    /// None, though there are spans.
+    AlwaysOff,
+    /// A part of them.
+    #[word("traceidratio")]
+    TraceIdRatio,
+    /// As the caller decided; without one, all.
+    #[word("parentbased_always_on")]
+    ParentBasedAlwaysOn,
+    /// As the caller decided; without one, none.
+    #[word("parentbased_always_off")]
+    ParentBasedAlwaysOff,
+    /// As the caller decided; without one, a part.
+    #[word("parentbased_traceidratio")]
+    ParentBasedTraceIdRatio,
+}
 
-    fn from_str(word: &str) -> Result<Self, SamplingError> {
-        let (by_parent, rest) = match word.strip_prefix("parentbased_") {
-            Some(rest) => (true, rest),
-            None => (false, word),
+impl SamplerName {
+    /// Whether a ratio belongs to it.
+    pub fn takes_ratio(self) -> bool {
+        matches!(self, Self::TraceIdRatio | Self::ParentBasedTraceIdRatio)
+    }
+
+    /// The sampling, with this ratio where one belongs to it; `None` where nothing is sent.
+    pub fn sampling(self, ratio: f64) -> Option<Sampling> {
+        let (by_parent, ratio) = match self {
+            Self::Off => return None,
+            Self::AlwaysOn => (false, 1.0),
+            Self::AlwaysOff => (false, 0.0),
+            Self::TraceIdRatio => (false, ratio),
+            Self::ParentBasedAlwaysOn => (true, 1.0),
+            Self::ParentBasedAlwaysOff => (true, 0.0),
+            Self::ParentBasedTraceIdRatio => (true, ratio),
         };
-        let ratio = match rest {
-            "always_on" | "traceidratio" => 1.0,
-            "always_off" => 0.0,
-            _ => return Err(SamplingError(word.to_owned())),
-        };
-        Ok(Self { by_parent, ratio })
+        Some(Sampling { by_parent, ratio })
     }
 }
 
@@ -430,9 +428,9 @@ mod tests {
         assert!(!span.child(SpanKind::Client, "b").is_recorded());
         drop(span);
         assert!(ended(&mut queue).is_empty());
-        let (tracing, _queue) = on("always_on".parse().unwrap());
+        let (tracing, _queue) = on(SamplerName::AlwaysOn.sampling(1.0).unwrap());
         assert!(tracing.begin(SpanKind::Server, "a", Some(&parent("00"))).is_recorded());
-        let (tracing, _queue) = on("parentbased_always_off".parse().unwrap());
+        let (tracing, _queue) = on(SamplerName::ParentBasedAlwaysOff.sampling(1.0).unwrap());
         assert!(!tracing.begin(SpanKind::Server, "a", None).is_recorded());
         assert!(tracing.begin(SpanKind::Server, "a", Some(&parent("01"))).is_recorded());
     }
@@ -470,15 +468,4 @@ mod tests {
     }
 
     const QUEUE_AND_MORE: usize = QUEUE_LIMIT + 10;
-
-    #[test]
-    fn every_word_is_a_sampler_and_no_other() {
-        for word in Sampling::WORDS {
-            let sampling: Sampling = word.parse().unwrap();
-            assert_eq!(sampling.by_parent, word.starts_with("parent"), "{word}");
-            assert_eq!(sampling.ratio > 0.0, !word.ends_with("off"), "{word}");
-        }
-        assert!("jaeger_remote".parse::<Sampling>().is_err());
-        assert!("parentbased_".parse::<Sampling>().is_err());
-    }
 }

@@ -9,10 +9,18 @@ use rustls::{
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
+use settings_derive::Section;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::{Identity, MadeOf, TlsError, in_words, roots};
+use super::{Identity, MadeOf, Pem, TlsError, in_words, read_certificate, read_key, read_trusted_cas, roots};
+use crate::settings::{
+    keys::ValueKind,
+    report::Report,
+    section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
+    source::Span,
+    value::{FromText, text_of, text_settings},
+};
 
 /// A connection to an upstream.
 pub type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
@@ -22,6 +30,7 @@ pub type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
+    options: Arc<ClientTlsOptions>,
     made_of: MadeOf,
 }
 
@@ -32,6 +41,100 @@ impl PartialEq for ClientTls {
 }
 
 impl Eq for ClientTls {}
+
+/// The section `tls` of an upstream.
+#[derive(Debug, Section)]
+#[section(id = "tls", variables, check_keys = Self::check_keys)]
+pub(crate) struct TlsSection {
+    /// The roots to trust, in PEM: `file:/path`, `${NAME}` or the text.
+    #[key(with = read_trusted_cas, file, shown = "those of the system", conflicts = "fingerprint")]
+    ca: Option<Pem>,
+    /// Instead of roots: the SHA-256 fingerprint of the one certificate to trust, for servers that sign their
+    /// own.
+    fingerprint: Option<Fingerprint>,
+    /// The name that the certificate is for, and that is sent as SNI.
+    #[key(with = read_server_name, shown = "the host of `url`")]
+    server_name: Option<String>,
+    /// Our own certificate and those above it, in PEM, for servers that ask for one.
+    #[key(with = read_certificate, file)]
+    certificate: Option<Pem>,
+    /// Its private key, in PEM: `file:/path` or `${NAME}`.
+    #[key(with = read_key, file)]
+    key: Option<Pem>,
+}
+
+impl TlsSection {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let (message, help) = match (section.entry("certificate"), section.entry("key")) {
+            (Some(_), Some(_)) | (None, None) => return Ok(()),
+            (Some(_), None) => {
+                ("`certificate` has no `key` beside it", "write `key: file:/run/secrets/client.key`")
+            }
+            (None, Some(_)) => {
+                ("`key` has no `certificate` beside it", "write `certificate: file:/run/secrets/client.pem`")
+            }
+        };
+        Err(section.missing(message.to_owned(), help))
+    }
+}
+
+/// The SHA-256 fingerprint of a certificate: hexadecimal digits, with colons between the pairs or without.
+#[derive(Debug)]
+struct Fingerprint([u8; 32]);
+
+text_settings!(Fingerprint);
+
+impl FromText for Fingerprint {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let trimmed = text.trim();
+        let digits: String = trimmed.strip_prefix("sha256:").unwrap_or(trimmed).split(':').collect();
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
+        let bytes = bytes.filter(|_| is_hexadecimal && digits.len() == 64);
+        bytes.and_then(|bytes| bytes.try_into().ok()).map(Self).ok_or_else(|| {
+            let help =
+                "write what `openssl x509 -noout -fingerprint -sha256` shows: 32 pairs of hexadecimal digits";
+            Invalid::new(format!("expected a SHA-256 fingerprint, found `{text}`"), help)
+        })
+    }
+}
+
+fn read_server_name(value: &Cursor<'_>) -> Checked<Option<String>> {
+    let name = text_of(value)?.to_owned();
+    if ServerName::try_from(name.as_str()).is_err() {
+        let help = "write the name that the certificate is for: `internal.example.com`";
+        return value.reject(Invalid::without_value(TlsError::ServerName.to_string(), help));
+    }
+    Ok(Some(name))
+}
+
+impl Setting for ClientTls {
+    const KIND: ValueKind = ValueKind::Section(TlsSection::keys);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let TlsSection { ca, fingerprint, server_name, certificate, key } = OpenSection::read(value, None)?;
+        let trust = match (ca, fingerprint) {
+            (Some(Pem(pem)), _) => Trust::Roots(pem),
+            (None, Some(Fingerprint(fingerprint))) => Trust::Pinned(fingerprint),
+            (None, None) => Trust::System,
+        };
+        let identity =
+            certificate.zip(key).map(|(Pem(certificates), Pem(key))| Identity { certificates, key });
+        Self::new(ClientTlsOptions { trust, identity, server_name }).or_else(|error| {
+            let place = value.node.get("key").filter(|_| matches!(error, TlsError::Mismatch(_)));
+            let help = match error {
+                TlsError::Mismatch(_) => "name the key that the certificate was made for",
+                _ => NO_ROOTS_HELP,
+            };
+            let place = place.map_or(value.place, |node| node.span);
+            value.reject_at(place, Invalid::without_value(error.to_string(), help))
+        })
+    }
+}
+
+const NO_ROOTS_HELP: &str =
+    "install `ca-certificates`, or name the roots: `tls: { ca: file:/etc/ssl/our-ca.pem }`";
 
 /// What [`ClientTls`] is made of.
 #[derive(Debug, Default)]
@@ -69,7 +172,7 @@ impl ClientTls {
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .expect("the provider knows TLS 1.2 and 1.3");
-        let builder = match options.trust {
+        let builder = match &options.trust {
             Trust::System => {
                 let found = rustls_native_certs::load_native_certs().certs;
                 parts.push(b"system".to_vec());
@@ -77,21 +180,21 @@ impl ClientTls {
                 builder.with_root_certificates(system_roots(found)?)
             }
             Trust::Roots(pem) => {
-                let roots = roots(&pem)?;
-                parts.extend([b"roots".to_vec(), pem]);
+                let roots = roots(pem)?;
+                parts.extend([b"roots".to_vec(), pem.clone()]);
                 builder.with_root_certificates(roots)
             }
             Trust::Pinned(fingerprint) => {
                 parts.extend([b"pinned".to_vec(), fingerprint.to_vec()]);
-                let pinned = Arc::new(Pinned { fingerprint, provider });
+                let pinned = Arc::new(Pinned { fingerprint: *fingerprint, provider });
                 builder.dangerous().with_custom_certificate_verifier(pinned)
             }
         };
-        let mut config = match options.identity {
+        let mut config = match &options.identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
                 let (certificates, key) = identity.read()?;
-                parts.extend([b"identity".to_vec(), identity.certificates, identity.key]);
+                parts.extend([b"identity".to_vec(), identity.certificates.clone(), identity.key.clone()]);
                 builder.with_client_auth_cert(certificates, key).map_err(TlsError::Mismatch)?
             }
         };
@@ -100,10 +203,21 @@ impl ClientTls {
         parts.extend(
             options.server_name.iter().flat_map(|name| [b"name".to_vec(), name.clone().into_bytes()]),
         );
-        let server_name =
-            options.server_name.map(ServerName::try_from).transpose().map_err(|_| TlsError::ServerName)?;
+        let server_name = options.server_name.clone().map(ServerName::try_from).transpose();
+        let server_name = server_name.map_err(|_| TlsError::ServerName)?;
         let made_of = MadeOf::parts(parts.iter().map(Vec::as_slice));
-        Ok(Self { config: Arc::new(config), server_name, made_of })
+        Ok(Self { config: Arc::new(config), server_name, options: Arc::new(options), made_of })
+    }
+
+    /// The options that it is made of, for a library that connects by itself.
+    pub fn options(&self) -> &ClientTlsOptions {
+        &self.options
+    }
+
+    /// TLS with every default, where there is no `tls`. `None` where that is impossible, which is reported.
+    pub(crate) fn by_default(report: &Report<'_>, place: Span) -> Option<Self> {
+        let made = Self::new(ClientTlsOptions::default());
+        made.map_err(|error| report.error(place, error.to_string(), NO_ROOTS_HELP)).ok()
     }
 
     /// The same, offering these protocols (ALPN, RFC 7301).

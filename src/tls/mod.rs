@@ -19,9 +19,77 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
+use crate::settings::{
+    keys::ValueKind,
+    section::{Checked, Cursor, Invalid, Setting},
+    value::text_of,
+};
+
+pub(crate) use client::TlsSection;
 pub use client::{ClientStream, ClientTls, ClientTlsOptions, Trust};
 pub use client_certificate::{ClientCertificate, Vouching};
-pub use server::{ClientRoots, ServerStream, ServerTls, ServerTlsOptions};
+pub use server::{ClientCertificates, ServerStream, ServerTls, ServerTlsOptions};
+
+/// Certificates or a private key in PEM. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pem(Vec<u8>);
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Pem(…)")
+    }
+}
+
+impl Setting for Pem {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        text_of(value).map(|text| Self(text.as_bytes().to_vec()))
+    }
+}
+
+/// Reads our certificate and those above it.
+fn read_certificate<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
+    let pem = Pem::read(value)?;
+    read_expiries(value, &pem, TlsError::Certificates, |expiries| expiries.min())?;
+    Ok(pem.into())
+}
+
+/// Reads trusted CAs.
+fn read_trusted_cas(value: &Cursor<'_>) -> Checked<Option<Pem>> {
+    let pem = Pem::read(value)?;
+    // Those that were replaced may stay beside the new ones.
+    read_expiries(value, &pem, TlsError::Roots, |expiries| expiries.max())?;
+    Ok(Some(pem))
+}
+
+/// Reports when certificates expire, for `/metrics` and warnings.
+fn read_expiries(
+    value: &Cursor<'_>,
+    pem: &Pem,
+    error: TlsError,
+    expiry: fn(&mut dyn Iterator<Item = SystemTime>) -> Option<SystemTime>,
+) -> Checked<()> {
+    if certificates(&pem.0).is_none() {
+        let help = "name a file that begins `-----BEGIN CERTIFICATE-----`";
+        return value.reject(Invalid::without_value(error.to_string(), help));
+    }
+    if let Some(expiry) = expiry(&mut expiries(&pem.0).into_iter()) {
+        value.context.report.certificates_at(value.node.span, expiry);
+    }
+    Ok(())
+}
+
+/// Reads a private key.
+fn read_key<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
+    let pem = Pem::read(value)?;
+    if PrivateKeyDer::from_pem_slice(&pem.0).is_err() {
+        let help =
+            "name a file that begins `-----BEGIN PRIVATE KEY-----`; keys with a password can't be read";
+        return value.reject(Invalid::without_value(TlsError::Key.to_string(), help));
+    }
+    Ok(pem.into())
+}
 
 /// A certificate chain and its private key.
 #[derive(Clone)]

@@ -8,10 +8,18 @@ use rustls::{
     pki_types::UnixTime,
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
+use settings_derive::{Section, Word};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::{ClientCertificate, Identity, MadeOf, TlsError, Vouching};
+use super::{
+    ClientCertificate, ClientTls, ClientTlsOptions, Identity, MadeOf, Pem, TlsError, Vouching,
+    read_certificate, read_key, read_trusted_cas,
+};
+use crate::settings::{
+    keys::ValueKind,
+    section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
+};
 
 /// A connection of a client.
 pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;
@@ -25,24 +33,53 @@ pub struct ServerTls {
     /// What they are made of.
     roots_made_of: MadeOf,
     made_of: MadeOf,
+    /// Who we are to a replica that asks its clients for certificates.
+    identity: Option<Identity>,
 }
 
-/// What [`ServerTls`] is made of.
-#[derive(Debug)]
+/// TLS with clients: who we are, and whom we let in.
+#[derive(Debug, Section)]
+#[section(name = "`tls` of `server`", id = "server_tls", process, variables)]
 pub struct ServerTlsOptions {
-    /// Who we are.
-    pub identity: Identity,
-    /// Who vouches for clients. `None` asks for no certificate.
-    pub client_roots: Option<ClientRoots>,
+    /// Our certificate and those above it, in PEM: `file:/path`, `${NAME}` or the text.
+    #[key(with = read_certificate, file, example = "certificate: file:/etc/glossator/tls.crt", live)]
+    pub certificate: Pem,
+    /// Its private key, in PEM: `file:/path` or `${NAME}`.
+    #[key(with = read_key, file, example = "key: file:/etc/glossator/tls.key", live)]
+    pub key: Pem,
+    /// The roots in PEM that vouch for clients; who has no certificate of theirs is turned away.
+    #[key(with = read_trusted_cas, file, shown = "none is asked for", live)]
+    pub client_ca: Option<Pem>,
+    /// Whether a client may come without a certificate, to show something else.
+    #[key(
+        default = ClientCertificates::Required,
+        requires = "client_ca",
+        help = "write `client_ca`, the roots that vouch for clients, or leave it out",
+        live
+    )]
+    pub client_certificate: ClientCertificates,
 }
 
-/// Who vouches for clients.
-#[derive(Debug)]
-pub struct ClientRoots {
-    /// The roots in PEM. Whoever shows a certificate of another is turned away.
-    pub pem: Vec<u8>,
-    /// Whether who shows none is turned away, too.
-    pub required: bool,
+/// Whether clients need a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+pub enum ClientCertificates {
+    /// Who shows none is turned away.
+    Required,
+    /// Who shows none may show something else.
+    Optional,
+}
+
+impl Setting for ServerTls {
+    const KIND: ValueKind = ValueKind::Section(ServerTlsOptions::keys);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let options: ServerTlsOptions = OpenSection::read(value, None)?;
+        Self::new(options).or_else(|error| {
+            let help = "name the key that the certificate was made for";
+            let place = value.node.get("key").map_or(value.place, |node| node.span);
+            value.reject_at(place, Invalid::without_value(error.to_string(), help))
+        })
+    }
 }
 
 impl ServerTls {
@@ -56,13 +93,16 @@ impl ServerTls {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .expect("the provider knows TLS 1.2 and 1.3");
-        let (certificates, key) = options.identity.read()?;
-        let verifier = match &options.client_roots {
+        let ServerTlsOptions { certificate, key, client_ca, client_certificate } = options;
+        let is_required = client_certificate == ClientCertificates::Required;
+        let identity = Identity { certificates: certificate.0, key: key.0 };
+        let (certificates, key) = identity.read()?;
+        let verifier = match &client_ca {
             None => None,
-            Some(ClientRoots { pem, required }) => {
+            Some(Pem(pem)) => {
                 let roots = Arc::new(super::roots(pem)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-                let verifier = if *required { verifier } else { verifier.allow_unauthenticated() }.build();
+                let verifier = if is_required { verifier } else { verifier.allow_unauthenticated() }.build();
                 Some(verifier.map_err(|_| TlsError::Roots)?)
             }
         };
@@ -74,13 +114,23 @@ impl ServerTls {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         // Nothing of a secret may be written to where `SSLKEYLOGFILE` says.
         config.key_log = Arc::new(rustls::NoKeyLog);
-        let Identity { certificates, key } = &options.identity;
-        let roots = options.client_roots.as_ref();
-        let required: &[u8] = if roots.is_some_and(|roots| roots.required) { b"required" } else { b"" };
-        let roots = roots.map_or(&[][..], |roots| &roots.pem);
-        let made_of = MadeOf::parts([certificates.as_slice(), key, roots, required]);
+        let required: &[u8] = if client_ca.is_some() && is_required { b"required" } else { b"" };
+        let roots = client_ca.as_ref().map_or(&[][..], |Pem(pem)| pem);
+        let made_of = MadeOf::parts([identity.certificates.as_slice(), &identity.key, roots, required]);
         let roots_made_of = MadeOf::parts([roots]);
-        Ok(Self { config: Arc::new(config), roots: verifier, roots_made_of, made_of })
+        // Where clients have to show a certificate, replicas show each other their own.
+        let identity = client_ca.is_some().then_some(identity);
+        Ok(Self { config: Arc::new(config), roots: verifier, roots_made_of, made_of, identity })
+    }
+
+    /// TLS to another replica, whose settings are the same.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`] where the system has no trusted CAs.
+    pub fn to_replica(&self) -> Result<ClientTls, TlsError> {
+        let identity = self.identity.clone();
+        ClientTls::new(ClientTlsOptions { identity, ..ClientTlsOptions::default() })
     }
 
     /// Shakes hands with a client.

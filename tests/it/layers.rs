@@ -162,7 +162,7 @@ fn external_crates_are_named_only_by_their_owners() {
                 "translate/fields/",
                 "inbound/mcp/tasks",
                 "config/certificates",
-                "config/clients",
+                "auth/api_key",
                 "tls/shown",
             ],
         ),

@@ -10,13 +10,15 @@ mod together;
 use std::cell::RefCell;
 
 pub(in crate::config) use self::merge::merge;
-use self::together::{check_needs, read_unused, refuse_conflicts, warn_of_calls_cut_off, warn_unused};
+use self::together::{
+    check_needs, read_unused, refuse_conflicts, warn_of_calls_cut_off, warn_of_directions, warn_unused,
+};
 use super::{
     AdminSettings, Loaded,
     calls::Routes,
     certificates, clients,
     import::{self, Importer},
-    keys::{DEFAULTS, FILE, TELEMETRY},
+    keys::{DEFAULTS, FILE},
     node::{Entry, Node},
     problem::Problem,
     prompts::{self, PromptFile},
@@ -27,9 +29,8 @@ use super::{
     secret::Environment,
     section::{Section, report_unknown_key},
     server::ServerSettings,
-    server_tls, shared,
     source::Span,
-    telemetry,
+    telemetry::TelemetrySettings,
     upstreams::{self, UpstreamDefaults, UpstreamFile},
     version,
 };
@@ -41,6 +42,7 @@ use crate::{
         layers::{self, Given},
         section::{Context, Section as _, read_section},
     },
+    shared_state::StoreSettings,
     telemetry::log::LogSettings,
 };
 
@@ -54,7 +56,13 @@ pub(in crate::config) fn compile(
 ) -> Option<Loaded> {
     version::check(report, &trees)?;
     let root = merge(report, trees)?;
-    let process_tables = [ServerSettings::keys(), AdminSettings::keys(), LogSettings::keys()];
+    let process_tables = [
+        ServerSettings::keys(),
+        AdminSettings::keys(),
+        LogSettings::keys(),
+        TelemetrySettings::keys(),
+        StoreSettings::keys(),
+    ];
     let root = layers::merge(report, environment, root, &process_tables, given, renamed_variable);
     let file = Section::open(report, root.span, &root, &FILE)?;
     // It has been looked at in every file.
@@ -66,15 +74,23 @@ pub(in crate::config) fn compile(
         read_section::<LogSettings>(context, file.entry("log"), root.span, "`log`"),
     );
     let node_at = |section: &str, key: &str| root.get(section).and_then(|section| section.get(key));
-    let telemetry = telemetry::read(report, environment, file.section("telemetry", &TELEMETRY).as_ref());
+    let telemetry =
+        read_section::<TelemetrySettings>(context, file.entry("telemetry"), root.span, "`telemetry`");
     let mcp = server.as_ref().ok().map(|server| &server.mcp);
-    // Where the process settings have a mistake, whether there is a secret is not known.
-    let shared = mcp.and_then(|mcp| shared::read(&file, environment, mcp.secret.as_ref()));
-    if file.entry("shared_state").is_none() {
-        shared::warn_of_directions(report, &root);
+    let shared_entry = file.entry("shared_state");
+    let shared = shared_entry
+        .map(|entry| read_section::<StoreSettings>(context, Some(entry), root.span, "`shared_state`"))
+        .transpose();
+    match (shared_entry, mcp) {
+        (None, _) => warn_of_directions(report, &root),
+        (Some(entry), Some(McpSettings { secret: None, .. })) if shared.is_ok() => {
+            let message = "`shared_state` needs `server.secret`: what is kept there is sealed with it";
+            let help = "write `server: { secret: … }`, the same on every replica: `openssl rand -base64 32` makes one";
+            report.error(entry.key.span, message, help);
+        }
+        // Where the settings of the server have a mistake, whether there is a secret is not known.
+        (Some(_), _) => {}
     }
-    let advertised = mcp.and_then(|mcp| mcp.peer.as_ref());
-    let (tls, peer_tls) = server_tls::read(report, environment, file.get("server"), advertised);
     let default_section = file.section("defaults", &DEFAULTS);
     let (route_defaults, upstream_defaults) = default_section.as_ref().map(defaults).unwrap_or_default();
     let default_scopes = route_defaults.scopes.clone();
@@ -89,7 +105,8 @@ pub(in crate::config) fn compile(
         .collect();
     let names: Vec<(UpstreamName, Span)> =
         entries.iter().filter_map(|entry| Some((entry.key.text.parse().ok()?, entry.key.span))).collect();
-    let clients = clients::read(report, environment, &file, file.get("server"), &default_scopes);
+    let auth = server.as_ref().ok().map(|server| server.auth.clone());
+    let clients = clients::read(context, &file, auth, &default_scopes);
     let through = passthrough::read(report, &file, &names, &upstreams, &clients);
     let calls = RefCell::default();
     let around = Surroundings {
@@ -141,8 +158,9 @@ pub(in crate::config) fn compile(
         (name, settings)
     });
     clients.check(report, &all_scopes(&file, default_section.as_ref(), &[written, prompt_entries], entries));
-    let (server, admin, log) = (server.ok()?, admin.ok()?, log.ok()?);
-    let ServerSettings { listener, filter, mcp, .. } = server;
+    let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
+    let shared = shared.ok()?;
+    let ServerSettings { listener, filter, mcp, tls, .. } = server;
     let place = node_at("server", "listen").or_else(|| file.get("clients"));
     let is_behind = tls.is_some() || !filter.trusted_proxies.is_empty();
     clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
@@ -150,7 +168,6 @@ pub(in crate::config) fn compile(
     let default_timeout = default_section.as_ref().and_then(|section| section.get("timeout"));
     let elsewhere = default_timeout.or(shutdown_timeout).map_or(root.span, |node| node.span);
     warn_of_calls_cut_off(report, listener.shutdown_timeout, &routes, (written, entries), elsewhere);
-    let telemetry = telemetry?;
     let certificates = certificates::read(report, &root);
     let needs_place = node_at("admin", "ready_needs").map(|node| node.span);
     check_needs(report, &names, &admin.ready_needs, needs_place);
@@ -161,9 +178,9 @@ pub(in crate::config) fn compile(
         tls,
         door: filter,
         access: clients.access,
-        mcp: McpSettings { peer_tls, ..mcp },
+        mcp,
         log,
-        telemetry,
+        telemetry: Box::new(telemetry),
         cache_limit_bytes: server.cache_limit_bytes,
         upstream_buffer_limit_bytes: server.upstream_buffer_limit_bytes,
         shared,

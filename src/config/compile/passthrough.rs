@@ -32,7 +32,7 @@ pub(super) fn read(
     file: &Section<'_, '_>,
     names: &[(UpstreamName, Span)],
     upstreams: &[UpstreamFile],
-    clients: &clients::Written,
+    clients: &clients::Clients,
 ) -> Written {
     let Some(node) = file.get("passthrough") else { return Written::default() };
     let section = match &node.kind {
@@ -50,7 +50,7 @@ pub(super) fn read(
     let text = name.and_then(|node| Some((node, section::text_of(report, node, "`passthrough`")?)));
     let scopes = section.as_ref().and_then(clients::scopes);
     let says_scopes = section.as_ref().is_some_and(|section| section.get("scopes").is_some());
-    if clients.access.is_some() && !says_scopes {
+    if clients.are_told_apart && !says_scopes {
         let message = "`passthrough` does not say which clients may use it";
         let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for all that are known";
         report.error(node.span, message, help);

@@ -4,8 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     config::{
-        node::Entry, problem::Problem, reply, report::Report, routes::RouteFile, rules::RuleSets,
-        schemas::Asked, source::Span, suggest, units, upstreams::UpstreamFile,
+        node::{Entry, Node},
+        problem::Problem,
+        reply,
+        report::Report,
+        routes::RouteFile,
+        rules::RuleSets,
+        schemas::Asked,
+        source::Span,
+        suggest, units,
+        upstreams::UpstreamFile,
     },
     route::{Conflict, RouteTable, UpstreamName},
 };
@@ -159,4 +167,31 @@ fn shape(file: &RouteFile) -> Option<String> {
     let segments: Vec<&str> =
         path.split('/').map(|segment| if segment.contains('{') { "{}" } else { segment }).collect();
     Some(segments.join("/"))
+}
+
+/// Warns of limits that say what holds without a store where there is none.
+pub(super) fn warn_of_directions(report: &Report<'_>, root: &Node) {
+    let Some(entries) = root.as_map() else { return };
+    for entry in entries {
+        if matches!(entry.key.text.as_str(), "rate_limit" | "rate_limit_per_client")
+            && let Some(limit) = entry.value.as_map()
+            && let Some(direction) = limit.iter().find(|key| key.key.text == "on_store_failure")
+        {
+            let message =
+                "`on_store_failure` has no effect without `shared_state`: every process counts for itself";
+            report.warning(direction.key.span, message, "write `shared_state: redis://…`, or leave it out");
+        }
+    }
+    for section in ["defaults", "upstreams", "routes"] {
+        let Some(named) = root.get(section) else { continue };
+        if section == "defaults" {
+            warn_of_directions(report, named);
+        } else {
+            named
+                .as_map()
+                .unwrap_or_default()
+                .iter()
+                .for_each(|entry| warn_of_directions(report, &entry.value));
+        }
+    }
 }

@@ -4,7 +4,6 @@
 //! is read by somebody; so file, schema and program can't drift apart.
 
 mod ask;
-mod clients;
 mod content;
 mod example;
 mod extract;
@@ -13,18 +12,16 @@ mod process;
 mod prompt;
 mod route;
 mod rule;
-mod server_tls;
-mod shared;
-mod telemetry;
 mod upstream;
 
 pub(super) use self::{
-    ask::*, clients::*, content::*, example::*, extract::*, field::*, process::*, prompt::*, route::*,
-    rule::*, server_tls::*, shared::*, telemetry::*, upstream::*,
+    ask::*, content::*, example::*, extract::*, field::*, process::*, prompt::*, route::*, rule::*,
+    upstream::*,
 };
 
 use crate::{
     policy::RateSettings,
+    route::Scopes,
     settings::{section::Setting, value::OrOff},
 };
 
@@ -52,6 +49,8 @@ const ENVELOPE: Takes = Word(&["mcp", "plain"]);
 const ERROR_STATUS: Takes = Word(&["truthful", "ok"]);
 const ERROR_FORMAT: Takes = Word(&["text", "json"]);
 const NAMES: Takes = List(&Text);
+/// What a caller needs.
+const SCOPES: Takes = <Scopes as Setting>::KIND;
 /// How many calls in how long.
 const RATE_LIMIT: Takes = <OrOff<RateSettings> as Setting>::KIND;
 /// What may be left out altogether.

@@ -4,8 +4,10 @@ use super::*;
 use crate::config::version::VERSION;
 use crate::policy::{BreakerOverride, RetryOverride};
 use crate::{
-    config::{AdminSettings, server::ServerSettings},
-    settings::section::Section as _,
+    auth::ClientSettings,
+    config::{AdminSettings, TelemetrySettings, server::ServerSettings},
+    settings::{section::Section as _, value::Named},
+    shared_state::StoreSettings,
     telemetry::log::LogSettings,
 };
 
@@ -27,13 +29,17 @@ pub(in crate::config) static FILE: Keys = Keys::new(
         key("log", Section(LogSettings::keys), "What is logged, and how."),
         key(
             "shared_state",
-            Either(&[Text, Section(|| &SHARED)]),
+            Section(StoreSettings::keys),
             "The Redis or Valkey where replicas share limits, kept replies and subscriptions: its address, or a map.",
         ),
-        key("telemetry", Section(|| &TELEMETRY), "Where traces and metrics are sent (OpenTelemetry)."),
+        key(
+            "telemetry",
+            Section(TelemetrySettings::keys),
+            "Where traces and metrics are sent (OpenTelemetry).",
+        ),
         key(
             "clients",
-            Map(&Section(|| &CLIENT)),
+            <Named<ClientSettings> as Setting>::KIND,
             "Who may call, by name. Default, without `auth` of `server`: everybody.",
         ),
         key("defaults", Section(|| &DEFAULTS), "What holds for every route that does not say otherwise."),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     policy::{BreakerOverride, RetryOverride},
+    tls::ClientTls,
     upstream::http::{HealthCheckSettings, OutlierDetectionSettings},
 };
 
@@ -70,7 +71,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             Word(&["auto", "http1.0", "http1", "http2"]),
             "Which HTTP it speaks. Default `auto`: HTTP/2 where TLS agrees on it, else HTTP/1.1.",
         ),
-        key("tls", Section(|| &TLS), "Whom an `https://` address is taken for, and who we are."),
+        key("tls", <ClientTls as Setting>::KIND, "Whom an `https://` address is taken for, and who we are."),
         key("connect_timeout", TIMEOUT, "How long connecting may take."),
         key(
             "headers",
@@ -155,7 +156,7 @@ pub(in crate::config) static OAUTH: Keys = Keys::new(
             Word(&["basic", "post"]),
             "How the client says who it is: by `Authorization`, or in the body. Default `basic`.",
         ),
-        key("tls", Section(|| &TLS), "Whom the token server is taken for, and who we are."),
+        key("tls", <ClientTls as Setting>::KIND, "Whom the token server is taken for, and who we are."),
     ],
 );
 
@@ -273,33 +274,5 @@ pub(in crate::config) static OVERRIDE: Keys = Keys::new(
             "Whether the call may be made again after a failure. Default: by its annotations.",
         ),
         key("error_text_limit", ERROR_TEXT_LIMIT, "The longest error text that a client gets."),
-    ],
-);
-
-pub(in crate::config) static TLS: Keys = Keys::new(
-    "`tls`",
-    "tls",
-    &[
-        key(
-            "ca",
-            Text,
-            "The roots to trust, in PEM: `file:/path`, `${NAME}` or the text. Default: those of the system.",
-        ),
-        key(
-            "fingerprint",
-            Text,
-            "Instead of roots: the SHA-256 fingerprint of the one certificate to trust, for servers that sign their own.",
-        ),
-        key(
-            "server_name",
-            Text,
-            "The name that the certificate is for, and that is sent as SNI. Default: the host of `url`.",
-        ),
-        key(
-            "certificate",
-            Text,
-            "Our own certificate and those above it, in PEM, for servers that ask for one.",
-        ),
-        key("key", Text, "Its private key, in PEM: `file:/path` or `${NAME}`."),
     ],
 );

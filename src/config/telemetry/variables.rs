@@ -1,20 +1,20 @@
-//! What every program with OpenTelemetry is told by variables. Of one that says nothing we know it is told that it is passed
-//! over, as the specification wants.
+//! The environment variables of OpenTelemetry. One with a value that is unknown here is ignored with a warning, as
+//! the specification wants.
 
 use std::{path::Path, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use super::{
-    super::{
-        problem::{Problem, Severity},
-        report::Report,
-        secret::{self, Environment, Unread},
-    },
-    Written,
+use super::super::{
+    problem::{Problem, Severity},
+    report::Report,
+    secret::{self, Environment, Unread},
 };
-use crate::telemetry::{Sampling, Service};
+use crate::{
+    settings::value::{Named, Scalar, Word as _},
+    telemetry::{SamplerName, Sampling, Service},
+};
 
 /// The variables that OpenTelemetry has names for.
 pub(super) struct Variables<'a, 'r> {
@@ -69,21 +69,20 @@ impl<'a> Variables<'a, '_> {
     pub(super) fn sampling(&self) -> Option<Sampling> {
         let (name, argument) = ("OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG");
         let word = self.get(name)?;
-        let Ok(sampling) = word.parse::<Sampling>() else {
+        let known = || SamplerName::WORDS.iter().filter(|(_, name)| *name != SamplerName::Off);
+        let Some((_, sampler)) = known().find(|(known, _)| *known == word) else {
             let message = format!("`{word}` is passed over: it is not a sampler that is known here");
-            self.pass_over(name, message, &format!("write one of `{}`", Sampling::WORDS.join("`, `")));
+            let known: Vec<_> = known().map(|(known, _)| *known).collect();
+            self.pass_over(name, message, &format!("write one of `{}`", known.join("`, `")));
             return None;
         };
-        if !Sampling::takes_ratio(word) {
-            return Some(sampling);
-        }
-        let Some(text) = self.get(argument) else { return Some(sampling) };
-        let ratio = text.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
-        if ratio.is_none() {
+        let text = self.get(argument).filter(|_| sampler.takes_ratio());
+        let ratio = text.and_then(|text| text.parse().ok()).filter(|ratio| (0.0..=1.0).contains(ratio));
+        if let (Some(text), None) = (text, ratio) {
             let message = format!("`{text}` is passed over: it is not a number from 0 to 1");
             self.pass_over(argument, message, "write `0.1` for one trace of ten");
         }
-        Some(sampling.with_ratio(ratio.unwrap_or(1.0)))
+        sampler.sampling(ratio.unwrap_or(1.0))
     }
 
     pub(super) fn millis(&self, name: &str) -> Option<Duration> {
@@ -135,7 +134,8 @@ impl<'a> Variables<'a, '_> {
         headers
     }
 
-    pub(super) fn roots(&self) -> Option<Vec<u8>> {
+    /// PEM of a file that a variable names.
+    pub(super) fn trusted_cas(&self) -> Option<Vec<u8>> {
         let name = "OTEL_EXPORTER_OTLP_CERTIFICATE";
         let path = self.get(name)?;
         if Path::new(path).is_absolute() {
@@ -149,13 +149,12 @@ impl<'a> Variables<'a, '_> {
             .ok()
     }
 
-    pub(super) fn service(&self, written: &Written) -> Service {
+    pub(super) fn service(&self, written: Option<String>, attributes: &Named<Scalar>) -> Service {
         let mut more = self.pairs("OTEL_RESOURCE_ATTRIBUTES");
         let name = self.get("OTEL_SERVICE_NAME").map(str::to_owned);
         // What a variable says of the name goes before what the file says, as everything does.
         let named = more.iter().find(|(key, _)| key == "service.name").map(|(_, name)| name.clone());
-        let name = name.or(named).or_else(|| written.service.clone());
-        more.extend(written.attributes.iter().cloned());
-        Service::new(name, more)
+        more.extend(attributes.0.iter().map(|(name, Scalar(value))| (name.clone(), value.clone())));
+        Service::new(name.or(named).or(written), more)
     }
 }

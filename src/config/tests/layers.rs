@@ -70,3 +70,45 @@ fn variables_may_stand_in_the_file_and_their_values_are_not_told() {
     let problems = layered(file, &[("PORT", "s3cr3t")], &[]).unwrap_err();
     assert!(problems.contains("${PORT}") && !problems.contains("s3cr3t"), "{problems}");
 }
+
+#[test]
+fn sections_in_sections_and_those_that_are_a_text_have_variables() {
+    let file = "server: { secret: \"${SECRET}\" }\nshared_state: redis://store.test:6379";
+    let variables = [
+        ("SECRET", "0123456789abcdef"),
+        ("GLOSSATOR__SHARED_STATE__PASSWORD", "word"),
+        ("GLOSSATOR__TELEMETRY__ENDPOINT", "http://collector.test:4318"),
+    ];
+    let settings = layered(file, &variables, &[]).unwrap();
+    let shared = settings.shared.unwrap();
+    assert_eq!(shared.address, "redis://store.test:6379".parse().unwrap());
+    assert_eq!(shared.password.as_deref(), Some("word"));
+    assert!(settings.telemetry.traces.is_some());
+    let variables = [
+        ("GLOSSATOR__SERVER__TLS__CERTIFICATE", "s3cr3t"),
+        ("GLOSSATOR__TELEMETRY__RATIO", "1"),
+        ("GLOSSATOR__SERVER__AUTH__JWT", "x"),
+    ];
+    let problems = layered("server: {}", &variables, &[]).unwrap_err();
+    for words in [
+        "GLOSSATOR__SERVER__TLS__CERTIFICATE: expected certificates in PEM",
+        "GLOSSATOR__TELEMETRY__RATIO: this variable is called `GLOSSATOR__TELEMETRY__SAMPLING_RATIO` now",
+        "GLOSSATOR__SERVER__AUTH__JWT: this variable sets nothing",
+    ] {
+        assert!(problems.contains(words) && !problems.contains("s3cr3t"), "{problems}");
+    }
+}
+
+#[test]
+fn a_secret_may_be_the_contents_of_a_file() {
+    let path = std::env::temp_dir().join(format!("glossator-secret-{}", std::process::id()));
+    std::fs::write(&path, "0123456789abcdef\n").unwrap();
+    let named = format!("file:{}", path.display());
+    let secret = || crate::crypto::Secret::new(b"0123456789abcdef");
+    let by_file = layered(&format!("server: {{ secret: '{named}' }}"), &[], &[]).unwrap();
+    let by_variable = layered("", &[("GLOSSATOR__SERVER__SECRET", &named)], &[]).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!((by_file.mcp.secret, by_variable.mcp.secret), (secret(), secret()));
+    assert!(by_file.warnings.iter().all(|warning| !warning.message.contains("secret")));
+    assert_eq!(by_file.named_files, [path]);
+}

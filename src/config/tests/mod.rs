@@ -170,7 +170,7 @@ fn how_tokens_are_taken_may_come_from_outside() {
     let loaded = loaded(&format!("{auth}\ndefaults: {{ scopes: [] }}\n{MINIMAL}"));
     let tokens = loaded.access.unwrap().tokens;
     assert_eq!(tokens[0].algorithms, [crate::auth::Algorithm::Rs512, crate::auth::Algorithm::Ps256]);
-    assert_eq!(tokens[0].leeway, Duration::from_secs(7));
+    assert_eq!(tokens[0].clock_skew, Duration::from_secs(7));
 }
 
 #[test]
@@ -222,7 +222,10 @@ fn where_tokens_are_given_comes_from_outside_too() {
     assert_eq!(resource.url.as_str(), "http://127.0.0.1:9000/mcp");
     assert_eq!(resource.servers, ["https://login.test:9000"]);
     let tokens = &access.tokens[0];
-    assert_eq!((tokens.audiences[0].as_str(), tokens.scope_claim.as_str()), (resource.url.as_str(), "s9000"));
+    assert_eq!(
+        (tokens.audiences.0[0].as_str(), tokens.scope_claim.as_str()),
+        (resource.url.as_str(), "s9000")
+    );
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use ::http::header;
 
-use super::{scalar, tls};
+use super::scalar;
 use crate::{
     config::{
-        keys::{AUTH, BASIC, OAUTH, TLS},
+        keys::{AUTH, BASIC, OAUTH},
         node::{Entry, Node},
         report::Report,
         secret::{self, Environment, Expanded},
@@ -13,6 +13,7 @@ use crate::{
         suggest,
     },
     route::{HttpTemplate, UpstreamName},
+    tls::ClientTls,
     upstream::http::{
         AddressError, AuthSettings, AuthStyle, BearerToken, Hidden, HttpSettings, OAuthSettings, TokenUrl,
     },
@@ -139,11 +140,11 @@ fn oauth(section: &Section<'_, '_>, environment: &Environment) -> Option<Written
             parameters.push((key.text.clone(), text));
         }
     }
-    let own_tls = section.section("tls", &TLS).map(|section| tls::read(&section, environment));
+    let own_tls = section.read_with::<ClientTls>(environment, "tls");
     let url = url?;
     let tls = match (url.address.is_tls(), section.entry("tls")) {
-        (true, Some(_)) => Some(own_tls??),
-        (true, None) => Some(tls::plain(report, section.place)?),
+        (true, Some(_)) => Some(own_tls?),
+        (true, None) => Some(ClientTls::by_default(report, section.place)?),
         (false, None) => None,
         (false, Some(entry)) => {
             let help = "write an `https://` address, or leave `tls` out";

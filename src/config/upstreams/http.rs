@@ -2,10 +2,9 @@
 
 use http::{HeaderMap, HeaderValue};
 
-use super::{UpstreamDefaults, addresses, auth, header_name, scalar, tls};
+use super::{UpstreamDefaults, addresses, auth, header_name, scalar};
 use crate::{
     config::{
-        keys::TLS,
         node::{Entry, Node},
         report::Report,
         secret::{self, Environment},
@@ -13,6 +12,11 @@ use crate::{
     },
     policy::PolicySettings,
     route::UpstreamName,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Context, Cursor, Setting},
+    },
+    tls::ClientTls,
     upstream::http::{Address, HttpSettings, Protocol},
 };
 
@@ -25,7 +29,7 @@ pub(super) fn line(
     text: &str,
 ) -> Option<impl FnOnce(UpstreamName) -> HttpSettings> {
     let address = addresses::address(report, environment, node, text)?;
-    let tls = if address.is_tls() { Some(tls::plain(report, node.span)?) } else { None };
+    let tls = if address.is_tls() { Some(ClientTls::by_default(report, node.span)?) } else { None };
     Some(move |name| HttpSettings { tls, ..plain(name, address, defaults, &defaults.policy) })
 }
 
@@ -54,12 +58,12 @@ pub(super) fn read(
         "http2" => Protocol::Http2,
         _ => Protocol::Auto,
     });
-    let own_tls = section.section("tls", &TLS).map(|section| tls::read(&section, environment));
+    let own_tls = section.read_with::<ClientTls>(environment, "tls");
     let addresses = addresses?;
     let care = addresses::care(section, &addresses);
     let tls = match (addresses.first.is_tls(), section.entry("tls")) {
-        (true, Some(_)) => Some(own_tls??),
-        (true, None) => Some(tls::plain(report, url?.span)?),
+        (true, Some(_)) => Some(own_tls?),
+        (true, None) => Some(ClientTls::by_default(report, url?.span)?),
         (false, None) => None,
         (false, Some(entry)) => {
             let help = "write an `https://` address, or leave `tls` out";
@@ -108,17 +112,38 @@ fn plain(
 }
 
 /// Reads `headers`. What is wrong with them has been reported then.
-pub(in crate::config) fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
+fn headers(section: &Section<'_, '_>, environment: &Environment) -> HeaderMap {
+    headers_of(section.report, environment, section.map("headers").unwrap_or_default())
+}
+
+/// A map of headers, whose values may be `${VARIABLE}` or `file:/path`.
+impl Setting for HeaderMap {
+    const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
+        let Context { report, environment, .. } = value.context;
+        let before = report.errors();
+        let headers = headers_of(report, environment, entries);
+        value.checked((report.errors() == before).then_some(headers))
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self::new())
+    }
+}
+
+fn headers_of(report: &Report<'_>, environment: &Environment, entries: &[Entry]) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    for Entry { key, value } in section.map("headers").unwrap_or_default() {
-        let name = header_name(section.report, &key.text, key.span);
-        let text = scalar(section.report, value, &format!("the header `{}`", key.text));
+    for Entry { key, value } in entries {
+        let name = header_name(report, &key.text, key.span);
+        let text = scalar(report, value, &format!("the header `{}`", key.text));
         let (Some(name), Some(text)) = (name, text) else { continue };
-        let Some(expanded) = secret::expand_secret(section.report, environment, value.span, &text) else {
+        let Some(expanded) = secret::expand_secret(report, environment, value.span, &text) else {
             continue;
         };
         let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
-            section.report.error(
+            report.error(
                 value.span,
                 format!("the value of the header `{name}` has line breaks or characters that are not ASCII"),
                 "look for a line break at the end of the secret",
@@ -126,15 +151,11 @@ pub(in crate::config) fn headers(section: &Section<'_, '_>, environment: &Enviro
             continue;
         };
         if secret::is_secret_name(&key.text) {
-            auth::warn_of_inline(section.report, value, &key.text, &expanded);
+            auth::warn_of_inline(report, value, &key.text, &expanded);
         }
         content.set_sensitive(expanded.foreign || value.secret || secret::is_secret_name(&key.text));
         if headers.insert(name, content).is_some() {
-            section.report.error(
-                key.span,
-                format!("the header `{}` is here twice", key.text),
-                "keep one of them",
-            );
+            report.error(key.span, format!("the header `{}` is here twice", key.text), "keep one of them");
         }
     }
     headers

@@ -1,7 +1,7 @@
 //! `upstreams`: where the legacy servers are, and how each is asked.
 //!
 //! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that speaks
-//! HTTP, with its `addresses`, its `tls` and its `auth`; `program` what is started, for commands and CGI; `mcp` what is an
+//! HTTP, with its `addresses` and its `auth`; `program` what is started, for commands and CGI; `mcp` what is an
 //! MCP server, with its `tools`, prompts and resources.
 
 mod addresses;
@@ -11,7 +11,6 @@ mod mcp;
 pub(super) mod of_route;
 pub(super) mod policies;
 mod program;
-pub(super) mod tls;
 pub(super) mod tools;
 
 use std::{sync::Arc, time::Duration};

@@ -22,6 +22,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// (milliseconds of a duration, or a count), `size = A..=B` (bytes), `kind = KIND`, `with = FN` (reads the value in place
 /// of its type, `fn(&Cursor) -> Checked<T>`), `shown = "…"` (the default in words),
 /// `inherits = EXPRESSION` (the value that holds where neither this key nor one that it overrides is written), `live` or `restart`, `secret`,
+/// `file` (may be `file:/path`, whose contents are the value; every `secret` may),
 /// `example = "…"` (what to write where it is missing), `conflicts = "KEY, KEY"`, `requires = "KEY"` with `help = "…"`,
 /// `part` (a struct with keys of the same section), `skip` or `skip = EXPRESSION` (no key: always that value).
 #[proc_macro_derive(Section, attributes(section, key))]

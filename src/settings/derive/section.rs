@@ -8,7 +8,7 @@ use crate::attributes::{Options, description};
 
 const SECTION_OPTIONS: [&str; 9] =
     ["name", "id", "text", "bare", "check", "check_keys", "variables", "default", "process"];
-const KEY_OPTIONS: [&str; 18] = [
+const KEY_OPTIONS: [&str; 19] = [
     "name",
     "default",
     "range",
@@ -17,6 +17,7 @@ const KEY_OPTIONS: [&str; 18] = [
     "live",
     "restart",
     "secret",
+    "file",
     "example",
     "conflicts",
     "requires",
@@ -169,6 +170,7 @@ impl Declared<'_> {
         };
         let description = self.options.text("description").unwrap_or_else(|| description(&self.field.attrs));
         let secret = self.options.has("secret");
+        let file = secret || self.options.has("file");
         let example = self.options.text("example").unwrap_or_default();
         let conflicts = self.options.texts("conflicts");
         let requires = match self.options.text("requires") {
@@ -180,7 +182,7 @@ impl Declared<'_> {
         };
         quote!(Row::Key(KeySpec {
             name: #key, kind: #kind, description: #description, default: #default, takes_effect: #takes_effect,
-            secret: #secret, example: #example, conflicts: &[#(#conflicts),*], requires: #requires,
+            secret: #secret, file: #file, example: #example, conflicts: &[#(#conflicts),*], requires: #requires,
         }))
     }
 

@@ -37,17 +37,19 @@ struct Kept {
 impl SharedStore {
     /// One replica's way to a store that is in memory.
     pub(crate) fn in_memory(memory: &Memory) -> Self {
-        let store = Self::new(StoreSettings {
+        let settings = StoreSettings {
             address: "redis://memory".parse().unwrap(),
             tls: None,
-            login: Default::default(),
-            sentinel_login: Default::default(),
-            database: 0,
-            prefix: StoreSettings::PREFIX_DEFAULT.to_owned(),
-            timeout: StoreSettings::TIMEOUT_DEFAULT,
+            user: None,
+            password: None,
+            sentinel_user: None,
+            sentinel_password: None,
+            database: None,
+            prefix: "glossator".to_owned(),
+            timeout: Duration::from_millis(250),
             entry_limit_bytes: 10_000,
-            secret: Secret::new(b"the same for all").unwrap(),
-        });
+        };
+        let store = Self::new(settings, &Secret::new(b"the same for all").unwrap());
         store.0.client.connect_to(Some(memory.clone()));
         memory.0.replicas.lock().unwrap().push(Arc::downgrade(&store.0));
         store

@@ -23,18 +23,23 @@ fn settings(address: &str) -> StoreSettings {
     StoreSettings {
         address: address.parse().unwrap(),
         tls: None,
-        login: StoreLogin { user: None, password: Some("s3cr3t".to_owned()) },
-        sentinel_login: StoreLogin::default(),
-        database: 0,
+        user: None,
+        password: Some("s3cr3t".to_owned()),
+        sentinel_user: None,
+        sentinel_password: None,
+        database: None,
         prefix: "test".to_owned(),
         timeout: TIMEOUT,
         entry_limit_bytes: 1000,
-        secret: Secret::new(b"the same for all").unwrap(),
     }
 }
 
+fn secret() -> Secret {
+    Secret::new(b"the same for all").unwrap()
+}
+
 fn store_at(port: u16) -> SharedStore {
-    SharedStore::new(settings(&format!("redis://127.0.0.1:{port}")))
+    SharedStore::new(settings(&format!("redis://127.0.0.1:{port}")), &secret())
 }
 
 async fn listen() -> (TcpListener, u16) {
@@ -219,7 +224,7 @@ async fn sentinels_are_asked_one_after_the_other_until_one_knows_the_primary() {
     let address = |last| {
         format!("redis+sentinel://127.0.0.1:{gone_port},127.0.0.1:{ignorant},127.0.0.1:{last}/mymaster")
     };
-    let store = SharedStore::new(settings(&address(knows)));
+    let store = SharedStore::new(settings(&address(knows)), &secret());
     store.begin().await;
     until(&store, true).await;
     let error = client::Opened::open(&settings(&address(ignorant)), "test:told").await.err().unwrap();
