@@ -81,7 +81,7 @@ pub enum Purpose<'a> {
     /// The state of a request that waits for input (`requestState` of MCP 2026-07-28).
     State,
     /// The identity of a client, forwarded by one replica to another.
-    Caller,
+    ClientIdentity,
     /// A value that replicas keep in their store under this key.
     Stored(&'a str),
     /// A message that replicas publish there on the channel of this prefix.
@@ -96,7 +96,7 @@ impl Purpose<'_> {
             Self::Task => b"task".to_vec(),
             Self::Question => b"question".to_vec(),
             Self::State => b"state".to_vec(),
-            Self::Caller => b"caller".to_vec(),
+            Self::ClientIdentity => b"caller".to_vec(),
             Self::Stored(key) => format!("kept at {key}").into_bytes(),
             Self::Published(prefix) => format!("told at {prefix}").into_bytes(),
         }

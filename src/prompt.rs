@@ -15,7 +15,7 @@ use crate::{
         kind_of, object_of_some,
     },
     route::{Asking, Completion, RouteCall, Scopes},
-    translate::{Stop, Template, TemplateError, is_moment},
+    translate::{Template, TemplateError, WorkBudget, is_moment},
 };
 
 /// All prompts, by name.
@@ -222,7 +222,11 @@ impl PartTemplate {
     /// # Errors
     ///
     /// [`TemplateError`] when a template can't be filled in.
-    pub fn written(&self, names: &minijinja::Value, stop: &Stop) -> Result<Vec<Message>, TemplateError> {
+    pub fn written(
+        &self,
+        names: &minijinja::Value,
+        stop: &WorkBudget,
+    ) -> Result<Vec<Message>, TemplateError> {
         let block = match &self.part {
             Part::Text(template) => match template.render_until(names, stop)? {
                 text if text.trim().is_empty() => return Ok(Vec::new()),
@@ -256,7 +260,7 @@ impl PartTemplate {
         &self,
         result: ToolResult,
         names: &minijinja::Value,
-        stop: &Stop,
+        stop: &WorkBudget,
     ) -> Result<Vec<Message>, TemplateError> {
         let structured = result.structured;
         let alone =
@@ -268,7 +272,7 @@ impl PartTemplate {
         &self,
         contents: Vec<Content>,
         names: &minijinja::Value,
-        stop: &Stop,
+        stop: &WorkBudget,
     ) -> Result<Vec<Message>, TemplateError> {
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {

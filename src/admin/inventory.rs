@@ -80,7 +80,7 @@ fn describe_address(view: &AddressView) -> Value {
         "state": view.state.as_word(),
         "in_flight": view.in_flight,
     });
-    if let AddressState::LeftOut { rest } = view.state {
+    if let AddressState::Ejected { rest } = view.state {
         value["rest_ms"] = milliseconds(rest).into();
     }
     value

@@ -1,5 +1,5 @@
-//! `GET /metrics`, and what is read when metrics are: the configuration, the policies, memory that calls share, and the
-//! store of several replicas.
+//! `GET /metrics`: the Prometheus and OpenMetrics endpoint, with the gauges that are read at scrape time
+//! (configuration, policies, upstream buffer, shared state).
 
 use std::{sync::Arc, time::SystemTime};
 

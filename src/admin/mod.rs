@@ -56,7 +56,7 @@ use crate::{
         context::Rejection,
         filter::{Filter, FilterSettings, Port},
     },
-    pipeline::{Face, Gateway},
+    pipeline::{ApiKind, Gateway},
     telemetry::{History, Meters},
 };
 
@@ -220,7 +220,7 @@ impl Api {
         if access == Access::Probe {
             return Ok(self.filter.admit_probe(head)?);
         }
-        let mut arrival = Arrival::take(head, Face::Rest);
+        let mut arrival = Arrival::take(head, ApiKind::Rest);
         if self.filter.admit(head, &mut arrival)?.has_link() && access != Access::Page {
             return Err(Port::Admin.foreign_page().into());
         }

@@ -19,10 +19,10 @@ use super::{Api, Problem, require_json};
 use crate::{
     authoring::playground::{example_arguments, explained},
     config::{self, Draft, Example, Importer, Loaded, RouteFile},
-    model::{End, Exit, Reply},
+    model::{End, Exit, UpstreamResponse},
     pipeline::{WorkError, run_blocking},
     route::{RequestTemplate, Route},
-    translate::{Stop, extract::MCP_MEDIA_TYPE},
+    translate::{WorkBudget, extract::MCP_MEDIA_TYPE},
 };
 
 /// Maximum length of a request's body, in bytes.
@@ -63,7 +63,7 @@ impl Default for Workers {
 impl Workers {
     async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Stop) -> T + Send + 'static,
+        work: impl FnOnce(&WorkBudget) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
         let permit = Arc::clone(&self.permits).acquire_owned();
         run_blocking(permit, Instant::now() + self.timeout, work).await
@@ -150,7 +150,7 @@ impl Playground {
     }
 
     /// Reads the rule and translates the response. May take long, unless `stop` ends it.
-    fn try_rule(&self, attempt: Attempt, stop: &Stop) -> Value {
+    fn try_rule(&self, attempt: Attempt, stop: &WorkBudget) -> Value {
         let Draft { route, problems } = self.importer.draft(&attempt.route, &attempt.rule, stop);
         let mut tried = json!({ "problems": problems.iter().map(describe_problem).collect::<Vec<_>>() });
         let Some(file) = route else { return tried };
@@ -287,13 +287,18 @@ impl Given {
         Ok(Self { status, headers: headers(pairs)?, body, exit, stderr: stderr.into() })
     }
 
-    fn into_response(self, route: &Route) -> Reply {
+    fn into_response(self, route: &Route) -> UpstreamResponse {
         let Self { status, headers, body, exit, stderr } = self;
         let mut response = match &route.request {
             RequestTemplate::Command(_) => {
-                return Reply::of_program(body, Exit { end: exit.unwrap_or(End::Code(0)), stderr });
+                return UpstreamResponse::of_program(
+                    body,
+                    Exit { end: exit.unwrap_or(End::Code(0)), stderr },
+                );
             }
-            RequestTemplate::Http(_) | RequestTemplate::Tool(_) => Reply::new(status, headers, body),
+            RequestTemplate::Http(_) | RequestTemplate::Tool(_) => {
+                UpstreamResponse::new(status, headers, body)
+            }
         };
         // The response of an MCP server, unless it is an error of HTTP.
         if matches!(route.request, RequestTemplate::Tool(_)) && response.status.is_success() {
@@ -383,8 +388,8 @@ mod tests {
     async fn what_takes_too_long_is_ended_and_gives_its_place_back() {
         let workers = Workers { timeout: Duration::from_millis(20), ..Workers::default() };
         for _ in 0..=WORKERS {
-            let endless = |stop: &Stop| {
-                while !stop.is_asked() {
+            let endless = |stop: &WorkBudget| {
+                while !stop.is_exhausted() {
                     std::thread::yield_now();
                 }
             };

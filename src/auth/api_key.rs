@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashMap, fmt, str::FromStr, sync::Arc, tim
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use settings_derive::Section;
 
-use super::{ClientSettings, Denied, Identified, Secret};
+use super::{AuthError, ClientSettings, Identified, Secret};
 use crate::{
     crypto::{Digest, random_key, sha256},
     settings::{
@@ -190,11 +190,11 @@ impl Keys {
     }
 
     /// Whose key it is.
-    pub(super) fn find(&self, key: Secret<'_>, now: SystemTime) -> Result<Identified, Denied> {
+    pub(super) fn find(&self, key: Secret<'_>, now: SystemTime) -> Result<Identified, AuthError> {
         match self.0.get(&KeyHash::of(key.0)) {
-            Some((_, Some(until))) if *until <= now => Err(Denied::Invalid("the key has expired")),
+            Some((_, Some(until))) if *until <= now => Err(AuthError::Invalid("the key has expired")),
             Some((client, until)) => Ok(Identified { client: Arc::clone(client), until: *until }),
-            None => Err(Denied::Invalid("the key is not known here")),
+            None => Err(AuthError::Invalid("the key is not known here")),
         }
     }
 }
@@ -253,11 +253,11 @@ mod tests {
         let keys = Keys::of(&[settings]);
         let find = |key: &str, now| keys.find(Secret(key), now).map(|found| found.client.name().to_owned());
         assert_eq!(find(old.as_str(), now).unwrap(), "reports");
-        assert_eq!(find(old.as_str(), until).unwrap_err(), Denied::Invalid("the key has expired"));
+        assert_eq!(find(old.as_str(), until).unwrap_err(), AuthError::Invalid("the key has expired"));
         assert_eq!(find(new.as_str(), until).unwrap(), "reports");
         let hash = KeyHash::of(new.as_str()).to_string();
         for wrong in ["x", &hash, &new.as_str()[1..]] {
-            assert_eq!(find(wrong, now).unwrap_err(), Denied::Invalid("the key is not known here"));
+            assert_eq!(find(wrong, now).unwrap_err(), AuthError::Invalid("the key is not known here"));
         }
         assert!(!format!("{keys:?} {new:?}").contains(&new.as_str()[4..]));
     }

@@ -1,8 +1,8 @@
-//! Clients that are known by the certificates that they show in the handshake of TLS.
+//! Authentication with client certificates (mTLS): subject, alternative name or fingerprint identify a client.
 
 use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 
-use super::{ClientSettings, Denied, Identified, KeyHash};
+use super::{AuthError, ClientSettings, Identified, KeyHash};
 use crate::{
     settings::{
         section::Invalid,
@@ -87,10 +87,10 @@ impl Certificates {
         &self,
         certificate: &ClientCertificate,
         now: SystemTime,
-    ) -> Result<Identified, Denied> {
+    ) -> Result<Identified, AuthError> {
         let ClientCertificate { der, common_name, dns_names, uris, until, vouching: _ } = certificate;
         if until.is_some_and(|until| until < now) {
-            return Err(Denied::Invalid("the certificate has expired"));
+            return Err(AuthError::Invalid("the certificate has expired"));
         }
         let names = std::iter::once(CertificateName::Fingerprint(KeyHash::of_bytes(der)))
             .chain(common_name.clone().map(CertificateName::CommonName))
@@ -99,11 +99,11 @@ impl Certificates {
         let mut found: Option<&Arc<Client>> = None;
         for client in names.filter_map(|name| self.0.get(&name)) {
             if found.is_some_and(|found| found != client) {
-                return Err(Denied::Invalid("the certificate is of two clients"));
+                return Err(AuthError::Invalid("the certificate is of two clients"));
             }
             found = Some(client);
         }
-        let client = found.cloned().ok_or(Denied::Unknown)?;
+        let client = found.cloned().ok_or(AuthError::Missing)?;
         Ok(Identified { client, until: *until })
     }
 }
@@ -148,13 +148,13 @@ mod tests {
         assert_eq!(find(None, &["x.test", "backup.test"], &[], b"").unwrap(), "one");
         assert_eq!(find(None, &[], &["spiffe://test/two"], b"").unwrap(), "two");
         assert_eq!(find(None, &[], &[], b"der").unwrap(), "two");
-        assert_eq!(find(Some("Backup"), &["backup"], &["cn:backup"], b"x"), Err(Denied::Unknown));
-        assert!(matches!(find(Some("backup"), &[], &[], b"der"), Err(Denied::Invalid(_))));
+        assert_eq!(find(Some("Backup"), &["backup"], &["cn:backup"], b"x"), Err(AuthError::Missing));
+        assert!(matches!(find(Some("backup"), &[], &[], b"der"), Err(AuthError::Invalid(_))));
         let mut shown = ClientCertificate { der: b"der".to_vec(), ..ClientCertificate::default() };
         assert!(certificates.find(&shown, end).is_ok());
         shown.until = Some(end);
         let after = certificates.find(&shown, end + std::time::Duration::from_secs(1));
-        assert!(matches!(after, Err(Denied::Invalid("the certificate has expired"))));
+        assert!(matches!(after, Err(AuthError::Invalid("the certificate has expired"))));
     }
 
     #[test]

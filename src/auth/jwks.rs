@@ -19,20 +19,20 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::{
-    AskedFor, Denied,
+    AskedFor, AuthError,
     jws::{Jws, KeyList},
 };
 use crate::{
-    route::{HttpRequest, Under},
+    route::{HttpRequest, PathBase},
     settings::{
         keys::ValueKind,
         secret,
         section::{Checked, Context, Cursor, Invalid, Setting},
         value::text_of,
     },
-    telemetry::{Chain, Span, Ticket},
+    telemetry::{CallContext, Chain, Span},
     upstream::{
-        Ask, Due, SharedTask,
+        Deadline, SharedTask, UpstreamCall,
         http::{HttpSettings, HttpUpstream, TokenUrl},
     },
 };
@@ -105,7 +105,7 @@ struct Shared {
 }
 
 /// What asks for a list, for a request of that name.
-type Server = dyn Fn(Ticket) -> Listing + Send + Sync;
+type Server = dyn Fn(CallContext) -> Listing + Send + Sync;
 
 /// What is on its way from a server.
 type Listing = Pin<Box<dyn Future<Output = Result<KeyList, String>> + Send>>;
@@ -141,7 +141,7 @@ impl KeySet {
         }
     }
 
-    fn asking(server: impl Fn(Ticket) -> Listing + Send + Sync + 'static) -> Self {
+    fn asking(server: impl Fn(CallContext) -> Listing + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             server: Some(Box::new(server)),
             held: ArcSwapOption::empty(),
@@ -166,12 +166,12 @@ impl KeySet {
     ///
     /// # Errors
     ///
-    /// [`Denied::Unchecked`] where there is none.
+    /// [`AuthError::KeysUnavailable`] where there is none.
     pub(super) async fn for_token(
         &self,
         token: &Jws<'_>,
         asked_for: AskedFor<'_>,
-    ) -> Result<Arc<Held>, Denied> {
+    ) -> Result<Arc<Held>, AuthError> {
         let held = self.current(asked_for);
         if let Some(held) = &held
             && held.keys.knows(token)
@@ -182,7 +182,7 @@ impl KeySet {
             // Whether it brought a list is seen below.
             let _ = coming.result().await;
         }
-        self.current(asked_for).ok_or(Denied::Unchecked)
+        self.current(asked_for).ok_or(AuthError::KeysUnavailable)
     }
 }
 
@@ -203,7 +203,7 @@ impl Shared {
             return None;
         }
         asking.asked = Some(Instant::now());
-        let ticket = Ticket::new(asked_for(), Span::default());
+        let ticket = CallContext::new(asked_for(), Span::default());
         let (shared, listing) = (Arc::clone(self), server(ticket.clone()));
         let coming = SharedTask::spawn(async move {
             match timeout(ANSWER_TIMEOUT, listing).await {
@@ -220,7 +220,7 @@ impl Shared {
         Some(coming)
     }
 
-    fn hold(&self, keys: KeyList, ticket: &Ticket) {
+    fn hold(&self, keys: KeyList, ticket: &CallContext) {
         let before = self.held.load_full();
         let is_same = before.as_ref().is_some_and(|before| before.keys == keys);
         let number = before.map_or(0, |before| before.number) + u64::from(!is_same);
@@ -238,13 +238,18 @@ impl Shared {
 async fn list_of(
     server: HttpUpstream,
     path_and_query: PathAndQuery,
-    ticket: Ticket,
+    ticket: CallContext,
 ) -> Result<KeyList, String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    let request =
-        HttpRequest { under: Under::Root, method: Method::GET, path_and_query, headers, body: Bytes::new() };
-    let mut ask = Ask::new(request.into(), LIST_LIMIT_BYTES, Due::after(ANSWER_TIMEOUT), true);
+    let request = HttpRequest {
+        under: PathBase::Origin,
+        method: Method::GET,
+        path_and_query,
+        headers,
+        body: Bytes::new(),
+    };
+    let mut ask = UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, Deadline::after(ANSWER_TIMEOUT), true);
     ask.ticket = ticket;
     let reply = server.answer(&ask).await.map_err(|error| Chain(&error).to_string())?;
     if !reply.status.is_success() {
@@ -298,7 +303,7 @@ mod tests {
         (set, asked)
     }
 
-    async fn knows(set: &KeySet, id: &str) -> Result<bool, Denied> {
+    async fn knows(set: &KeySet, id: &str) -> Result<bool, AuthError> {
         set.for_token(&token(id), &RequestId::next).await.map(|held| held.keys.knows(&token(id)))
     }
 
@@ -321,8 +326,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_last_good_list_is_kept_while_none_comes_and_not_for_ever() {
         let (set, asked) = server(vec![None, Some(keys("a"))]);
-        assert_eq!(knows(&set, "a").await, Err(Denied::Unchecked));
-        assert_eq!(knows(&set, "a").await, Err(Denied::Unchecked));
+        assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
+        assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
         tokio::time::advance(REST).await;
         assert_eq!(knows(&set, "a").await, Ok(true));
         for _ in 0..100 {
@@ -332,7 +337,7 @@ mod tests {
         }
         assert!(asked.load(Ordering::Relaxed) > 50, "it is asked again and again");
         tokio::time::advance(KEPT_FOR / 50).await;
-        assert_eq!(knows(&set, "a").await, Err(Denied::Unchecked));
+        assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
     }
 
     #[tokio::test(start_paused = true)]
@@ -351,7 +356,7 @@ mod tests {
     async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
         let set = KeySet::asking(|_| Box::pin(std::future::pending()));
         let begun = Instant::now();
-        assert_eq!(knows(&set, "a").await, Err(Denied::Unchecked));
+        assert_eq!(knows(&set, "a").await, Err(AuthError::KeysUnavailable));
         assert_eq!(begun.elapsed(), ANSWER_TIMEOUT);
     }
 }

@@ -10,7 +10,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm};
 use serde_json::{Map, Value};
 
-use super::Denied;
+use super::AuthError;
 use crate::settings::{
     keys::ValueKind,
     section::{Checked, Cursor, Invalid, Setting},
@@ -131,9 +131,9 @@ impl<'a> Jws<'a> {
     ///
     /// # Errors
     ///
-    /// [`Denied::Invalid`] for what is no token, or none that could be taken.
-    pub(super) fn parse(token: &'a str) -> Result<Self, Denied> {
-        const BROKEN: Denied = Denied::Invalid("the token is not a signed JWT");
+    /// [`AuthError::Invalid`] for what is no token, or none that could be taken.
+    pub(super) fn parse(token: &'a str) -> Result<Self, AuthError> {
+        const BROKEN: AuthError = AuthError::Invalid("the token is not a signed JWT");
         let (message, signature) = token.rsplit_once('.').ok_or(BROKEN)?;
         let (header, claims) = message.split_once('.').ok_or(BROKEN)?;
         let object = |part: &str| -> Option<Map<String, Value>> {
@@ -141,17 +141,17 @@ impl<'a> Jws<'a> {
         };
         let header = object(header).ok_or(BROKEN)?;
         if header.contains_key("crit") {
-            return Err(Denied::Invalid("the token has a critical header that is not understood here"));
+            return Err(AuthError::Invalid("the token has a critical header that is not understood here"));
         }
         if let Some(kind) = header.get("typ") {
             let kind = kind.as_str().unwrap_or_default().to_ascii_lowercase();
             if !TYPES.contains(&kind.as_str()) {
-                return Err(Denied::Invalid("the token is of a type that is not taken here"));
+                return Err(AuthError::Invalid("the token is of a type that is not taken here"));
             }
         }
         let algorithm = header.get("alg").and_then(Value::as_str).and_then(Algorithm::named);
         let algorithm =
-            algorithm.ok_or(Denied::Invalid("the token is signed in a way that is not taken here"))?;
+            algorithm.ok_or(AuthError::Invalid("the token is signed in a way that is not taken here"))?;
         let key_id = match header.get("kid") {
             None => None,
             Some(Value::String(id)) if id.len() <= KEY_ID_LIMIT_BYTES => Some(id.clone()),

@@ -1,4 +1,4 @@
-//! Tokens that another server gives to clients (JWT, RFC 7519; as access tokens RFC 9068).
+//! JWT access tokens (RFC 7519, 9068): checks signature, issuer, audience, expiry and scopes.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use settings_derive::Section;
 
 use super::{
-    AskedFor, Denied, Identified, Secret,
+    AskedFor, AuthError, Identified, Secret,
     jwks::{KeySet, KeySource},
     jws::{Algorithm, Jws},
 };
@@ -137,25 +137,25 @@ impl Issuer {
     ///
     /// # Errors
     ///
-    /// [`Denied`].
+    /// [`AuthError`].
     pub(super) async fn identify(
         &self,
         secret: Secret<'_>,
         token: &Jws<'_>,
         now: SystemTime,
         asked_for: AskedFor<'_>,
-    ) -> Result<Identified, Denied> {
+    ) -> Result<Identified, AuthError> {
         if !self.settings.algorithms.contains(&token.algorithm) {
-            return Err(Denied::Invalid("the token is signed in a way that is not taken here"));
+            return Err(AuthError::Invalid("the token is signed in a way that is not taken here"));
         }
         // What it says is looked at first: nobody is asked for keys over a token that is none of ours.
         let (client, until) = self.client_of(&token.claims, now)?;
         let held = self.keys.for_token(token, asked_for).await?;
         if !held.keys.knows(token) {
-            return Err(Denied::Invalid("the token is signed with a key that is not known"));
+            return Err(AuthError::Invalid("the token is signed with a key that is not known"));
         }
         if !held.keys.have_signed(token) {
-            return Err(Denied::Invalid("the signature of the token is wrong"));
+            return Err(AuthError::Invalid("the signature of the token is wrong"));
         }
         let good = Good { client: Arc::clone(&client), until, number: held.number };
         self.verified.insert(sha256(secret.0.as_bytes()), good);
@@ -167,7 +167,7 @@ impl Issuer {
         &self,
         claims: &Map<String, Value>,
         now: SystemTime,
-    ) -> Result<(Arc<Client>, SystemTime), Denied> {
+    ) -> Result<(Arc<Client>, SystemTime), AuthError> {
         let settings = &self.settings;
         let is_for_us = match claims.get("aud") {
             Some(Value::String(audience)) => settings.audiences.0.contains(audience),
@@ -178,26 +178,26 @@ impl Issuer {
             _ => false,
         };
         if !is_for_us {
-            return Err(Denied::Invalid("the token is for another audience"));
+            return Err(AuthError::Invalid("the token is for another audience"));
         }
         let time = |name: &str| {
-            claims
-                .get(name)
-                .map(|value| time_of(value).ok_or(Denied::Invalid("the token has a time that can't be read")))
+            claims.get(name).map(|value| {
+                time_of(value).ok_or(AuthError::Invalid("the token has a time that can't be read"))
+            })
         };
         let expires =
-            time("exp").transpose()?.ok_or(Denied::Invalid("the token does not say when it expires"))?;
+            time("exp").transpose()?.ok_or(AuthError::Invalid("the token does not say when it expires"))?;
         let until = expires.checked_add(settings.clock_skew).unwrap_or(expires);
         if until <= now {
-            return Err(Denied::Invalid("the token has expired"));
+            return Err(AuthError::Invalid("the token has expired"));
         }
         if time("nbf").transpose()?.is_some_and(|begins| begins > now + settings.clock_skew) {
-            return Err(Denied::Invalid("the token is not valid yet"));
+            return Err(AuthError::Invalid("the token is not valid yet"));
         }
         let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let subject = text("sub").or_else(|| text("client_id")).or_else(|| text("azp"));
         let subject = subject.filter(|subject| subject.len() <= SUBJECT_LIMIT_BYTES);
-        let subject = subject.ok_or(Denied::Invalid("the token does not say whose it is"))?;
+        let subject = subject.ok_or(AuthError::Invalid("the token does not say whose it is"))?;
         let scopes = match claims.get(&settings.scope_claim) {
             Some(Value::String(words)) => Scopes::of_caller(words.split_whitespace()),
             Some(Value::Array(words)) => Scopes::of_caller(words.iter().filter_map(Value::as_str)),
@@ -255,7 +255,7 @@ mod tests {
         claims.as_object().unwrap().clone()
     }
 
-    fn found(more: Value) -> Result<Arc<Client>, Denied> {
+    fn found(more: Value) -> Result<Arc<Client>, AuthError> {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
         issuer().client_of(&claims(more), now).map(|(client, _)| client)
     }

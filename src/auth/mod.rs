@@ -1,7 +1,7 @@
 //! Authentication of clients, and the scopes that each has.
 //!
 //! - [`AccessSettings`]: the configured clients and issuers.
-//! - [`Access`]: identifies a client by its credentials ([`Shown`]), or rejects them ([`Denied`]).
+//! - [`Access`]: identifies a client by its credentials ([`PresentedCredential`]), or rejects them ([`AuthError`]).
 //! - `api_key`: API keys, stored as hashes.
 //! - `certificate`: client certificates that TLS has verified.
 //! - `jwt`: access tokens; `jws` verifies their signature with the keys in the `jwks` of the issuer.
@@ -85,9 +85,9 @@ impl ClientSettings {
     }
 }
 
-/// What a caller shows of itself.
+/// The credential of a request.
 #[derive(Debug, Clone, Copy)]
-pub enum Shown<'a> {
+pub enum PresentedCredential<'a> {
     /// Nothing.
     Nothing,
     /// A key, or a token. A certificate beside it is not looked at.
@@ -96,12 +96,12 @@ pub enum Shown<'a> {
     Certificate(&'a ClientCertificate),
 }
 
-/// Who a caller is.
+/// An authenticated client.
 #[derive(Debug, Clone)]
 pub struct Identified {
     /// The client.
     pub client: Arc<Client>,
-    /// When what it has shown ends.
+    /// When its credential expires.
     pub until: Option<SystemTime>,
 }
 
@@ -109,23 +109,23 @@ pub struct Identified {
 #[derive(Clone, Copy)]
 pub struct Secret<'a>(pub &'a str);
 
-/// Why a caller is nobody. The text may reach it.
+/// Why authentication failed. The text may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
-    /// It shows nothing.
+pub enum AuthError {
+    /// There is no credential.
     #[error(
         "a credential is needed: send a key or a token as `Authorization: Bearer …`, or a key as `X-API-Key`"
     )]
-    Unknown,
-    /// It shows too much, or in a way that can be read in two ways.
+    Missing,
+    /// There are several credentials, or one that can be read in two ways.
     #[error("{0}")]
-    Unclear(&'static str),
-    /// What it shows is none of ours, or not any more.
+    Malformed(&'static str),
+    /// The credential is unknown, or expired.
     #[error("{0}")]
     Invalid(&'static str),
-    /// It can't be found out: the keys that its token is checked with can't be had.
+    /// The keys that sign tokens can't be fetched.
     #[error("tokens can't be checked at the moment; try again later")]
-    Unchecked,
+    KeysUnavailable,
 }
 
 /// Tells by which name the log knows the request for which somebody is to be identified.
@@ -192,35 +192,36 @@ impl Access {
         has_same_roots && self.settings == *settings
     }
 
-    /// Who a caller is. What is said in the log of what has to be asked for that has the name of the request.
+    /// An authenticated client. What is said in the log of what has to be asked for that has the name of the
+    /// request.
     ///
     /// # Errors
     ///
-    /// [`Denied`].
+    /// [`AuthError`].
     pub async fn identify(
         &self,
-        shown: Shown<'_>,
+        shown: PresentedCredential<'_>,
         now: SystemTime,
         asked_for: AskedFor<'_>,
-    ) -> Result<Identified, Denied> {
+    ) -> Result<Identified, AuthError> {
         match shown {
-            Shown::Nothing => Err(Denied::Unknown),
-            Shown::Secret(secret) if !secret.is_readable() => Err(Denied::Invalid(
+            PresentedCredential::Nothing => Err(AuthError::Missing),
+            PresentedCredential::Secret(secret) if !secret.is_readable() => Err(AuthError::Invalid(
                 "the key or token is too long, or has characters that do not belong in one",
             )),
-            Shown::Secret(secret) => match self.keys.find(secret, now) {
+            PresentedCredential::Secret(secret) => match self.keys.find(secret, now) {
                 Err(_) if !self.issuers.is_empty() && secret.is_like_a_token() => {
                     self.bearer(secret, now, asked_for).await
                 }
                 found => found,
             },
             // A connection can outlive the roots that vouched for its certificate.
-            Shown::Certificate(certificate)
+            PresentedCredential::Certificate(certificate)
                 if self.tls.as_ref().is_some_and(|tls| !tls.vouches_for(certificate)) =>
             {
-                Err(Denied::Invalid("nobody vouches for the certificate any more"))
+                Err(AuthError::Invalid("nobody vouches for the certificate any more"))
             }
-            Shown::Certificate(certificate) => self.certificates.find(certificate, now),
+            PresentedCredential::Certificate(certificate) => self.certificates.find(certificate, now),
         }
     }
 
@@ -230,7 +231,7 @@ impl Access {
         secret: Secret<'_>,
         now: SystemTime,
         asked_for: AskedFor<'_>,
-    ) -> Result<Identified, Denied> {
+    ) -> Result<Identified, AuthError> {
         if let Some(found) = self.issuers.iter().find_map(|issuer| issuer.remembers(secret, now, asked_for)) {
             return Ok(found);
         }
@@ -238,7 +239,7 @@ impl Access {
         let issuer = self.issuers.iter().find(|issuer| issuer.is_named_by(&token));
         match issuer {
             Some(issuer) => issuer.identify(secret, &token, now, asked_for).await,
-            None => Err(Denied::Invalid("the token is of an issuer that is not known here")),
+            None => Err(AuthError::Invalid("the token is of an issuer that is not known here")),
         }
     }
 }

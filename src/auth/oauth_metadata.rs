@@ -1,4 +1,4 @@
-//! What clients that know OAuth are told of us: where tokens are given, for what, and what was missing.
+//! Protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use settings_derive::Section;
 
-use super::{Access, Denied, TokenSettings};
+use super::{Access, AuthError, TokenSettings};
 use crate::{
     route::Scopes,
     settings::{
@@ -183,29 +183,29 @@ impl fmt::Display for ResourceUrl {
     }
 }
 
-impl Denied {
+impl AuthError {
     /// The HTTP status that says so.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Unknown | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
-            Self::Unclear(_) => StatusCode::BAD_REQUEST,
-            Self::Unchecked => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Missing | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
+            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
     /// The code of the error (RFC 6750, section 3.1); who shows nothing is told none.
     fn code(&self) -> Option<&'static str> {
         match self {
-            Self::Unknown | Self::Unchecked => None,
+            Self::Missing | Self::KeysUnavailable => None,
             Self::Invalid(_) => Some("invalid_token"),
-            Self::Unclear(_) => Some("invalid_request"),
+            Self::Malformed(_) => Some("invalid_request"),
         }
     }
 }
 
 impl Access {
     /// What `WWW-Authenticate` says to a caller that is nobody.
-    pub fn challenge(&self, denied: &Denied) -> HeaderValue {
+    pub fn challenge(&self, denied: &AuthError) -> HeaderValue {
         let why = denied.code().map(|code| (code, denied.to_string()));
         self.written_challenge(&self.settings.scopes, why)
     }
@@ -309,11 +309,11 @@ mod tests {
     #[test]
     fn a_challenge_says_what_is_missing_and_where_it_is_given() {
         let nothing = Access::new(AccessSettings::default(), None);
-        assert_eq!(nothing.challenge(&Denied::Unknown), "Bearer");
+        assert_eq!(nothing.challenge(&AuthError::Missing), "Bearer");
         let access = access(Some("https://tools.test/mcp"));
         let place = "resource_metadata=\"https://tools.test/.well-known/oauth-protected-resource/mcp\"";
-        assert_eq!(access.challenge(&Denied::Unknown), format!("Bearer scope=\"use\", {place}"));
-        let invalid = access.challenge(&Denied::Invalid("the key `x` has \"expired\""));
+        assert_eq!(access.challenge(&AuthError::Missing), format!("Bearer scope=\"use\", {place}"));
+        let invalid = access.challenge(&AuthError::Invalid("the key `x` has \"expired\""));
         let why = "error=\"invalid_token\", error_description=\"the key x has ?expired?\"";
         assert_eq!(invalid, format!("Bearer {why}, scope=\"use\", {place}"));
         let needed = access.challenge_for(&scopes("b a"), None, Scopes::default);

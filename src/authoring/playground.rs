@@ -1,5 +1,5 @@
-//! One translation, step by step: what a route makes of an upstream response that nobody sent. No request is sent, no file
-//! read, no variable looked up.
+//! Translates a given response step by step, for `explain`, `test` and the playground of the admin UI. It sends no
+//! request, reads no file and looks up no variable.
 //!
 //! An example is about a response and may leave the arguments of its call out; [`example_arguments`] makes them up.
 
@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     config::RouteFile,
-    model::{Arguments, Reply, Shapes, ToolResult, result_to_json},
+    model::{Arguments, Shapes, ToolResult, UpstreamResponse, result_to_json},
     route::Route,
-    translate::{Facts, Note, Step, Stop, Trace, Translation, translate},
+    translate::{CallInput, Note, Step, Trace, Translation, WorkBudget, translate},
 };
 
 /// What came of a reply, step by step.
@@ -32,14 +32,14 @@ pub fn explained(
     file: &RouteFile,
     arguments: Arguments,
     answers: &Map<String, Value>,
-    reply: &Reply,
-    stop: Option<&Stop>,
+    reply: &UpstreamResponse,
+    stop: Option<&WorkBudget>,
 ) -> Explained {
     let route = &file.route;
     let mut trace = Trace::on();
     let args = arguments.into_value();
     let answers = Value::Object(route.asking.complete(answers));
-    let facts = Facts { answers: &answers, stop, ..Facts::new(&route.definition.name, &args) };
+    let facts = CallInput { answers: &answers, stop, ..CallInput::new(&route.definition.name, &args) };
     let Translation { result, rule, notes, asks: _ } = translate(&route.translator, facts, reply, &mut trace);
     let result = result.with_errors_as(route.error_format);
     let mut steps = trace.into_steps();

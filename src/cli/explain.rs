@@ -1,4 +1,4 @@
-//! `glossator explain`: one reply, step by step.
+//! `glossator explain`: shows how a response is translated step by step, or which request a call sends.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     authoring::playground::{example_arguments, explained, made_up_arguments, written},
     config::{Loaded, RouteFile},
-    model::{Arguments, Choice, End, Exit, Fault, Recording, Reply, ToolResult},
+    model::{Arguments, Choice, End, Exit, Fault, Recording, ToolResult, UpstreamResponse},
     route::{CommandRequest, RequestTemplate, Route, RouteTable, ToolRequest, UpstreamRequest},
     translate::extract::MCP_MEDIA_TYPE,
 };
@@ -82,7 +82,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
 }
 
 /// What is recorded of an MCP server is what it answered, unless it is a refusal in the words of HTTP.
-fn of_mcp_server(mut reply: Reply) -> Reply {
+fn of_mcp_server(mut reply: UpstreamResponse) -> UpstreamResponse {
     if reply.status.is_success() {
         reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
     }
@@ -107,18 +107,22 @@ fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
 }
 
 /// The reply of a program: the file is what it wrote, and the command line says how it ended.
-fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<Reply, Failure> {
+fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamResponse, Failure> {
     if arguments.status.is_some() || arguments.media_type.is_some() {
         let told = "the route asks a command, which has neither status nor type: say `--exit STATUS`";
         return Err(Failure::usage(told));
     }
     let (reply, _) = chosen(arguments, file)?;
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
-    Ok(Reply::of_program(reply.body, Exit { end: arguments.exit.unwrap_or(End::Code(0)), stderr }))
+    Ok(UpstreamResponse::of_program(reply.body, Exit { end: arguments.exit.unwrap_or(End::Code(0)), stderr }))
 }
 
 /// The reply to explain. What the command line says in the place of a whole recording is told.
-fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> Result<Reply, Failure> {
+fn recorded(
+    arguments: &ExplainArguments,
+    file: &Path,
+    screen: &mut Screen,
+) -> Result<UpstreamResponse, Failure> {
     if arguments.exit.is_some() || arguments.stderr.is_some() {
         return Err(Failure::usage("the route asks no command, so `--exit` and `--stderr` have no effect"));
     }
@@ -150,7 +154,7 @@ fn recorded(arguments: &ExplainArguments, file: &Path, screen: &mut Screen) -> R
 }
 
 /// The response that is meant in a recording, and whether its status and headers are recorded.
-fn chosen(arguments: &ExplainArguments, file: &Path) -> Result<(Reply, bool), Failure> {
+fn chosen(arguments: &ExplainArguments, file: &Path) -> Result<(UpstreamResponse, bool), Failure> {
     let recording = read_recording(file)?;
     let is_whole = !matches!(recording, Recording::Body(_));
     let chosen = recording.choose(arguments.entry.as_ref());
@@ -171,7 +175,7 @@ fn explain_reply(
     arguments: &ExplainArguments,
     file: &RouteFile,
     given: Map<String, Value>,
-    reply: Reply,
+    reply: UpstreamResponse,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let made_up = match given.is_empty() {

@@ -1,4 +1,4 @@
-//! `glossator migrate`: gives files the names of today.
+//! `glossator migrate`: renames keys of earlier versions in files.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! `glossator test`: the examples that stand in the routes.
+//! `glossator test`: runs the examples of routes; `--update` accepts the actual results.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `complete`: what an argument may be, for a person who types it.
+//! `complete`: argument completion (MCP `completion/complete`), from a list or from the response of a route.
 
 use std::sync::Arc;
 

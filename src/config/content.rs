@@ -114,7 +114,7 @@ fn block(report: &Report<'_>, node: &Node, place: Span, scope: &mut Scope<'_>) -
                 }
                 (Some(text), None) => BodyTemplate::Text(text),
                 (None, Some(blob)) => BodyTemplate::Blob(blob),
-                (None, None) => BodyTemplate::Reply,
+                (None, None) => BodyTemplate::UpstreamResponse,
             };
             Payload::Resource { uri: uri?, media_type, body }
         }

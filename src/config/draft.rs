@@ -15,7 +15,7 @@ use super::{
     source::{Files, Span},
     yaml,
 };
-use crate::{route::UpstreamName, translate::Stop};
+use crate::{route::UpstreamName, translate::WorkBudget};
 
 /// What a draft is called in problems.
 const NAME: &str = "draft";
@@ -35,10 +35,10 @@ pub struct Draft {
 impl Importer {
     /// Reads a route of this name from what would stand below it in the file. What it does not say of its request does
     /// not matter. It is not read to its end when `stop` asks for that.
-    pub fn draft(&self, name: &str, text: &str, stop: &Stop) -> Draft {
+    pub fn draft(&self, name: &str, text: &str, stop: &WorkBudget) -> Draft {
         let mut files = (*self.files).clone();
         let index = files.add(NAME, text.to_owned());
-        let is_cancelled = || stop.is_asked();
+        let is_cancelled = || stop.is_exhausted();
         let report = Report::new(&files).until(&is_cancelled);
         let beginning = files.beginning(index);
         let has_content = text.lines().any(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));

@@ -15,7 +15,7 @@ use super::{
     upstreams::scalar,
 };
 use crate::{
-    model::{End, Exit, Reply},
+    model::{End, Exit, UpstreamResponse},
     translate::extract::MCP_MEDIA_TYPE,
 };
 
@@ -31,7 +31,7 @@ pub struct Example {
     /// The answers to the questions of the route.
     pub answers: Map<String, Value>,
     /// What the upstream answers.
-    pub response: Reply,
+    pub response: UpstreamResponse,
     /// What clients get.
     pub expect: Expectation,
 }
@@ -161,14 +161,14 @@ fn exit_given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Exit> {
     (answerer == Answerer::Program).then(|| Exit { end: end.unwrap_or(End::Code(0)), stderr: stderr.into() })
 }
 
-fn response(section: &Section<'_, '_>, answerer: Answerer) -> Option<Reply> {
+fn response(section: &Section<'_, '_>, answerer: Answerer) -> Option<UpstreamResponse> {
     let report = section.report;
     let before = report.errors();
     let exit = exit_given(section, answerer);
     let status = section.count("status").and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
     let recorded = match section.get("recording") {
-        None => Reply::new(StatusCode::OK, HeaderMap::new(), Bytes::new()),
+        None => UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), Bytes::new()),
         Some(_) => {
             section.refuse_beside(&["body", "body_base64"], "recording");
             recording::read(section)?
@@ -234,8 +234,8 @@ fn response(section: &Section<'_, '_>, answerer: Answerer) -> Option<Reply> {
     let status = status.unwrap_or(recorded.status);
     let body = body?;
     (report.errors() == before).then(|| match exit {
-        Some(exit) => Reply::of_program(body, exit),
-        None => Reply::new(status, headers, body),
+        Some(exit) => UpstreamResponse::of_program(body, exit),
+        None => UpstreamResponse::new(status, headers, body),
     })
 }
 

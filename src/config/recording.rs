@@ -5,14 +5,14 @@ use std::{fs::File, io::Read, path::Path};
 use bytes::Bytes;
 
 use super::{section::Section, source::why, units, upstreams::scalar};
-use crate::model::{Choice, Recording, Reply};
+use crate::model::{Choice, Recording, UpstreamResponse};
 
 /// The longest file of recorded replies that an example may name, in bytes.
 const RECORDING_LIMIT_BYTES: u64 = 16 << 20;
 
 /// Reads the reply that `recording` names, and `entry` chooses. `None` when that can't be done; it has been reported
 /// then.
-pub(super) fn read(section: &Section<'_, '_>) -> Option<Reply> {
+pub(super) fn read(section: &Section<'_, '_>) -> Option<UpstreamResponse> {
     let report = section.report;
     let (node, name) = section.text_node("recording")?;
     let choice = match section.get("entry") {

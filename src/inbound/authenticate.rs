@@ -1,8 +1,8 @@
 //! Identification of a request's client, and reauthorization of open streams.
 //!
-//! `Guard::identify` is the only constructor of an `Identity`, apart from `Identity::local`; no API calls a
-//! tool without one. Open streams are authorized again when the credential expires, when the configured
-//! clients change, and every minute.
+//! An `Identity` comes from `Guard::identify`, from another replica's signed request, or is
+//! `Identity::local`; no API calls a tool without one. Open streams are authorized again when the credential
+//! expires, when the configured clients change, and every minute.
 
 use std::{
     fmt,
@@ -21,11 +21,11 @@ use tracing::{field::display, info};
 
 use super::context::{Arrival, Rejection, RequestContext};
 use crate::{
-    auth::{Access, Denied, METADATA_PATH, Secret, Shown},
+    auth::{Access, AuthError, METADATA_PATH, PresentedCredential, Secret},
     route::Scopes,
     telemetry::RequestId,
     tls::ClientCertificate,
-    upstream::{Caller, Client},
+    upstream::{Client, ClientIdentity},
     wire::{MapPoll, PolledFrame},
 };
 
@@ -52,7 +52,7 @@ struct Rules {
 /// The client of a request, and the credential that proves it.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
-    caller: Caller,
+    caller: ClientIdentity,
     credential: Credential,
     /// The rules that identified it, if clients are configured.
     access: Option<Arc<Access>>,
@@ -77,7 +77,7 @@ enum Credential {
 enum Revoked {
     /// The credential is not good any more.
     #[error("{0}")]
-    Denied(Denied),
+    AuthError(AuthError),
     /// It is another client's now, or allows something else.
     #[error("what the client may do has changed")]
     Changed,
@@ -111,11 +111,16 @@ impl Guard {
         };
         let (client, credential) = found.await.map_err(|denied| rejection(&denied, &access))?;
         remove_credentials(&mut head.headers);
-        Ok(Identity { caller: Caller::Client(client), credential, access: Some(access) })
+        Ok(Identity { caller: ClientIdentity::Client(client), credential, access: Some(access) })
     }
 
     /// The same for a request whose client another replica has identified.
-    pub(super) fn identify_forwarded(&self, head: &mut Parts, arrival: &Arrival, caller: Caller) -> Identity {
+    pub(super) fn identify_forwarded(
+        &self,
+        head: &mut Parts,
+        arrival: &Arrival,
+        caller: ClientIdentity,
+    ) -> Identity {
         let Some(access) = self.access() else { return Identity::by_address(arrival) };
         remove_credentials(&mut head.headers);
         Identity { caller, credential: Credential::Replica, access: Some(access) }
@@ -167,8 +172,8 @@ impl Guard {
         let Some(access) = self.access() else {
             return if client.is_none() { Ok(None) } else { Err(Revoked::Changed) };
         };
-        let shown = identity.credential.shown().map_err(Revoked::Denied)?;
-        let found = access.identify(shown, now, &|| request_id.clone()).await.map_err(Revoked::Denied)?;
+        let shown = identity.credential.shown().map_err(Revoked::AuthError)?;
+        let found = access.identify(shown, now, &|| request_id.clone()).await.map_err(Revoked::AuthError)?;
         let is_as_before =
             |before: &Arc<Client>| *before == found.client && before.scopes() == found.client.scopes();
         if !client.is_some_and(is_as_before) {
@@ -198,16 +203,16 @@ async fn wait(changed: &mut watch::Receiver<()>, rest: Option<Duration>) {
 impl Identity {
     /// The local process at our stdio: it has all rights.
     pub(super) fn local() -> Self {
-        Self { caller: Caller::Only, credential: Credential::Nothing, access: None }
+        Self { caller: ClientIdentity::Only, credential: Credential::Nothing, access: None }
     }
 
     /// Without configured clients: the address of the request. An unknown address has no rights.
     fn by_address(arrival: &Arrival) -> Self {
-        let caller = arrival.address.map_or(Caller::Unknown, Caller::at);
+        let caller = arrival.address.map_or(ClientIdentity::Unknown, ClientIdentity::at);
         Self { caller, credential: Credential::of_connection(arrival), access: None }
     }
 
-    pub(super) fn caller(&self) -> &Caller {
+    pub(super) fn caller(&self) -> &ClientIdentity {
         &self.caller
     }
 
@@ -225,19 +230,19 @@ impl Identity {
 
 impl Credential {
     /// The credential of a request; there may be one.
-    fn of(headers: &HeaderMap, arrival: &Arrival) -> Result<Self, Denied> {
+    fn of(headers: &HeaderMap, arrival: &Arrival) -> Result<Self, AuthError> {
         let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
         let (authorization, another) = (bearers.next(), bearers.next());
         let mut keys = headers.get_all(&API_KEY).iter();
         let (key, another_key) = (keys.next(), keys.next());
         if another.is_some() || another_key.is_some() {
-            return Err(Denied::Unclear("`Authorization` and `X-API-Key` may each be sent once"));
+            return Err(AuthError::Malformed("`Authorization` and `X-API-Key` may each be sent once"));
         }
         let has_bearer = authorization.map(readable).transpose()?.and_then(bearer).is_some();
         key.map(readable).transpose()?;
         match (authorization.filter(|_| has_bearer), key) {
             (Some(_), Some(_)) => {
-                Err(Denied::Unclear("send `Authorization: Bearer …` or `X-API-Key`, not both"))
+                Err(AuthError::Malformed("send `Authorization: Bearer …` or `X-API-Key`, not both"))
             }
             (Some(value), None) => Ok(Self::Bearer(value.clone())),
             (None, Some(value)) => Ok(Self::ApiKey(value.clone())),
@@ -249,13 +254,15 @@ impl Credential {
         arrival.connection.certificate.clone().map_or(Self::Nothing, Self::Certificate)
     }
 
-    fn shown(&self) -> Result<Shown<'_>, Denied> {
+    fn shown(&self) -> Result<PresentedCredential<'_>, AuthError> {
         Ok(match self {
             // The other replica has seen it.
-            Self::Nothing | Self::Replica => Shown::Nothing,
-            Self::Bearer(value) => Shown::Secret(Secret(bearer(readable(value)?).unwrap_or_default())),
-            Self::ApiKey(value) => Shown::Secret(Secret(readable(value)?)),
-            Self::Certificate(certificate) => Shown::Certificate(certificate),
+            Self::Nothing | Self::Replica => PresentedCredential::Nothing,
+            Self::Bearer(value) => {
+                PresentedCredential::Secret(Secret(bearer(readable(value)?).unwrap_or_default()))
+            }
+            Self::ApiKey(value) => PresentedCredential::Secret(Secret(readable(value)?)),
+            Self::Certificate(certificate) => PresentedCredential::Certificate(certificate),
         })
     }
 }
@@ -266,9 +273,9 @@ impl fmt::Debug for Credential {
     }
 }
 
-fn readable(value: &HeaderValue) -> Result<&str, Denied> {
+fn readable(value: &HeaderValue) -> Result<&str, AuthError> {
     let text =
-        value.to_str().map_err(|_| Denied::Invalid("the key or token has characters that none has"))?;
+        value.to_str().map_err(|_| AuthError::Invalid("the key or token has characters that none has"))?;
     Ok(text.trim())
 }
 
@@ -287,18 +294,18 @@ fn remove_credentials(headers: &mut HeaderMap) {
     }
 }
 
-fn rejection(denied: &Denied, access: &Access) -> Rejection {
+fn rejection(denied: &AuthError, access: &Access) -> Rejection {
     let reason = match denied {
-        Denied::Unknown => "no credential",
-        Denied::Unclear(why) | Denied::Invalid(why) => why,
-        Denied::Unchecked => "tokens can't be checked",
+        AuthError::Missing => "no credential",
+        AuthError::Malformed(why) | AuthError::Invalid(why) => why,
+        AuthError::KeysUnavailable => "tokens can't be checked",
     };
     let rejection = Rejection::new(denied.status(), reason, denied.to_string());
     match denied {
-        Denied::Unchecked => {
+        AuthError::KeysUnavailable => {
             rejection.with_header(header::RETRY_AFTER, HeaderValue::from(AGAIN_AFTER_SECONDS))
         }
-        Denied::Unknown | Denied::Unclear(_) | Denied::Invalid(_) => {
+        AuthError::Missing | AuthError::Malformed(_) | AuthError::Invalid(_) => {
             rejection.with_header(header::WWW_AUTHENTICATE, access.challenge(denied))
         }
     }
@@ -339,8 +346,8 @@ mod tests {
         let arrival = Arrival::new(Arc::default(), &headers);
         let credential = Credential::of(&headers, &arrival);
         let found = match credential.as_ref().map(|credential| credential.shown().unwrap()) {
-            Ok(Shown::Nothing | Shown::Certificate(_)) => Ok(None),
-            Ok(Shown::Secret(Secret(text))) => Ok(Some(text)),
+            Ok(PresentedCredential::Nothing | PresentedCredential::Certificate(_)) => Ok(None),
+            Ok(PresentedCredential::Secret(Secret(text))) => Ok(Some(text)),
             Err(denied) => Err(denied.status()),
         };
         assert_eq!(found, expected, "{pairs:?}");
@@ -377,7 +384,7 @@ mod tests {
     async fn a_request_of_which_nothing_is_known_has_no_rights() {
         let write = Scopes::new(["write"]).unwrap();
         let mut head = head(&[]);
-        let unknown = Arrival::take(&mut head, crate::pipeline::Face::Rest);
+        let unknown = Arrival::take(&mut head, crate::pipeline::ApiKind::Rest);
         let found = Guard::default().identify(&mut head, &unknown).await.unwrap();
         assert!(!found.caller().may(&write) && found.caller().may(&Scopes::default()));
         assert!(Identity::local().caller().may(&write), "who started the process may do everything in it");

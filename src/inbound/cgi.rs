@@ -29,7 +29,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{
-    inbound::{Arrival, Connection, Ending},
+    inbound::{Arrival, Connection, ShutdownSignal},
     upstream::http::remove_hop_by_hop,
 };
 
@@ -120,7 +120,7 @@ pub fn request(
     };
     remove_hop_by_hop(request.headers_mut());
     // Nothing changes while one request is served, so no stream of changes may hold the process.
-    let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), Ending::at_once());
+    let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), ShutdownSignal::at_once());
     let connection = Connection { peer, is_tls, ending, ..Connection::default() };
     let mount = Some(variables.mount().unwrap_or_default());
     let arrival = Arrival { mount, ..Arrival::new(Arc::new(connection), request.headers()) };

@@ -15,10 +15,10 @@ use tracing::{debug, info};
 
 use super::{SHUTTING_DOWN, authenticate::Identity, cgi::Mount};
 use crate::{
-    pipeline::Face,
+    pipeline::ApiKind,
     telemetry::{Foreign, RequestId, Span, method_word},
     tls::ClientCertificate,
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 
 /// A client connection. `None` is unknown.
@@ -31,7 +31,7 @@ pub struct Connection {
     /// The client certificate, verified by the listener.
     pub certificate: Option<Arc<ClientCertificate>>,
     /// The state of a graceful shutdown.
-    pub ending: Ending,
+    pub ending: ShutdownSignal,
 }
 
 /// Context of a request before the filter: it grants no rights.
@@ -47,7 +47,7 @@ pub struct Arrival {
     pub span: Span,
     /// The path below which a web server serves us over CGI.
     pub mount: Option<Mount>,
-    pub(super) api: Face,
+    pub(super) api: ApiKind,
     /// The client's address: the peer's, until the filter has read `X-Forwarded-For` of trusted proxies.
     pub(super) address: Option<IpAddr>,
 }
@@ -68,13 +68,13 @@ impl Arrival {
             request_id: RequestId::of_headers(headers),
             span: Span::default(),
             mount: None,
-            api: Face::Rest,
+            api: ApiKind::Rest,
         }
     }
 
     /// Of a message at our own pipe.
     pub(super) fn of_pipe(connection: &Arc<Connection>) -> Self {
-        Self { api: Face::Stdio, ..Self::new(Arc::clone(connection), &HeaderMap::new()) }
+        Self { api: ApiKind::Stdio, ..Self::new(Arc::clone(connection), &HeaderMap::new()) }
     }
 
     /// That of a request on its way to an API. Of one that came by no server of ours, nothing is known.
@@ -89,10 +89,10 @@ impl Arrival {
     }
 
     /// Takes that of a request for an API out of its head.
-    pub fn take(head: &mut Parts, api: Face) -> Self {
+    pub fn take(head: &mut Parts, api: ApiKind) -> Self {
         let arrival = head.extensions.remove::<Self>();
         let arrival = arrival.unwrap_or_else(|| Self::new(Arc::default(), &head.headers));
-        let api = if arrival.mount.is_some() { Face::Cgi } else { api };
+        let api = if arrival.mount.is_some() { ApiKind::Cgi } else { api };
         Self { api, ..arrival }
     }
 
@@ -108,7 +108,7 @@ impl Arrival {
 }
 
 impl RequestContext {
-    pub(super) fn caller(&self) -> &Caller {
+    pub(super) fn caller(&self) -> &ClientIdentity {
         self.identity.caller()
     }
 
@@ -123,7 +123,7 @@ impl RequestContext {
 pub(super) struct LoggedRequest<'a> {
     arrival: &'a Arrival,
     head: Option<&'a Parts>,
-    caller: Option<&'a Caller>,
+    caller: Option<&'a ClientIdentity>,
 }
 
 impl LoggedRequest<'_> {
@@ -138,7 +138,7 @@ impl LoggedRequest<'_> {
             path = path.map(display),
             reason = rejection.reason,
             client = arrival.address.map(display),
-            client_name = caller.and_then(Caller::name_in_log).map(display),
+            client_name = caller.and_then(ClientIdentity::name_in_log).map(display),
             face = arrival.api.as_str(),
             %request_id,
             "request rejected"
@@ -219,10 +219,10 @@ pub enum Shutdown {
 
 /// Graceful shutdown, seen from a request: open streams end with it. Never, by default.
 #[derive(Debug, Clone, Default)]
-pub struct Ending(Option<watch::Receiver<Shutdown>>);
+pub struct ShutdownSignal(Option<watch::Receiver<Shutdown>>);
 
-impl Ending {
-    /// As is sent, or, when nothing can be any more, at its end.
+impl ShutdownSignal {
+    /// Signal of a server: it has the last stage that was sent.
     pub fn new(shutdown: watch::Receiver<Shutdown>) -> Self {
         Self(Some(shutdown))
     }

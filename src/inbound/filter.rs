@@ -30,7 +30,7 @@ use super::{
     host_origin::{self, Rules},
 };
 use crate::{
-    pipeline::Face,
+    pipeline::ApiKind,
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
@@ -513,7 +513,7 @@ pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
 /// The response to such a request (RFC 9112, section 6.1): nothing more is read from its connection.
 pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     let (mut parts, _) = request.into_parts();
-    let arrival = Arrival::take(&mut parts, Face::Rest);
+    let arrival = Arrival::take(&mut parts, ApiKind::Rest);
     let text = "the request's `Transfer-Encoding` has `chunked` more than once";
     let rejection = Rejection::new(StatusCode::BAD_REQUEST, "more than one `chunked`", text);
     let mut response = super::rest::rejected(arrival.logged(&parts), &rejection);
@@ -572,7 +572,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::upstream::Caller;
+    use crate::upstream::ClientIdentity;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
@@ -737,8 +737,8 @@ mod tests {
     fn check_address(peer: &str, forwarded: &[&str], expected: &str) {
         let trusted = ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"].map(|text| parse_network(text).unwrap());
         let headers = forwarded.iter().map(|value| (FORWARDED_FOR, value.parse().unwrap())).collect();
-        let found = Caller::at(client_address(peer.parse().unwrap(), &headers, &trusted));
-        assert_eq!(found, Caller::at(expected.parse().unwrap()), "{peer} {forwarded:?}");
+        let found = ClientIdentity::at(client_address(peer.parse().unwrap(), &headers, &trusted));
+        assert_eq!(found, ClientIdentity::at(expected.parse().unwrap()), "{peer} {forwarded:?}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use axum::body::Body;
 use http::Response;
 use http_body::Body as _;
 
-pub use context::{Arrival, Connection, Ending, Shutdown};
+pub use context::{Arrival, Connection, Shutdown, ShutdownSignal};
 pub use filter::parse_network;
 
 /// The paths of the MCP endpoint.
@@ -30,9 +30,9 @@ const SHUTTING_DOWN: &str = "the server is shutting down and could not finish th
 
 /// Marks a long response that is streamed from an upstream: only the part of it in transit is in memory.
 #[derive(Debug, Clone, Copy)]
-pub struct HandedThrough;
+pub struct StreamedPassthrough;
 
-impl HandedThrough {
+impl StreamedPassthrough {
     /// Limit of responses that are not marked: all of one may be in memory.
     pub const SHORT_BYTES: usize = 64 << 10;
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 
-use super::{Reply, recording::Choice};
+use super::{UpstreamResponse, recording::Choice};
 
 /// One request and its reply.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Exchange {
     /// The request's whole URL.
     pub url: String,
     /// What was answered.
-    pub reply: Result<Reply, HarError>,
+    pub reply: Result<UpstreamResponse, HarError>,
 }
 
 /// Why a HAR file gives no reply. Entries are numbered from 1.
@@ -151,7 +151,7 @@ pub(super) fn choose(mut exchanges: Vec<Exchange>, choice: &Choice) -> Result<Ex
     Ok(exchanges.swap_remove(index))
 }
 
-fn reply_of(number: usize, response: Response) -> Result<Reply, HarError> {
+fn reply_of(number: usize, response: Response) -> Result<UpstreamResponse, HarError> {
     // Browsers write 0 where nothing came.
     let status = u16::try_from(response.status).ok().and_then(|status| StatusCode::from_u16(status).ok());
     let status = status.ok_or(HarError::NoReply(number, response.status))?;
@@ -196,7 +196,7 @@ fn reply_of(number: usize, response: Response) -> Result<Reply, HarError> {
             headers.insert(header::CONTENT_TYPE, value);
         }
     }
-    Ok(Reply::new(status, headers, body))
+    Ok(UpstreamResponse::new(status, headers, body))
 }
 
 #[cfg(test)]
@@ -213,7 +213,7 @@ mod tests {
           "content": { "size": 3, "mimeType": "image/png", "text": "AP//", "encoding": "base64" } } },
         { "request": { "method": "GET", "url": "http://old/c" }, "response": { "status": 0, "headers": [] } } ] } }"#;
 
-    fn choose(choice: &str) -> Result<Reply, String> {
+    fn choose(choice: &str) -> Result<UpstreamResponse, String> {
         let recording = Recording::read(&Bytes::from_static(TWO.as_bytes())).unwrap();
         recording.choose(Some(&choice.parse().unwrap())).map_err(|error| error.to_string())
     }

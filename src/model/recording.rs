@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::{
-    Reply,
+    UpstreamResponse,
     har::{self, Exchange, HarError},
 };
 
@@ -15,9 +15,9 @@ const HEAD_START: &[u8] = b"HTTP/";
 #[derive(Debug)]
 pub enum Recording {
     /// One reply, as `curl -i` prints it.
-    One(Reply),
+    One(UpstreamResponse),
     /// A body alone, so that its status 200 is made up, and it has no headers.
-    Body(Reply),
+    Body(UpstreamResponse),
     /// What a browser kept: at least one exchange, in order.
     Har(Vec<Exchange>),
 }
@@ -68,9 +68,9 @@ impl Recording {
         if har::looks_like_one(recording) {
             Ok(Self::Har(har::read(recording)?))
         } else if recording.starts_with(HEAD_START) {
-            Reply::from_recording(recording).map(Self::One)
+            UpstreamResponse::from_recording(recording).map(Self::One)
         } else {
-            Reply::from_recording(recording).map(Self::Body)
+            UpstreamResponse::from_recording(recording).map(Self::Body)
         }
     }
 
@@ -79,7 +79,7 @@ impl Recording {
     /// # Errors
     ///
     /// [`RecordingError`] when there is no such reply.
-    pub fn choose(self, choice: Option<&Choice>) -> Result<Reply, RecordingError> {
+    pub fn choose(self, choice: Option<&Choice>) -> Result<UpstreamResponse, RecordingError> {
         match (self, choice) {
             (Self::One(reply) | Self::Body(reply), None) => Ok(reply),
             (Self::One(_) | Self::Body(_), Some(_)) => Err(RecordingError::NoEntries),
@@ -102,7 +102,7 @@ impl std::str::FromStr for Choice {
     }
 }
 
-impl Reply {
+impl UpstreamResponse {
     /// Reads a recorded reply, as `curl -i` prints it: status line, headers, an empty line, the body.
     ///
     /// Lines of the head may end in LF or CR LF. Where several heads follow each other (`100 Continue`, redirects
@@ -268,8 +268,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(recording: &[u8], status: u16, body: &[u8]) -> Reply {
-        let reply = Reply::from_recording(&Bytes::copy_from_slice(recording)).unwrap();
+    fn check(recording: &[u8], status: u16, body: &[u8]) -> UpstreamResponse {
+        let reply = UpstreamResponse::from_recording(&Bytes::copy_from_slice(recording)).unwrap();
         assert_eq!((reply.status.as_u16(), &reply.body[..]), (status, body));
         reply
     }
@@ -343,8 +343,9 @@ mod tests {
     #[test]
     fn a_body_alone_is_a_success_and_a_broken_head_is_told() {
         check(b"temp: 5\n", 200, b"temp: 5\n");
-        let error =
-            |recording: &'static [u8]| Reply::from_recording(&Bytes::from_static(recording)).unwrap_err();
+        let error = |recording: &'static [u8]| {
+            UpstreamResponse::from_recording(&Bytes::from_static(recording)).unwrap_err()
+        };
         assert_eq!(error(b"HTTP/1.1 abc\r\n\r\n"), RecordingError::StatusLine("HTTP/1.1 abc".into()));
         assert_eq!(error(b"HTTP/1.1 200\nA: b\n"), RecordingError::NoEnd);
         assert_eq!(

@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode, header};
 /// The body has the bytes of the wire, without transfer framing; [`translate`](crate::translate) decodes its
 /// charset and content.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct UpstreamResponse {
     /// The status line's code.
     pub status: StatusCode,
     /// All end-to-end headers; a client gets none of them unless a rule includes them.
@@ -24,7 +24,7 @@ pub struct Reply {
     pub beside: Option<Box<Exit>>,
 }
 
-impl Reply {
+impl UpstreamResponse {
     /// The response of a server.
     pub fn new(status: StatusCode, headers: HeaderMap, body: Bytes) -> Self {
         Self { status, headers, body, exit: None, beside: None }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_reply_of_a_program_has_a_status_for_whoever_asks() {
-        let reply = |end| Reply::of_program(Bytes::new(), Exit { end, stderr: Bytes::new() });
+        let reply = |end| UpstreamResponse::of_program(Bytes::new(), Exit { end, stderr: Bytes::new() });
         assert_eq!(reply(End::Code(0)).status, 200);
         assert_eq!(reply(End::Code(1)).status, 500);
         assert_eq!(reply(End::Signal(9)).status, 500);

@@ -9,17 +9,17 @@ use http::StatusCode;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use super::{BoundRoute, Call, Face};
+use super::{ApiKind, BoundRoute, Call};
 use crate::{
     crypto,
-    model::{End, Exit, Fault, Outcome, Reply},
+    model::{End, Exit, Fault, Outcome, UpstreamResponse},
     policy::result_word,
     route::TraceContext,
     telemetry::{
-        CallEnd, Chain, Decided, Failure, Quoted, RequestId, Span, SpanKind, Strange, Ticket, Tracing,
+        CallContext, CallEnd, Chain, Decided, Failure, Quoted, RequestId, Span, SpanKind, Strange, Tracing,
     },
     translate::Note,
-    upstream::{Caller, Stage, UpstreamError},
+    upstream::{ClientIdentity, Stage, UpstreamError},
 };
 
 /// The facts about one call. They are written when it is dropped, however the call ends: one whose client
@@ -27,11 +27,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct AccessLog<'a> {
     route: &'a BoundRoute,
-    face: Face,
+    face: ApiKind,
     protocol: &'static str,
     pub(super) request_id: RequestId,
-    pub(super) ticket: Ticket,
-    caller: Caller,
+    pub(super) ticket: CallContext,
+    caller: ClientIdentity,
     address: Option<IpAddr>,
     begun: Instant,
     /// The limit of ours that rejected it.
@@ -40,8 +40,9 @@ pub(super) struct AccessLog<'a> {
     waited: Option<Duration>,
     /// Bytes of all responses.
     received_bytes: usize,
+    /// Status of the last response.
     upstream_status: Option<StatusCode>,
-    /// The status of the last response.
+    /// Media type of the last response.
     media_type: Option<String>,
     /// The end of the program that was run.
     exit: Option<End>,
@@ -63,7 +64,7 @@ impl<'a> AccessLog<'a> {
             route,
             face: call.face,
             protocol: call.protocol,
-            ticket: Ticket::new(request_id.clone(), begin_span(tracing, route, call)),
+            ticket: CallContext::new(request_id.clone(), begin_span(tracing, route, call)),
             request_id,
             caller: call.caller.clone(),
             address: call.address,
@@ -83,7 +84,7 @@ impl<'a> AccessLog<'a> {
     }
 
     /// The upstream has responded, or failed to.
-    pub(super) fn responded(&mut self, response: Result<&Reply, &UpstreamError>, took: Duration) {
+    pub(super) fn responded(&mut self, response: Result<&UpstreamResponse, &UpstreamError>, took: Duration) {
         self.waited = Some(self.waited.unwrap_or_default() + took);
         match response {
             Ok(reply) => self.replied(reply, took),
@@ -91,7 +92,7 @@ impl<'a> AccessLog<'a> {
         }
     }
 
-    fn replied(&mut self, reply: &Reply, took: Duration) {
+    fn replied(&mut self, reply: &UpstreamResponse, took: Duration) {
         self.received_bytes += reply.body.len();
         self.media_type = reply.media_type().map(|media_type| media_type.chars().take(100).collect());
         match &reply.exit {
@@ -308,7 +309,7 @@ fn describe_message(span: &Span, tool: &str, call: &Call<'_>) {
     }
     span.text("mcp.method.name", method.to_owned());
     span.text("mcp.protocol.version", call.protocol);
-    span.text("network.transport", if call.face == Face::Stdio { "pipe" } else { "tcp" });
+    span.text("network.transport", if call.face == ApiKind::Stdio { "pipe" } else { "tcp" });
     if let Some(message) = call.message {
         // A string without its quotes.
         span.text("jsonrpc.request.id", message.id.trim_matches('"').to_owned());

@@ -16,11 +16,11 @@ use super::{
     worker_pool::WorkError,
 };
 use crate::{
-    model::{Arguments, Fault, Reply, ToolResult},
+    model::{Arguments, Fault, ToolResult, UpstreamResponse},
     route::{Begun, HttpRequest, JobFacts, JobPlace, JobRule, LogLevel, RequestError, Route, Stand, Turn},
-    telemetry::{Chain, Ticket},
-    translate::{Facts, Stop},
-    upstream::{Due, UpstreamError},
+    telemetry::{CallContext, Chain},
+    translate::{CallInput, WorkBudget},
+    upstream::{Deadline, UpstreamError},
 };
 
 /// Timeout of the request that cancels an operation.
@@ -72,9 +72,9 @@ pub(super) enum Step {
         wait: Duration,
     },
     /// The response that the route's rules are for.
-    Done(Reply),
+    Done(UpstreamResponse),
     /// The response that reports its failure.
-    Failed(Reply, Stand),
+    Failed(UpstreamResponse, Stand),
     Cancelled,
 }
 
@@ -149,7 +149,7 @@ impl Snapshot {
     ) {
         let is_allowed = check_scopes(route, &call.caller).is_ok();
         let Some(job) = route.job.as_ref().filter(|_| is_allowed) else { return };
-        let ticket = Ticket::new(call.request_id.clone(), call.span.clone());
+        let ticket = CallContext::new(call.request_id.clone(), call.span.clone());
         let mut call = Exchange::new(route, ticket, call);
         call.arguments = call.arguments.with_answers(answers);
         if let Some(cancelled) = call.cancel(job, place) {
@@ -166,11 +166,12 @@ impl Run<'_> {
         &mut self,
         job: &JobRule,
         request: HttpRequest,
-        reply: Reply,
+        reply: UpstreamResponse,
         hand_over_at: Option<Instant>,
     ) -> Result<Step, Box<ToolResult>> {
-        let begun =
-            move |job: &JobRule, facts: JobFacts<'_>, reply: &Reply| job.begun(&request, facts, reply);
+        let begun = move |job: &JobRule, facts: JobFacts<'_>, reply: &UpstreamResponse| {
+            job.begun(&request, facts, reply)
+        };
         let (begun, reply) = self.evaluate(reply, begun).await.map_err(|error| error.result)?;
         let (mut place, mut wait) = match begun {
             Begun::Answer => return Ok(Step::Done(reply)),
@@ -223,8 +224,9 @@ impl Run<'_> {
         let request = self.poll_request(place).await?;
         let reply = self.poll_response(job, request.clone()).await?;
         let at = place.clone();
-        let turn =
-            move |job: &JobRule, facts: JobFacts<'_>, reply: &Reply| job.turn(&at, &request, facts, reply);
+        let turn = move |job: &JobRule, facts: JobFacts<'_>, reply: &UpstreamResponse| {
+            job.turn(&at, &request, facts, reply)
+        };
         let (turn, reply) = self.evaluate(reply, turn).await?;
         Ok(match turn {
             Turn::Running { stand, place, wait } => Step::Running { stand, place, wait },
@@ -259,7 +261,11 @@ impl Run<'_> {
         self.build(move |job, arguments, headers, stop| job.ask(&place, arguments, headers, stop)).await
     }
 
-    async fn poll_response(&mut self, job: &JobRule, request: HttpRequest) -> Result<Reply, PollError> {
+    async fn poll_response(
+        &mut self,
+        job: &JobRule,
+        request: HttpRequest,
+    ) -> Result<UpstreamResponse, PollError> {
         let reply = self.follow_up(request).await;
         reply.map_err(|error| PollError {
             is_transient: matches!(
@@ -270,9 +276,9 @@ impl Run<'_> {
                     | UpstreamError::AttemptDeadline { .. }
                     | UpstreamError::Busy { .. }
                     | UpstreamError::CallerBusy { .. }
-                    | UpstreamError::Resting { .. }
+                    | UpstreamError::CircuitOpen { .. }
                     | UpstreamError::TooOften { .. }
-                    | UpstreamError::Uncounted { .. }
+                    | UpstreamError::RateLimitUnavailable { .. }
                     | UpstreamError::BufferFull { .. }
             ),
             result: match error {
@@ -285,12 +291,12 @@ impl Run<'_> {
     /// Builds a request about the operation.
     async fn build<T: Send + 'static>(
         &self,
-        request: impl Fn(&JobRule, &Arguments, &HeaderMap, Option<&Stop>) -> Result<T, RequestError>
+        request: impl Fn(&JobRule, &Arguments, &HeaderMap, Option<&WorkBudget>) -> Result<T, RequestError>
         + Send
         + 'static,
     ) -> Result<T, PollError> {
         let Exchange { route, arguments, headers, .. } = &self.call;
-        let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &Stop| {
+        let build = move |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             let job = route.job.as_ref().expect("only a route with a job is polled");
             request(job, arguments, headers, Some(stop))
         };
@@ -309,14 +315,17 @@ impl Run<'_> {
     /// Evaluates the route's rule for operations on a response.
     async fn evaluate<T: Send + 'static>(
         &self,
-        reply: Reply,
-        question: impl Fn(&JobRule, JobFacts<'_>, &Reply) -> T + Send + 'static,
-    ) -> Result<(T, Reply), PollError> {
+        reply: UpstreamResponse,
+        question: impl Fn(&JobRule, JobFacts<'_>, &UpstreamResponse) -> T + Send + 'static,
+    ) -> Result<(T, UpstreamResponse), PollError> {
         let route = Arc::clone(self.call.route);
         let (args, answers) = self.call.arguments.clone().into_values();
-        let evaluate = move |reply: &Reply, stop: &Stop| {
-            let facts =
-                Facts { stop: Some(stop), answers: &answers, ..Facts::new(&route.definition.name, &args) };
+        let evaluate = move |reply: &UpstreamResponse, stop: &WorkBudget| {
+            let facts = CallInput {
+                stop: Some(stop),
+                answers: &answers,
+                ..CallInput::new(&route.definition.name, &args)
+            };
             let (limits, redaction) = (&route.translator.limits, &route.translator.redaction);
             let job = route.job.as_ref().expect("only a route with a job is polled");
             question(job, JobFacts { facts, limits, redaction }, reply)
@@ -341,12 +350,12 @@ impl Exchange<'_> {
     /// Cancels an operation, if the route has a request for that.
     fn cancel(&self, job: &JobRule, place: &JobPlace) -> Option<impl Future<Output = ()> + Send + use<>> {
         // The client may have disconnected, so nothing awaits the work in the pool.
-        let stop = Stop::after(Stop::TEXT_STEPS);
+        let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
         let request = job.ask_end(place, &self.arguments, self.headers, Some(&stop))?;
         let (upstream, tool) =
             (Arc::clone(self.route.policies.upstream()), self.route.definition.name.clone());
         let is_idempotent = request.method.is_idempotent();
-        let ask = self.ask(request.into(), is_idempotent, Due::after(CANCEL_TIMEOUT));
+        let ask = self.ask(request.into(), is_idempotent, Deadline::after(CANCEL_TIMEOUT));
         Some(async move {
             let (response, request_id) = (upstream.follow_up(&ask).await, ask.ticket.request_id());
             match response {

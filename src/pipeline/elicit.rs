@@ -73,7 +73,7 @@ pub async fn elicit_first(
                 elicitor.unable(missing);
                 return Err(unanswered(sentence));
             }
-            Next::Ask(questions) => answers.extend(asked(elicitor, questions, &answers).await?),
+            Next::UpstreamCall(questions) => answers.extend(asked(elicitor, questions, &answers).await?),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{RETRY_AFTER_META, worker_pool::WorkError};
 use crate::{
     model::{Fault, ToolResult},
     route::{Ability, Missing, Scopes},
-    upstream::{Stage, UpstreamError, Whose},
+    upstream::{RateLimitScope, Stage, UpstreamError},
 };
 
 /// `Retry-After` of an upstream without a free concurrency slot: slots are released all the time.
@@ -124,12 +124,12 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
             "The service behind this tool is called too much at once: one caller may have \
              {in_flight_limit} in flight. Nothing was sent; try again when one of your calls has ended."
         ),
-        UpstreamError::Resting { of_route: true, rest, .. } => format!(
+        UpstreamError::CircuitOpen { of_route: true, rest, .. } => format!(
             "The service behind this tool could not serve it again and again, and the tool is left alone for \
              a while. Nothing was sent; try again in {}.",
             time(whole_seconds(*rest))
         ),
-        UpstreamError::Resting { rest, .. } => format!(
+        UpstreamError::CircuitOpen { rest, .. } => format!(
             "The service behind this tool has failed again and again and is left alone for a while. Nothing \
              was sent; try again in {}.",
             time(whole_seconds(*rest))
@@ -145,12 +145,12 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
         }
         UpstreamError::TooOften { whose, count, per, rest, .. } => {
             let who = match whose {
-                Whose::CallerOfRoute => "This tool is called too often. One caller may call it",
-                Whose::CallerOfUpstream => {
+                RateLimitScope::CallerOfRoute => "This tool is called too often. One caller may call it",
+                RateLimitScope::CallerOfUpstream => {
                     "The service behind this tool is called too often. One caller may call its tools"
                 }
-                Whose::Route => "This tool is called too often. All its callers together may call it",
-                Whose::Upstream => {
+                RateLimitScope::Route => "This tool is called too often. All its callers together may call it",
+                RateLimitScope::Upstream => {
                     "The service behind this tool is called too often. All callers together may call it"
                 }
             };
@@ -158,7 +158,7 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
             let (per, rest) = (in_a(*per), time(whole_seconds(*rest)));
             format!("{who} {times} {per}. Nothing was sent; try again in {rest}.")
         }
-        UpstreamError::Uncounted { .. } => "How often this tool is called can't be counted just now, and it may \
+        UpstreamError::RateLimitUnavailable { .. } => "How often this tool is called can't be counted just now, and it may \
                                             not be called uncounted. Nothing was sent; try again in a few seconds."
             .to_owned(),
         UpstreamError::BufferFull { .. } => format!(
@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    fn too_often(whose: Whose, count: u32) -> UpstreamError {
+    fn too_often(whose: RateLimitScope, count: u32) -> UpstreamError {
         let (per, rest) = (Duration::from_secs(60), Duration::from_millis(7_001));
         UpstreamError::TooOften { upstream: "secret-name".parse().unwrap(), whose, count, per, rest }
     }
@@ -382,7 +382,7 @@ mod tests {
             UpstreamError::Deadline { upstream: upstream(), after: Duration::from_millis(1500) },
             UpstreamError::Busy { upstream: upstream(), in_flight_limit: 3 },
             UpstreamError::AttemptDeadline { upstream: upstream(), after: Duration::from_secs(7) },
-            UpstreamError::Resting {
+            UpstreamError::CircuitOpen {
                 upstream: upstream(),
                 of_route: false,
                 rest: Duration::from_millis(4200),
@@ -395,8 +395,8 @@ mod tests {
                     source: std::io::Error::other("10.0.0.7"),
                 }),
             },
-            too_often(Whose::CallerOfRoute, 1),
-            too_often(Whose::Upstream, 100),
+            too_often(RateLimitScope::CallerOfRoute, 1),
+            too_often(RateLimitScope::Upstream, 100),
             UpstreamError::NotStarted { upstream: upstream(), source: source() },
             UpstreamError::NotCgi { upstream: upstream(), source: source() },
             UpstreamError::CallerBusy { upstream: upstream(), in_flight_limit: 3 },

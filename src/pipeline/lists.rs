@@ -15,7 +15,7 @@ use crate::{
     model::Shapes,
     prompt::PromptTable,
     route::{RouteTable, Scopes},
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 
 /// All lists of a configuration.
@@ -118,11 +118,11 @@ impl Lists {
 
     /// A document about everything that a client sees; it is written once for those who see all, and once for
     /// those who have not shown who they are.
-    pub fn document(&self, caller: &Caller, write: impl FnOnce() -> Bytes) -> Bytes {
+    pub fn document(&self, caller: &ClientIdentity, write: impl FnOnce() -> Bytes) -> Bytes {
         let kept = match caller {
             caller if caller.may(&self.needed) => &self.for_all,
-            Caller::Address(_) | Caller::Unknown => &self.for_anonymous,
-            Caller::Only | Caller::Client(_) => return write(),
+            ClientIdentity::Address(_) | ClientIdentity::Unknown => &self.for_anonymous,
+            ClientIdentity::Only | ClientIdentity::Client(_) => return write(),
         };
         kept.get_or_init(write).clone()
     }
@@ -146,7 +146,7 @@ impl List {
     }
 
     /// The entries that a client may see.
-    pub fn seen_by<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Entry> {
+    pub fn seen_by<'a>(&'a self, caller: &'a ClientIdentity) -> impl Iterator<Item = &'a Entry> {
         self.entries.iter().filter(|entry| caller.may(&entry.scopes))
     }
 
@@ -158,7 +158,12 @@ impl List {
     /// # Errors
     ///
     /// [`BadCursor`].
-    pub fn page(&self, cursor: Option<&str>, size: usize, caller: &Caller) -> Result<Page<'_>, BadCursor> {
+    pub fn page(
+        &self,
+        cursor: Option<&str>,
+        size: usize,
+        caller: &ClientIdentity,
+    ) -> Result<Page<'_>, BadCursor> {
         let last = cursor.map(|cursor| self.key_in(cursor)).transpose()?;
         let start = last.map_or(0, |last| self.entries.partition_point(|entry| *entry.key <= *last));
         let mut rest = self.entries[start..].iter().filter(|entry| caller.may(&entry.scopes));
@@ -243,7 +248,7 @@ mod tests {
     }
 
     fn page<'a>(list: &'a List, cursor: Option<&str>, size: usize) -> Result<Page<'a>, BadCursor> {
-        list.page(cursor, size, &Caller::Only)
+        list.page(cursor, size, &ClientIdentity::Only)
     }
 
     fn keys<'a>(page: &Page<'a>) -> Vec<&'a str> {
@@ -269,12 +274,13 @@ mod tests {
     #[test]
     fn pages_have_what_their_client_may_use_and_no_trace_of_the_rest() {
         let list = list("letters", &["a!", "b", "c!", "d", "e!"]);
-        let (nobody, client) = (Caller::Unknown, Client::new("me", "me", Scopes::new(["more"]).unwrap()));
+        let (nobody, client) =
+            (ClientIdentity::Unknown, Client::new("me", "me", Scopes::new(["more"]).unwrap()));
         let page = list.page(None, 1, &nobody).unwrap();
         assert_eq!((keys(&page), page.next_cursor.is_some()), (vec!["b"], true));
         let page = list.page(page.next_cursor.as_deref(), 1, &nobody).unwrap();
         assert_eq!((keys(&page), page.next_cursor), (vec!["d"], None), "the last one is for others");
-        assert_eq!(list.seen_by(&Caller::Client(Arc::new(client))).count(), 5);
+        assert_eq!(list.seen_by(&ClientIdentity::Client(Arc::new(client))).count(), 5);
         assert_eq!(list.seen_by(&nobody).count(), 2);
     }
 

@@ -35,7 +35,7 @@ use crate::{
     shared_state::SharedStore,
     telemetry::{RequestId, Span},
     translate::RETRY_AFTER_META_KEY,
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 
 pub use async_operation::{OpenOperation, OperationState};
@@ -126,9 +126,9 @@ pub struct Call<'a> {
     /// Its name in the log and in errors.
     pub request_id: RequestId,
     /// The API that received it.
-    pub face: Face,
+    pub face: ApiKind,
     /// The client.
-    pub caller: Caller,
+    pub caller: ClientIdentity,
     /// The client's address, for the log.
     pub address: Option<IpAddr>,
     /// Receives progress and log notifications, if the client has requested them.
@@ -160,8 +160,8 @@ impl<'a> Call<'a> {
         arguments: Map<String, Value>,
         headers: &'a HeaderMap,
         request_id: RequestId,
-        face: Face,
-        caller: Caller,
+        face: ApiKind,
+        caller: ClientIdentity,
     ) -> Self {
         let (span, message) = (Span::default(), None);
         Self {
@@ -182,7 +182,7 @@ impl<'a> Call<'a> {
 
 /// An API, as the log names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Face {
+pub enum ApiKind {
     /// Plain HTTP.
     Rest,
     /// The Model Context Protocol over HTTP.
@@ -193,7 +193,7 @@ pub enum Face {
     Cgi,
 }
 
-impl Face {
+impl ApiKind {
     /// The name, such as `rest`.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::{
     route::{LogLevel, Stand},
-    upstream::{Happened, Hearing, Meanwhile},
+    upstream::{ProgressEvent, ProgressReceiver, ProgressSender},
 };
 
 /// A client that may have requested notifications about its call.
@@ -68,8 +68,8 @@ impl<'a> Reporter<'a> {
     }
 
     /// A channel for events before the response, if the client has requested them.
-    pub(super) fn events(&self) -> (Option<Meanwhile>, Option<Hearing>) {
-        self.subscriber.map(|_| Meanwhile::new()).unzip()
+    pub(super) fn events(&self) -> (Option<ProgressSender>, Option<ProgressReceiver>) {
+        self.subscriber.map(|_| ProgressSender::new()).unzip()
     }
 
     /// Waits for a response, and reports meanwhile what happens; `counts_bytes` where its bytes are progress
@@ -77,7 +77,7 @@ impl<'a> Reporter<'a> {
     pub(super) async fn report_until<T>(
         &mut self,
         response: impl Future<Output = T>,
-        events: Option<Hearing>,
+        events: Option<ProgressReceiver>,
         counts_bytes: bool,
     ) -> T {
         let mut response = pin!(response);
@@ -91,7 +91,7 @@ impl<'a> Reporter<'a> {
         };
         // Progress of an upstream may have arrived together with the response.
         while let Ok(event) = events.try_recv() {
-            if let Happened::Progress { .. } = event {
+            if let ProgressEvent::Progress { .. } = event {
                 self.happened(event, false);
             }
         }
@@ -115,16 +115,17 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    fn happened(&mut self, happened: Happened, counts_bytes: bool) {
+    fn happened(&mut self, happened: ProgressEvent, counts_bytes: bool) {
         match happened {
-            Happened::Again { attempt } => {
+            ProgressEvent::Retry { attempt } => {
                 self.line(LogLevel::Debug, || format!("the service is asked again, attempt {attempt}"));
             }
-            Happened::Progress { .. } if self.last.is_some() && self.since_reported() < OPERATION_EVERY => {}
-            Happened::Progress { done, total } => self.progress(done, total, None),
-            Happened::Received { .. } if !counts_bytes || self.since_reported() < BYTES_EVERY => {}
+            ProgressEvent::Progress { .. }
+                if self.last.is_some() && self.since_reported() < OPERATION_EVERY => {}
+            ProgressEvent::Progress { done, total } => self.progress(done, total, None),
+            ProgressEvent::Received { .. } if !counts_bytes || self.since_reported() < BYTES_EVERY => {}
             #[expect(clippy::cast_precision_loss, reason = "nobody counts beyond 2^53 bytes")]
-            Happened::Received { bytes, of } => {
+            ProgressEvent::Received { bytes, of } => {
                 self.progress(bytes as f64, of.map(|of| of as f64), Some("bytes of the reply"));
             }
         }
@@ -201,7 +202,7 @@ mod tests {
     async fn progress_only_grows_and_is_not_sent_too_often() {
         let subscriber = heard(None);
         let mut reporter = Reporter::new(Some(&subscriber), "t");
-        let received = |bytes| Happened::Received { bytes, of: Some(100) };
+        let received = |bytes| ProgressEvent::Received { bytes, of: Some(100) };
         reporter.happened(received(1), true);
         for bytes in [10, 20] {
             tokio::time::advance(BYTES_EVERY).await;

@@ -13,7 +13,7 @@ use crate::{
     prompt::{Message, Part, PartTemplate, Prompt},
     route::{AskedCompletion, Completion, Route, RouteCall, Suggestions, lines_of},
     telemetry::Foreign,
-    translate::{BLOCK_LIMIT, Jq, JqNames, Stop, Template, TemplateError, template_names},
+    translate::{BLOCK_LIMIT, Jq, JqNames, Template, TemplateError, WorkBudget, template_names},
 };
 
 /// Timeout of the filter of a completion, in addition to the call.
@@ -59,7 +59,7 @@ impl Snapshot {
     ) -> Result<Vec<Message>, PromptError> {
         let fetched = prompt.parts.iter().map(|part| self.fetch(part, arguments, call));
         let fetched = join_all(fetched).await;
-        let (names, stop) = (template_names(arguments), Stop::after(Stop::TEXT_STEPS));
+        let (names, stop) = (template_names(arguments), WorkBudget::after(WorkBudget::TEXT_STEPS));
         let failed = |error: TemplateError| PromptError::Failed(error.to_string());
         let (mut messages, mut bytes) = (Vec::new(), 0);
         for (part, fetched) in prompt.parts.iter().zip(fetched) {
@@ -118,7 +118,7 @@ impl Snapshot {
         arguments: &Arguments,
         call: &Call<'_>,
     ) -> Result<ToolResult, PromptError> {
-        let uri = uri.render_until(&template_names(arguments), &Stop::after(Stop::TEXT_STEPS));
+        let uri = uri.render_until(&template_names(arguments), &WorkBudget::after(WorkBudget::TEXT_STEPS));
         let uri = uri.map_err(|error| PromptError::Failed(error.to_string()))?;
         let read = self.read(&uri, call.clone()).await.map_err(|error| match error {
             ReadError::Unknown | ReadError::Arguments(_) => PromptError::Arguments(error.to_string()),
@@ -146,7 +146,7 @@ impl Snapshot {
     ) -> Result<ToolResult, String> {
         let route = self.table.by_name(route_call.route.as_str());
         let route = route.ok_or_else(|| "the route that it asks is not there".to_owned())?;
-        let stop = Stop::after(Stop::TEXT_STEPS);
+        let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
         let filled = route_call.fill(arguments, &route.input, Some(&stop));
         let filled = filled.map_err(|error| error.to_string())?;
         let call = Call { arguments: filled, ..call.clone() };
@@ -237,7 +237,7 @@ impl Snapshot {
             Some(filter) => {
                 let filter = Arc::clone(filter);
                 let due = Instant::now() + FILTER_TIMEOUT;
-                let work = move |stop: &Stop| filtered(&filter, &result, &arguments, most_values, stop);
+                let work = move |stop: &WorkBudget| filtered(&filter, &result, &arguments, most_values, stop);
                 let filtered = self.workers.run(&asked.call.route, due, work).await;
                 values_of(filtered.map_err(|error| match error {
                     WorkError::Panicked => "the filter panicked".to_owned(),
@@ -261,7 +261,7 @@ fn filtered(
     result: &ToolResult,
     arguments: &Arguments,
     most_values: usize,
-    stop: &Stop,
+    stop: &WorkBudget,
 ) -> Result<Value, String> {
     let args = Value::Object(arguments.as_map().clone());
     let headers = Value::Object(Map::new());

@@ -12,10 +12,10 @@ use super::{
     run::{Run, check_scopes, client_timeout},
 };
 use crate::{
-    model::{Arguments, Fault, Outcome, Reply, ToolResult},
+    model::{Arguments, Fault, Outcome, ToolResult, UpstreamResponse},
     prompt::PromptTable,
     route::{McpMethod, Route, RouteTable, UpstreamRequest, UriTemplate},
-    upstream::Due,
+    upstream::Deadline,
 };
 
 /// A prompt, a resource or a resource template of an MCP upstream.
@@ -296,10 +296,10 @@ impl Run<'_> {
         &mut self,
         (method, name): (McpMethod, &str),
         parameters: Map<String, Value>,
-    ) -> Result<Reply, Box<ToolResult>> {
+    ) -> Result<UpstreamResponse, Box<ToolResult>> {
         let (route, headers) = (self.call.route, self.call.headers);
         check_scopes(route, &self.call.caller)?;
-        self.due = Due::after(route.timeout).within(client_timeout(headers)?);
+        self.due = Deadline::after(route.timeout).within(client_timeout(headers)?);
         let request = route.request.build(&self.call.arguments, headers, None);
         let request =
             request.map_err(|error| Box::new(ToolResult::error(Fault::Arguments, error.to_string())))?;
@@ -314,8 +314,8 @@ impl Run<'_> {
     }
 
     /// The tool error for a response without a result, with the text that a tool call would have.
-    async fn forwarding_error(&mut self, sent: Arguments, reply: Reply) -> ToolResult {
-        self.due = Due::after(self.call.route.timeout);
+    async fn forwarding_error(&mut self, sent: Arguments, reply: UpstreamResponse) -> ToolResult {
+        self.due = Deadline::after(self.call.route.timeout);
         match self.translate(sent, reply).await {
             Ok(translation) if translation.result.is_error() => {
                 self.log.notes(&translation.notes, translation.result.outcome);

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, header};
 
 use super::{Call, NoElicitor, Snapshot, error_text, run::Run};
 use crate::{
-    model::{ContentsOf, Fault, Outcome, Reply, ResourceBody, ResourceContents, ToolResult},
+    model::{ContentsOf, Fault, Outcome, ResourceBody, ResourceContents, ToolResult, UpstreamResponse},
     route::Route,
     translate::words_of_nothing,
 };
@@ -67,7 +67,7 @@ pub(super) struct ResponseHeaders {
 }
 
 impl ResponseHeaders {
-    pub(super) fn of(reply: &Reply) -> Self {
+    pub(super) fn of(reply: &UpstreamResponse) -> Self {
         Self {
             media_type: reply.media_type().map(Into::into),
             nothing: reply.body.is_empty().then(|| words_of_nothing(reply)),

@@ -18,12 +18,12 @@ use super::{
     worker_pool::WorkError,
 };
 use crate::{
-    model::{Arguments, Fault, Outcome, Reply, ToolResult},
+    model::{Arguments, Fault, Outcome, ToolResult, UpstreamResponse},
     policy::{CacheEntry, Response},
     route::{HttpRequest, LogLevel, Route, Stand, TraceContext, Traces, UpstreamRequest},
-    telemetry::Ticket,
-    translate::{Facts, STATUS_META_KEY, Stop, Trace, Translation, line_names, translate},
-    upstream::{Ask, Caller, Due, UpstreamError},
+    telemetry::CallContext,
+    translate::{CallInput, STATUS_META_KEY, Trace, Translation, WorkBudget, line_names, translate},
+    upstream::{ClientIdentity, Deadline, UpstreamCall, UpstreamError},
 };
 
 /// The outcome of a call whose client can poll an asynchronous operation itself.
@@ -80,7 +80,7 @@ impl Snapshot {
         route: &Arc<BoundRoute>,
         arguments: Arguments,
     ) -> Result<Arguments, String> {
-        let due = Due::after(route.timeout);
+        let due = Deadline::after(route.timeout);
         match self.workers.check(route, arguments, due.at).await {
             Ok(checked) => checked,
             Err(WorkError::DeadlineExceeded) => Err(error_text::ARGUMENTS_TOO_LATE.to_owned()),
@@ -93,7 +93,7 @@ impl Snapshot {
 pub(super) struct Run<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) call: Exchange<'a>,
-    pub(super) due: Due,
+    pub(super) due: Deadline,
     pub(super) log: AccessLog<'a>,
     pub(super) progress: Reporter<'a>,
     elicitor: &'a mut dyn Elicitor,
@@ -107,10 +107,10 @@ pub(super) struct Exchange<'a> {
     pub(super) arguments: Arguments,
     /// Those of the client.
     pub(super) headers: &'a HeaderMap,
-    pub(super) caller: Caller,
+    pub(super) caller: ClientIdentity,
     trace: Option<TraceContext>,
     /// The name of the call in the log, and its span.
-    pub(super) ticket: Ticket,
+    pub(super) ticket: CallContext,
 }
 
 impl<'a> Run<'a> {
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
         let log = AccessLog::begin(&snapshot.tracing, route, &call);
         let progress = Reporter::new(call.subscriber, route.definition.name.as_str());
         let call = Exchange::new(route, log.ticket.clone(), call);
-        let due = Due::after(route.timeout);
+        let due = Deadline::after(route.timeout);
         Self { snapshot, call, due, log, progress, elicitor, response: None }
     }
 
@@ -146,10 +146,10 @@ impl<'a> Run<'a> {
             // The schema applies to values that a person has entered, too.
             self.check_arguments().await?;
         }
-        self.due = Due::after(route.timeout).within(client_timeout(self.call.headers)?);
+        self.due = Deadline::after(route.timeout).within(client_timeout(self.call.headers)?);
         let hand_over_at = hand_over_after
             .filter(|_| OpenOperation::can_hold(self.call.arguments.answers()))
-            .map(|after| Due::after(after).at);
+            .map(|after| Deadline::after(after).at);
         let request = self.build_request().await?;
         let operation = match (&route.job, &request) {
             (Some(job), UpstreamRequest::Http(request)) => Some((job, request.clone())),
@@ -189,7 +189,7 @@ impl<'a> Run<'a> {
 
     async fn build_request(&self) -> Result<UpstreamRequest, Box<ToolResult>> {
         let Exchange { route, arguments, headers, .. } = &self.call;
-        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &Stop| {
+        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
         };
         let built = self.snapshot.workers.build(route, arguments, headers, self.due.at, build).await;
@@ -226,7 +226,7 @@ impl<'a> Run<'a> {
     ) -> Result<Response, UpstreamError> {
         let route = self.call.route;
         let (meanwhile, events) = self.progress.events();
-        let ask = Ask { meanwhile, ..self.call.ask(request, is_idempotent, self.due) };
+        let ask = UpstreamCall { meanwhile, ..self.call.ask(request, is_idempotent, self.due) };
         let begun = Instant::now();
         let response =
             self.progress.report_until(route.policies.call(&ask), events, route.job.is_none()).await;
@@ -238,11 +238,14 @@ impl<'a> Run<'a> {
     }
 
     /// Sends a request that follows from the first, through the policies of the upstream.
-    pub(super) async fn follow_up(&mut self, request: HttpRequest) -> Result<Reply, UpstreamError> {
+    pub(super) async fn follow_up(
+        &mut self,
+        request: HttpRequest,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         let route = self.call.route;
         let is_idempotent = request.method.is_idempotent();
         let (meanwhile, events) = self.progress.events();
-        let ask = Ask { meanwhile, ..self.call.ask(request.into(), is_idempotent, self.due) };
+        let ask = UpstreamCall { meanwhile, ..self.call.ask(request.into(), is_idempotent, self.due) };
         let begun = Instant::now();
         let reply = route.policies.upstream().follow_up(&ask);
         let reply = self.progress.report_until(reply, events, route.job.is_none()).await;
@@ -254,7 +257,7 @@ impl<'a> Run<'a> {
     /// rules may have a better text for it.
     pub(super) async fn translate_last(
         &mut self,
-        reply: Reply,
+        reply: UpstreamResponse,
         failure: Option<Stand>,
     ) -> Result<ToolResult, Box<ToolResult>> {
         let route = self.call.route;
@@ -284,19 +287,22 @@ impl<'a> Run<'a> {
 
     /// A translation in which a rule may send a request to the client's model: with its response the
     /// upstream's response is translated again.
-    async fn translate_with_sampling(&mut self, reply: Reply) -> Result<Translation, Box<ToolResult>> {
+    async fn translate_with_sampling(
+        &mut self,
+        reply: UpstreamResponse,
+    ) -> Result<Translation, Box<ToolResult>> {
         let mut translation = self.translate(self.call.arguments.clone(), reply.clone()).await?;
         let Some(sample) = translation.asks.take() else { return Ok(translation) };
         let arguments = std::mem::take(&mut self.call.arguments);
         let answers = elicit_for_rule(*sample, &arguments, self.elicitor).await?;
-        self.due = Due::after(self.call.route.timeout);
+        self.due = Deadline::after(self.call.route.timeout);
         self.translate(arguments.with_answers(answers), reply).await
     }
 
     pub(super) async fn translate(
         &mut self,
         arguments: Arguments,
-        reply: Reply,
+        reply: UpstreamResponse,
     ) -> Result<Translation, Box<ToolResult>> {
         let workers = &self.snapshot.workers;
         let translated = workers.translate(self.call.route, arguments, reply, self.due.at).await;
@@ -315,7 +321,7 @@ impl<'a> Run<'a> {
     /// response.
     fn send_log_lines(&mut self, status: Option<StatusCode>) {
         let (route, arguments) = (self.call.route, &self.call.arguments);
-        let stop = Stop::after(Stop::TEXT_STEPS);
+        let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
         for line in route.log.iter().filter(|line| line.is_about_the_reply() == status.is_some()) {
             self.progress.line(line.level, || {
                 let names = line_names(arguments, status.map(|status| status.as_u16()));
@@ -342,7 +348,7 @@ impl<'a> Run<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) fn new(route: &'a Arc<BoundRoute>, ticket: Ticket, call: Call<'a>) -> Self {
+    pub(super) fn new(route: &'a Arc<BoundRoute>, ticket: CallContext, call: Call<'a>) -> Self {
         Self {
             route,
             ticket,
@@ -354,7 +360,12 @@ impl<'a> Exchange<'a> {
     }
 
     /// A request for the policies of an upstream.
-    pub(super) fn ask(&self, mut request: UpstreamRequest, is_idempotent: bool, due: Due) -> Ask {
+    pub(super) fn ask(
+        &self,
+        mut request: UpstreamRequest,
+        is_idempotent: bool,
+        due: Deadline,
+    ) -> UpstreamCall {
         let route = self.route;
         let traced = route.traces == Traces::Forwarded;
         // Each attempt has a span of its own, where there are spans.
@@ -363,9 +374,9 @@ impl<'a> Exchange<'a> {
         {
             trace.write(headers);
         }
-        let ask = Ask::new(request, route.reply_limit_bytes, due, is_idempotent);
+        let ask = UpstreamCall::new(request, route.reply_limit_bytes, due, is_idempotent);
         let (caller, ticket) = (self.caller.clone(), self.ticket.clone());
-        Ask { caller, ticket, charge: route.charge.clone(), traced, ..ask }
+        UpstreamCall { caller, ticket, charge: route.charge.clone(), traced, ..ask }
     }
 }
 
@@ -391,7 +402,7 @@ fn with_age_or_forgotten(
 }
 
 /// Whether the client may call the route, whichever API it uses.
-pub(super) fn check_scopes(route: &Route, caller: &Caller) -> Result<(), Box<ToolResult>> {
+pub(super) fn check_scopes(route: &Route, caller: &ClientIdentity) -> Result<(), Box<ToolResult>> {
     match caller.may(&route.scopes) {
         true => Ok(()),
         false => Err(Box::new(error_text::forbidden(&route.scopes))),
@@ -404,9 +415,9 @@ fn argument_error(route: &Route, sentence: String) -> ToolResult {
     let body = serde_json::json!({ "message": sentence }).to_string();
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let reply = Reply::new(StatusCode::BAD_REQUEST, headers, body.into());
+    let reply = UpstreamResponse::new(StatusCode::BAD_REQUEST, headers, body.into());
     let none = Value::Object(Map::new());
-    let facts = Facts::new(&route.definition.name, &none);
+    let facts = CallInput::new(&route.definition.name, &none);
     let mut result = translate(form, facts, &reply, &mut Trace::off()).result;
     // No upstream sent a status. One that the rule sets stays.
     result.meta.remove(STATUS_META_KEY);

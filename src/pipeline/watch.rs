@@ -34,8 +34,8 @@ use crate::{
     route::{Route, UpstreamRequest},
     shared_state::Message,
     telemetry::{Chain, Foreign},
-    translate::Stop,
-    upstream::{Ask, Due},
+    translate::WorkBudget,
+    upstream::{Deadline, UpstreamCall},
 };
 
 /// Limit of the resources that are watched at once.
@@ -353,11 +353,11 @@ impl Snapshot {
         arguments: Map<String, Value>,
         known: Option<&Known>,
     ) -> Result<Seen, PollError> {
-        let due = Due::after(route.timeout);
+        let due = Deadline::after(route.timeout);
         let unfit =
             |words: String| PollError { plain: "its URI has no arguments of the route".to_owned(), words };
         let arguments = self.check_arguments(route, arguments.into()).await.map_err(unfit)?;
-        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &Stop| {
+        let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
         };
         let request = self.workers.build(route, &arguments, &HeaderMap::new(), due.at, build).await;
@@ -371,8 +371,8 @@ impl Snapshot {
             known.make_conditional(&mut request.headers);
         }
         let idempotent = route.idempotent.unwrap_or_else(|| request.is_idempotent());
-        let ask = Ask::new(request, route.reply_limit_bytes, due, idempotent);
-        let ask = Ask { charge: route.charge.clone(), ..ask };
+        let ask = UpstreamCall::new(request, route.reply_limit_bytes, due, idempotent);
+        let ask = UpstreamCall { charge: route.charge.clone(), ..ask };
         let reply = route.policies.upstream().follow_up(&ask).await.map_err(|error| PollError {
             plain: Chain(&error).to_string(),
             words: error.words().unwrap_or_default().to_owned(),

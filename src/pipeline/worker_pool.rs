@@ -20,9 +20,9 @@ use tokio::{
 
 use super::BoundRoute;
 use crate::{
-    model::{Arguments, Reply, ToolName},
+    model::{Arguments, ToolName, UpstreamResponse},
     route::Route,
-    translate::{self, Facts, Stop, Trace, Translation, Translator},
+    translate::{self, CallInput, Trace, Translation, Translator, WorkBudget},
 };
 
 /// Limits the CPU work that is done at once, in all and for one route: long responses are translated here,
@@ -68,7 +68,7 @@ impl WorkerPool {
         &self,
         route: &ToolName,
         deadline: Instant,
-        work: impl FnOnce(&Stop) -> T + Send + 'static,
+        work: impl FnOnce(&WorkBudget) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
         run_blocking(self.permits_of(route), deadline, work).await
     }
@@ -102,7 +102,7 @@ impl WorkerPool {
 pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
     permits: impl Future<Output = P>,
     deadline: Instant,
-    work: impl FnOnce(&Stop) -> T + Send + 'static,
+    work: impl FnOnce(&WorkBudget) -> T + Send + 'static,
 ) -> Result<T, WorkError> {
     let waiting = Waiting::default();
     let stop = waiting.0.clone();
@@ -110,7 +110,7 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
         let permits = permits.await;
         let work = move || {
             // It may have waited for a thread as well.
-            let done = (!stop.is_asked()).then(|| work(&stop));
+            let done = (!stop.is_exhausted()).then(|| work(&stop));
             drop(permits);
             done
         };
@@ -130,11 +130,11 @@ async fn acquire(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
 
 /// Somebody who waits for work; when they go, it is asked to stop.
 #[derive(Debug, Default)]
-struct Waiting(Stop);
+struct Waiting(WorkBudget);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.now();
+        self.0.cancel();
     }
 }
 
@@ -161,7 +161,7 @@ impl WorkerPool {
         &self,
         route: &Arc<BoundRoute>,
         arguments: Arguments,
-        reply: Reply,
+        reply: UpstreamResponse,
         deadline: Instant,
     ) -> Result<Translation, WorkError> {
         let known = arguments.into_values();
@@ -177,12 +177,12 @@ impl WorkerPool {
     pub(super) async fn evaluate<T: Send + 'static>(
         &self,
         route: &ToolName,
-        reply: Reply,
+        reply: UpstreamResponse,
         deadline: Instant,
-        questions: impl Fn(&Reply, &Stop) -> T + Send + 'static,
-    ) -> Result<(T, Reply), WorkError> {
+        questions: impl Fn(&UpstreamResponse, &WorkBudget) -> T + Send + 'static,
+    ) -> Result<(T, UpstreamResponse), WorkError> {
         let is_short = is_shorter(&reply, LARGE_FOR_RULES_BYTES);
-        let ask = move |stop: &Stop| {
+        let ask = move |stop: &WorkBudget| {
             let answers = panic::catch_unwind(AssertUnwindSafe(|| questions(&reply, stop)));
             answers.map(|answers| (answers, reply.clone())).map_err(|_| WorkError::Panicked)
         };
@@ -196,7 +196,7 @@ impl WorkerPool {
         arguments: Arguments,
         deadline: Instant,
     ) -> Result<Result<Arguments, String>, WorkError> {
-        let arguments = match route.input.check_within(arguments, INLINE_STEPS * Stop::CHECK_STEPS) {
+        let arguments = match route.input.check_within(arguments, INLINE_STEPS * WorkBudget::CHECK_STEPS) {
             Ok(checked) => return Ok(checked),
             Err(arguments) => *arguments,
         };
@@ -212,9 +212,9 @@ impl WorkerPool {
         arguments: &Arguments,
         headers: &HeaderMap,
         deadline: Instant,
-        request: impl Fn(&Route, &Arguments, &HeaderMap, &Stop) -> T + Send + 'static,
+        request: impl Fn(&Route, &Arguments, &HeaderMap, &WorkBudget) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        let stop = Stop::after(INLINE_STEPS);
+        let stop = WorkBudget::after(INLINE_STEPS);
         let built = request(route, arguments, headers, &stop);
         if !stop.has_run_out() {
             return Ok(built);
@@ -230,10 +230,10 @@ impl WorkerPool {
         route: &ToolName,
         deadline: Instant,
         begins_here: bool,
-        work: impl Fn(&Stop) -> Result<T, WorkError> + Send + 'static,
+        work: impl Fn(&WorkBudget) -> Result<T, WorkError> + Send + 'static,
     ) -> Result<T, WorkError> {
         if begins_here {
-            let stop = Stop::after(INLINE_STEPS);
+            let stop = WorkBudget::after(INLINE_STEPS);
             let done = work(&stop);
             if !stop.has_run_out() {
                 return done;
@@ -244,7 +244,7 @@ impl WorkerPool {
 }
 
 /// A short response that is compressed may be a long one.
-fn is_shorter(reply: &Reply, bytes: usize) -> bool {
+fn is_shorter(reply: &UpstreamResponse, bytes: usize) -> bool {
     reply.body.len() < bytes && !reply.headers.contains_key(header::CONTENT_ENCODING)
 }
 
@@ -267,7 +267,7 @@ fn weighs_less(value: &Value, left: &mut usize) -> bool {
 
 /// Whether a response is checked and passed on: no rule parses it, no schema applies to it, and it is no
 /// failure, whose message would be extracted.
-fn is_passed_on(translator: &Translator, reply: &Reply) -> bool {
+fn is_passed_on(translator: &Translator, reply: &UpstreamResponse) -> bool {
     let has_failed =
         !reply.status.is_success() || reply.exit.as_ref().is_some_and(|exit| !exit.end.is_success());
     translator.rules.is_empty() && translator.output.is_none() && !has_failed
@@ -278,10 +278,10 @@ fn is_passed_on(translator: &Translator, reply: &Reply) -> bool {
 fn translate(
     route: &Route,
     (args, answers): &(Value, Value),
-    reply: &Reply,
-    stop: &Stop,
+    reply: &UpstreamResponse,
+    stop: &WorkBudget,
 ) -> Result<Translation, WorkError> {
-    let facts = Facts { stop: Some(stop), answers, ..Facts::new(&route.definition.name, args) };
+    let facts = CallInput { stop: Some(stop), answers, ..CallInput::new(&route.definition.name, args) };
     let translated = panic::catch_unwind(AssertUnwindSafe(|| {
         translate::translate(&route.translator, facts, reply, &mut Trace::off())
     }));
@@ -316,9 +316,9 @@ mod tests {
     }
 
     /// Work that says that it has begun, and ends when it is told to.
-    fn held() -> (impl FnOnce(&Stop) + Send + 'static, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    fn held() -> (impl FnOnce(&WorkBudget) + Send + 'static, mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((begun, has_begun), (end, ends)) = (mpsc::channel(), mpsc::channel());
-        let work = move |_: &Stop| {
+        let work = move |_: &WorkBudget| {
             begun.send(()).unwrap();
             ends.recv().unwrap_or_default();
         };
@@ -368,7 +368,7 @@ mod tests {
         let (counts, begun) = mpsc::channel();
         let counted = || {
             let counts = counts.clone();
-            move |_: &Stop| counts.send(()).unwrap()
+            move |_: &WorkBudget| counts.send(()).unwrap()
         };
         assert_eq!(pool.run(&route, Instant::now(), counted()).await, Err(WorkError::DeadlineExceeded));
         {
@@ -409,7 +409,7 @@ mod tests {
             redaction: Redaction::default(),
             limits: TranslationLimits::default(),
         };
-        let reply = |status| Reply::new(status, HeaderMap::new(), "{}".into());
+        let reply = |status| UpstreamResponse::new(status, HeaderMap::new(), "{}".into());
         let schema = json!({"type": "object"});
         let schema = OutputSchema::new(schema.as_object().unwrap().clone(), Wrap::default()).unwrap();
         assert!(is_passed_on(&translator(None), &reply(StatusCode::OK)));
@@ -433,12 +433,12 @@ mod tests {
         for (steps, times, is_here) in [(100, 1, true), (INLINE_STEPS + 1, 2, false)] {
             let begun = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&begun);
-            let questions = move |_: &Reply, stop: &Stop| {
+            let questions = move |_: &UpstreamResponse, stop: &WorkBudget| {
                 counted.fetch_add(1, Ordering::Relaxed);
-                let is_done = (0..steps).all(|_| !stop.is_asked());
+                let is_done = (0..steps).all(|_| !stop.is_exhausted());
                 (is_done, thread::current().id())
             };
-            let reply = Reply::new(StatusCode::OK, HeaderMap::new(), "{}".into());
+            let reply = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), "{}".into());
             let deadline = Instant::now() + Duration::from_secs(3600);
             let ((is_done, there), _) = pool.evaluate(&route, reply, deadline, questions).await.unwrap();
             let times_begun = begun.load(Ordering::Relaxed);

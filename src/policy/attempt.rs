@@ -3,11 +3,11 @@
 use http::{StatusCode, Uri, uri::PathAndQuery};
 
 use crate::{
-    model::{End, Reply},
+    model::{End, UpstreamResponse},
     route::{HttpRequest, McpMethod, UpstreamRequest},
     telemetry::{Span, SpanKind, Words, method_word},
     upstream::{
-        Ask, Upstream, UpstreamError,
+        Upstream, UpstreamCall, UpstreamError,
         http::{Address, HttpUpstream},
     },
 };
@@ -21,7 +21,11 @@ pub(super) struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     /// Starts one. With tracing, returns the request with the new trace context.
-    pub(super) fn begin(counted: &'a Words, ask: &Ask, upstream: &Upstream) -> (Self, Option<Ask>) {
+    pub(super) fn begin(
+        counted: &'a Words,
+        ask: &UpstreamCall,
+        upstream: &Upstream,
+    ) -> (Self, Option<UpstreamCall>) {
         let before = ask.ticket.attempt();
         let Some(call) = ask.ticket.span() else {
             return (Self { counted, span: Span::default(), is_over: false }, None);
@@ -31,7 +35,10 @@ impl<'a> Attempt<'a> {
     }
 
     /// Ends it with what came of it.
-    pub(super) fn end(mut self, outcome: Result<Reply, UpstreamError>) -> Result<Reply, UpstreamError> {
+    pub(super) fn end(
+        mut self,
+        outcome: Result<UpstreamResponse, UpstreamError>,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         self.is_over = true;
         self.counted.add(match &outcome {
             Ok(reply) => result_word(reply),
@@ -54,7 +61,7 @@ impl Drop for Attempt<'_> {
 }
 
 /// What came of a request, in a word: `2xx`, or `exit_success`.
-pub fn result_word(reply: &Reply) -> &'static str {
+pub fn result_word(reply: &UpstreamResponse) -> &'static str {
     match &reply.exit {
         None => status_word(reply.status),
         Some(exit) if exit.end.is_success() => "exit_success",
@@ -74,7 +81,7 @@ pub(super) fn status_word(status: StatusCode) -> &'static str {
 }
 
 /// An attempt that has a span: the upstream is told of it, and somebody may read what it is.
-fn traced(span: Span, mut ask: Ask, before: u32, upstream: &Upstream) -> (Ask, Span) {
+fn traced(span: Span, mut ask: UpstreamCall, before: u32, upstream: &Upstream) -> (UpstreamCall, Span) {
     if ask.traced
         && let (Some(context), Some(headers)) = (span.context(), ask.request.headers_mut())
     {
@@ -143,9 +150,9 @@ fn url_of(address: &Address, request: &HttpRequest) -> Option<String> {
 }
 
 /// What came of it.
-fn ended(span: &Span, outcome: &Result<Reply, UpstreamError>) {
+fn ended(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>) {
     match outcome {
-        Ok(Reply { exit: Some(exit), .. }) => {
+        Ok(UpstreamResponse { exit: Some(exit), .. }) => {
             if let End::Code(code) = exit.end {
                 span.number("process.exit.code", code);
             }

@@ -17,10 +17,10 @@ use tracing::{info, warn};
 
 use super::{BreakerView, Count};
 use crate::{
-    model::{Reply, ToolName},
+    model::{ToolName, UpstreamResponse},
     route::UpstreamName,
-    telemetry::Ticket,
-    upstream::{Ask, Stage, UpstreamError},
+    telemetry::CallContext,
+    upstream::{Stage, UpstreamCall, UpstreamError},
 };
 
 /// When it opens, and for how long.
@@ -143,7 +143,7 @@ impl CircuitBreaker {
     }
 
     /// Admits a call, or rejects it with the time for which the circuit is open.
-    pub(super) fn enter<'a>(&'a self, ask: &'a Ask) -> Result<Probe<'a>, UpstreamError> {
+    pub(super) fn enter<'a>(&'a self, ask: &'a UpstreamCall) -> Result<Probe<'a>, UpstreamError> {
         let mut state = self.state();
         let mut probes_until = None;
         if let State::Open { until } | State::HalfOpen { until } = *state {
@@ -151,7 +151,7 @@ impl CircuitBreaker {
             if now < until {
                 self.rested.add();
                 let of_route = self.route.is_some();
-                return Err(UpstreamError::Resting {
+                return Err(UpstreamError::CircuitOpen {
                     upstream: self.upstream.clone(),
                     of_route,
                     rest: until - now,
@@ -166,7 +166,7 @@ impl CircuitBreaker {
         Ok(Probe { breaker: self, due, ticket: &ask.ticket, probes_until, is_recorded: false })
     }
 
-    fn learn(&self, outcome: Outcome, probes_until: Option<Instant>, ticket: &Ticket) {
+    fn learn(&self, outcome: Outcome, probes_until: Option<Instant>, ticket: &CallContext) {
         let Some(limit) = self.settings.consecutive_failures else { return };
         let mut state = self.state();
         let next = match (*state, outcome) {
@@ -202,7 +202,7 @@ impl CircuitBreaker {
 pub(super) struct Probe<'a> {
     breaker: &'a CircuitBreaker,
     due: Instant,
-    ticket: &'a Ticket,
+    ticket: &'a CallContext,
     /// Until when it is waited for, where it is the one call that probes.
     probes_until: Option<Instant>,
     is_recorded: bool,
@@ -210,7 +210,7 @@ pub(super) struct Probe<'a> {
 
 impl Probe<'_> {
     /// Learns from the result of the call.
-    pub(super) fn record(mut self, result: &Result<Reply, UpstreamError>) {
+    pub(super) fn record(mut self, result: &Result<UpstreamResponse, UpstreamError>) {
         self.is_recorded = true;
         let outcome = match self.breaker.route {
             None => shown_of_upstream(result),
@@ -233,7 +233,7 @@ impl Drop for Probe<'_> {
 }
 
 /// What an attempt shows of the upstream: whether it is there.
-fn shown_of_upstream(result: &Result<Reply, UpstreamError>) -> Outcome {
+fn shown_of_upstream(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
     match result.as_ref().map_err(|error| error.facts().stage) {
         Ok(_) => Outcome::Success,
         Err(Stage::NotReached | Stage::NoResponse) => Outcome::Failure,
@@ -245,7 +245,7 @@ fn shown_of_upstream(result: &Result<Reply, UpstreamError>) -> Outcome {
 }
 
 /// What an attempt shows of its route: whether requests of its kind are served.
-fn shown_of_route(result: &Result<Reply, UpstreamError>) -> Outcome {
+fn shown_of_route(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
     match result.as_ref().map_err(|error| error.facts().stage) {
         Ok(reply) => match reply.status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::{
         policy::mock::{Inside, Script, answering_after, ask, failed, name, status},
-        upstream::Due,
+        upstream::Deadline,
     };
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -277,16 +277,20 @@ mod tests {
         CircuitBreaker::new(name(), AFTER_TWO, Count::default(), Count::default())
     }
 
-    async fn call(breaker: &CircuitBreaker, upstream: &Script, ask: Ask) -> Result<Reply, UpstreamError> {
+    async fn call(
+        breaker: &CircuitBreaker,
+        upstream: &Script,
+        ask: UpstreamCall,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         let probe = breaker.enter(&ask)?;
         let result = upstream.answer(&ask).await;
         probe.record(&result);
         result
     }
 
-    fn rest(result: &Result<Reply, UpstreamError>) -> Option<Duration> {
+    fn rest(result: &Result<UpstreamResponse, UpstreamError>) -> Option<Duration> {
         match result {
-            Err(UpstreamError::Resting { rest, .. }) => Some(*rest),
+            Err(UpstreamError::CircuitOpen { rest, .. }) => Some(*rest),
             _ => None,
         }
     }
@@ -316,7 +320,7 @@ mod tests {
     #[test]
     fn the_time_that_it_stays_open_is_told_in_whole_seconds() {
         let rest = Duration::new(599, 999_033_551);
-        let error = UpstreamError::Resting { upstream: "old".parse().unwrap(), of_route: true, rest };
+        let error = UpstreamError::CircuitOpen { upstream: "old".parse().unwrap(), of_route: true, rest };
         let told = "the circuit breaker of the route to upstream `old` is open for 600 s";
         assert_eq!(error.to_string(), told);
     }
@@ -334,7 +338,7 @@ mod tests {
             assert_eq!(rest(&call(&breaker, &script, ask(SECOND)).await), None);
         }
         let rejected = call(&breaker, &script, ask(SECOND)).await;
-        assert!(matches!(rejected, Err(UpstreamError::Resting { of_route: true, .. })), "{rejected:?}");
+        assert!(matches!(rejected, Err(UpstreamError::CircuitOpen { of_route: true, .. })), "{rejected:?}");
         tokio::time::advance(5 * SECOND).await;
         assert_eq!(breaker.view(), BreakerView::HalfOpen);
         call(&breaker, &script, ask(SECOND)).await.unwrap();
@@ -353,7 +357,7 @@ mod tests {
         assert_eq!(breaker.view(), BreakerView::HalfOpen);
         breaker.proved_healthy();
         assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
-        breaker.learn(Outcome::Failure, None, &Ticket::default());
+        breaker.learn(Outcome::Failure, None, &CallContext::default());
         breaker.proved_healthy();
         assert_eq!(breaker.view(), BreakerView::Closed { failures: 1 }, "a check is no call");
     }
@@ -421,8 +425,8 @@ mod tests {
         }
         assert_eq!(*breaker.state(), State::Closed { failures: 0 });
         for _ in 0..5 {
-            let due = Due::after(30 * SECOND).within(Some(SECOND));
-            let impatient = Ask { due, ..ask(SECOND) };
+            let due = Deadline::after(30 * SECOND).within(Some(SECOND));
+            let impatient = UpstreamCall { due, ..ask(SECOND) };
             tokio::time::timeout(2 * SECOND, call(&breaker, &slow, impatient)).await.unwrap_err();
         }
         assert_eq!(*breaker.state(), State::Closed { failures: 0 });

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{Count, PolicySettings};
 use crate::{
     route::UpstreamName,
-    upstream::{Caller, CallerPart, CallerParts, UpstreamError},
+    upstream::{ClientIdentity, PerClientLimit, PerClientPermit, UpstreamError},
 };
 
 /// The concurrency slots of one upstream, for calls and for what is proxied unmodified. It admits a number of
@@ -22,14 +22,14 @@ pub(super) struct ConcurrencyLimit {
     queue: Arc<Semaphore>,
     busy: Count,
     /// The slots of each client, where they are counted.
-    callers: Option<CallerParts>,
+    callers: Option<PerClientLimit>,
 }
 
 /// A slot of one client, free again when it is dropped.
 #[derive(Debug)]
 pub(super) struct ConcurrencySlot {
     _permit: OwnedSemaphorePermit,
-    _of_caller: Option<CallerPart>,
+    _of_caller: Option<PerClientPermit>,
 }
 
 impl ConcurrencyLimit {
@@ -37,7 +37,7 @@ impl ConcurrencyLimit {
     pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, busy: Count) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (slots, queue) = (semaphore(settings.max_in_flight), semaphore(settings.waiting_limit));
-        let callers = settings.max_in_flight_per_client.map(CallerParts::of);
+        let callers = settings.max_in_flight_per_client.map(PerClientLimit::new);
         Self { upstream, settings, slots, queue, busy, callers }
     }
 
@@ -57,7 +57,10 @@ impl ConcurrencyLimit {
 
     /// Takes a slot, or waits for one; for a client only where it has not as many as it may, for work that
     /// has begun in any case. Dropping the future leaves the queue.
-    pub(super) async fn acquire(&self, caller: Option<&Caller>) -> Result<ConcurrencySlot, UpstreamError> {
+    pub(super) async fn acquire(
+        &self,
+        caller: Option<&ClientIdentity>,
+    ) -> Result<ConcurrencySlot, UpstreamError> {
         let of_caller = match self.callers.as_ref().zip(caller) {
             None => None,
             Some((callers, caller)) => callers.take(caller).map_err(|in_flight_limit| {
@@ -110,7 +113,7 @@ mod tests {
 
     /// A call that takes so long.
     async fn call(limit: &ConcurrencyLimit, time: Duration) -> Result<(), UpstreamError> {
-        let _slot = limit.acquire(Some(&Caller::Only)).await?;
+        let _slot = limit.acquire(Some(&ClientIdentity::Only)).await?;
         sleep(time).await;
         Ok(())
     }
@@ -159,7 +162,7 @@ mod tests {
             ..PolicySettings::default()
         };
         let limit = ConcurrencyLimit::new(name(), settings, Count::default());
-        let by = async |last: u8| limit.acquire(Some(&Caller::at([10, 0, 0, last].into()))).await;
+        let by = async |last: u8| limit.acquire(Some(&ClientIdentity::at([10, 0, 0, last].into()))).await;
         let held = (by(1).await.unwrap(), by(1).await.unwrap());
         let third = by(1).await.unwrap_err();
         assert!(matches!(third, UpstreamError::CallerBusy { in_flight_limit: 2, .. }), "{third:?}");

@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep};
 
 use super::{CircuitBreaker, RouteCounts, retry::Budget};
 use crate::{
-    model::Reply,
-    upstream::{Ask, UpstreamError},
+    model::UpstreamResponse,
+    upstream::{UpstreamCall, UpstreamError},
 };
 
-/// Sends a request once more when there is no response after a while, and takes the good reply that comes
-/// first; the other request is dropped. Only what may be sent twice (`Ask::idempotent`), only to an upstream
+/// Sends a second request when there is no response after a delay, and returns the first good response; the
+/// other request is dropped. Only what may be sent twice (`UpstreamCall::idempotent`), only to an upstream
 /// that does not fail, and only within what all its calls may repeat: one that is slow for everybody is not
 /// asked twice as much for it.
 ///
@@ -28,7 +28,7 @@ pub(super) struct Hedge {
     /// Those of the upstream and of the route.
     breakers: [Arc<CircuitBreaker>; 2],
     counts: RouteCounts,
-    times: Times,
+    times: Latencies,
 }
 
 /// After how long a request is sent once more.
@@ -36,49 +36,49 @@ pub(super) struct Hedge {
 pub enum HedgeSettings {
     /// After this.
     After(Duration),
-    /// After the time within which 95 of 100 replies came lately.
-    AfterMost,
+    /// After the 95th percentile of the last response times.
+    P95,
 }
 
-/// How long the last replies took.
+/// Times of the last responses.
 #[derive(Debug, Default)]
-struct Times(Mutex<Lately>);
+struct Latencies(Mutex<LatencyWindow>);
 
 #[derive(Debug, Default)]
-struct Lately {
+struct LatencyWindow {
     times: Vec<Duration>,
     next: usize,
-    /// Within which most came, as it was worked out last.
-    most: Option<Duration>,
+    /// The 95th percentile, as it was computed last.
+    p95: Option<Duration>,
 }
 
-impl Times {
-    /// How many are remembered.
+impl Latencies {
+    /// Size of the window.
     const LIMIT: usize = 128;
-    /// With fewer there is no telling what is unusual.
-    const LEAST: usize = 20;
-    /// After how many more it is worked out anew.
-    const EVERY: usize = 8;
+    /// Fewer samples have no meaningful percentile.
+    const MIN_SAMPLES: usize = 20;
+    /// Number of samples after which the percentile is computed again.
+    const RECOMPUTE_EVERY: usize = 8;
 
     fn add(&self, time: Duration) {
-        let mut lately = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = lately.next;
-        match lately.times.get_mut(next % Self::LIMIT) {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = window.next;
+        match window.times.get_mut(next % Self::LIMIT) {
             Some(oldest) => *oldest = time,
-            None => lately.times.push(time),
+            None => window.times.push(time),
         }
-        lately.next += 1;
-        if lately.times.len() >= Self::LEAST
-            && (lately.most.is_none() || lately.next.is_multiple_of(Self::EVERY))
+        window.next += 1;
+        if window.times.len() >= Self::MIN_SAMPLES
+            && (window.p95.is_none() || window.next.is_multiple_of(Self::RECOMPUTE_EVERY))
         {
-            let mut sorted = lately.times.clone();
+            let mut sorted = window.times.clone();
             sorted.sort_unstable();
-            lately.most = sorted.get(sorted.len() * 95 / 100).copied();
+            window.p95 = sorted.get(sorted.len() * 95 / 100).copied();
         }
     }
 
-    fn most(&self) -> Option<Duration> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).most
+    fn p95(&self) -> Option<Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).p95
     }
 }
 
@@ -90,23 +90,23 @@ impl Hedge {
         breakers: [Arc<CircuitBreaker>; 2],
         counts: RouteCounts,
     ) -> Self {
-        Self { settings, budget, breakers, counts, times: Times::default() }
+        Self { settings, budget, breakers, counts, times: Latencies::default() }
     }
 
     fn after(&self) -> Option<Duration> {
         match self.settings {
             HedgeSettings::After(time) => Some(time),
-            HedgeSettings::AfterMost => self.times.most(),
+            HedgeSettings::P95 => self.times.p95(),
         }
     }
 
     /// Waits for the reply to one request, and after a while for that to a second, too.
     pub(super) async fn race(
         &self,
-        ask: &Ask,
-        first: impl Future<Output = Result<Reply, UpstreamError>>,
-        second: impl AsyncFnOnce(Ask) -> Result<Reply, UpstreamError>,
-    ) -> Result<Reply, UpstreamError> {
+        ask: &UpstreamCall,
+        first: impl Future<Output = Result<UpstreamResponse, UpstreamError>>,
+        second: impl AsyncFnOnce(UpstreamCall) -> Result<UpstreamResponse, UpstreamError>,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         let mut first = pin!(first);
         if !ask.idempotent {
             return first.await;
@@ -123,7 +123,7 @@ impl Hedge {
         }
         self.counts.hedged.add();
         // Nobody is told of the second: its bytes would be counted with those of the first.
-        let mut second = pin!(second(Ask { meanwhile: None, ..ask.clone() }));
+        let mut second = pin!(second(UpstreamCall { meanwhile: None, ..ask.clone() }));
         tokio::select! {
             biased;
             result = &mut first => {
@@ -138,13 +138,21 @@ impl Hedge {
         }
     }
 
-    fn won(&self, begun: Instant, result: Result<Reply, UpstreamError>) -> Result<Reply, UpstreamError> {
+    fn won(
+        &self,
+        begun: Instant,
+        result: Result<UpstreamResponse, UpstreamError>,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         self.counts.hedges_won.add();
         self.timed(begun, result)
     }
 
-    fn timed(&self, begun: Instant, result: Result<Reply, UpstreamError>) -> Result<Reply, UpstreamError> {
-        if self.settings == HedgeSettings::AfterMost && is_good(&result) {
+    fn timed(
+        &self,
+        begun: Instant,
+        result: Result<UpstreamResponse, UpstreamError>,
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        if self.settings == HedgeSettings::P95 && is_good(&result) {
             self.times.add(begun.elapsed());
         }
         result
@@ -152,7 +160,7 @@ impl Hedge {
 }
 
 /// Whether it is an answer, whatever it says.
-fn is_good(result: &Result<Reply, UpstreamError>) -> bool {
+fn is_good(result: &Result<UpstreamResponse, UpstreamError>) -> bool {
     result.as_ref().is_ok_and(|reply| !reply.status.is_server_error() && reply.status.as_u16() != 429)
 }
 
@@ -180,7 +188,7 @@ mod tests {
         slow(code, delay, &Inside::default())
     }
 
-    async fn race(hedge: &Hedge, first: &Script, second: &Script) -> Result<Reply, UpstreamError> {
+    async fn race(hedge: &Hedge, first: &Script, second: &Script) -> Result<UpstreamResponse, UpstreamError> {
         race_of(hedge, first, second, ask(30 * SECOND)).await
     }
 
@@ -188,9 +196,9 @@ mod tests {
         hedge: &Hedge,
         first: &Script,
         second: &Script,
-        ask: Ask,
-    ) -> Result<Reply, UpstreamError> {
-        hedge.race(&ask, first.answer(&ask), async |ask: Ask| second.answer(&ask).await).await
+        ask: UpstreamCall,
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        hedge.race(&ask, first.answer(&ask), async |ask: UpstreamCall| second.answer(&ask).await).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -208,7 +216,7 @@ mod tests {
     async fn a_quick_request_and_one_that_may_not_be_repeated_are_sent_once() {
         let (hedge, second) = (hedge(AFTER_ONE), Script::new([]));
         race(&hedge, &after(SECOND / 2, 200), &second).await.unwrap();
-        let ask = Ask { idempotent: false, ..ask(30 * SECOND) };
+        let ask = UpstreamCall { idempotent: false, ..ask(30 * SECOND) };
         race_of(&hedge, &after(10 * SECOND, 200), &second, ask).await.unwrap();
         assert_eq!(second.asked(), 0);
     }
@@ -241,9 +249,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_unusual_is_learnt_from_the_last_replies() {
-        let hedge = hedge(HedgeSettings::AfterMost);
+        let hedge = hedge(HedgeSettings::P95);
         let (usual, unusual) = (after(SECOND, 200), after(20 * SECOND, 200));
-        for _ in 0..Times::LEAST - 1 {
+        for _ in 0..Latencies::MIN_SAMPLES - 1 {
             race(&hedge, &usual, &Script::new([])).await.unwrap();
         }
         assert_eq!(hedge.after(), None, "too few to tell");

@@ -231,7 +231,7 @@ impl UpstreamView {
     /// so is what the next call is to try, or nobody would ever find out.
     pub fn is_reachable(&self) -> bool {
         let rests = matches!(self.breaker, BreakerView::Open { rest } if !rest.is_zero());
-        let is_open = |view: &AddressView| matches!(view.state, State::Up | State::ToBeTried);
+        let is_open = |view: &AddressView| matches!(view.state, State::Up | State::Probing);
         !rests && (self.addresses.is_empty() || self.addresses.iter().any(is_open))
     }
 }
@@ -299,8 +299,8 @@ mod tests {
         let (rest, closed) = (Duration::from_secs(1), BreakerView::Closed { failures: 3 });
         assert!(view(closed, &[]).is_reachable(), "nobody has asked yet");
         assert!(view(closed, &[State::Unhealthy, State::Up]).is_reachable());
-        assert!(view(closed, &[State::ToBeTried]).is_reachable());
-        assert!(!view(closed, &[State::Unhealthy, State::LeftOut { rest }]).is_reachable());
+        assert!(view(closed, &[State::Probing]).is_reachable());
+        assert!(!view(closed, &[State::Unhealthy, State::Ejected { rest }]).is_reachable());
         assert!(!view(BreakerView::Open { rest }, &[State::Up]).is_reachable());
         assert!(view(BreakerView::Open { rest: Duration::ZERO }, &[State::Up]).is_reachable());
         assert!(view(BreakerView::HalfOpen, &[State::Up]).is_reachable());

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, uri::PathAndQuery};
 
 use crate::{
-    model::Reply,
-    route::{HttpRequest, Under, UpstreamName},
-    upstream::{Ask, Due, UpstreamError},
+    model::UpstreamResponse,
+    route::{HttpRequest, PathBase, UpstreamName},
+    upstream::{Deadline, UpstreamCall, UpstreamError},
 };
 
 /// How many calls are in the mock right now.
@@ -45,15 +45,15 @@ pub(super) fn name() -> UpstreamName {
     "old".parse().unwrap()
 }
 
-pub(super) fn ask(deadline: Duration) -> Ask {
+pub(super) fn ask(deadline: Duration) -> UpstreamCall {
     let request = HttpRequest {
         method: Method::GET,
-        under: Under::Address,
+        under: PathBase::UpstreamUrl,
         path_and_query: PathAndQuery::from_static("/"),
         headers: HeaderMap::new(),
         body: Bytes::new(),
     };
-    Ask::new(request.into(), 100, Due::after(deadline), true)
+    UpstreamCall::new(request.into(), 100, Deadline::after(deadline), true)
 }
 
 /// An upstream that answers as it is told.
@@ -63,8 +63,8 @@ pub(super) struct Script(Arc<Mutex<Lines>>);
 #[derive(Debug)]
 struct Lines {
     /// The next results; after the last of them, `then`.
-    left: VecDeque<Result<Reply, UpstreamError>>,
-    then: Option<Result<Reply, UpstreamError>>,
+    left: VecDeque<Result<UpstreamResponse, UpstreamError>>,
+    then: Option<Result<UpstreamResponse, UpstreamError>>,
     delay: Duration,
     inside: Inside,
     asked: usize,
@@ -88,7 +88,7 @@ pub(super) fn answering_after(delay: Duration, inside: &Inside) -> Script {
 
 impl Script {
     /// What answers at once, with one thing after the other.
-    pub(super) fn new(outcomes: impl IntoIterator<Item = Result<Reply, UpstreamError>>) -> Self {
+    pub(super) fn new(outcomes: impl IntoIterator<Item = Result<UpstreamResponse, UpstreamError>>) -> Self {
         Self(Arc::new(Mutex::new(Lines {
             left: outcomes.into_iter().collect(),
             then: None,
@@ -109,7 +109,7 @@ impl Script {
         self.0.lock().unwrap().asked
     }
 
-    pub(super) async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+    pub(super) async fn answer(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         let (outcome, delay, _inside) = {
             let mut lines = self.0.lock().unwrap();
             lines.asked += 1;
@@ -125,12 +125,12 @@ impl Script {
 }
 
 /// No connection.
-pub(super) fn failed() -> Result<Reply, UpstreamError> {
+pub(super) fn failed() -> Result<UpstreamResponse, UpstreamError> {
     Err(UpstreamError::Connect { upstream: name(), source: "refused".into() })
 }
 
 /// A reply of this status.
-pub(super) fn status(code: u16) -> Result<Reply, UpstreamError> {
+pub(super) fn status(code: u16) -> Result<UpstreamResponse, UpstreamError> {
     let status = StatusCode::from_u16(code).unwrap();
-    Ok(Reply::new(status, HeaderMap::new(), Bytes::new()))
+    Ok(UpstreamResponse::new(status, HeaderMap::new(), Bytes::new()))
 }

@@ -42,7 +42,8 @@ pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
 pub use retry::{RetryOverride, RetrySettings, jitter};
 pub use stack::{Policies, Response, RoutePolicies, Sharing, UpstreamPolicies};
 
-/// The policies of an upstream. The timeout is not here: it comes with each [`Ask`](crate::upstream::Ask).
+/// The policies of an upstream. The timeout is not here: it comes with each
+/// [`UpstreamCall`](crate::upstream::UpstreamCall).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicySettings {
     /// How many calls may be in flight at a time.
@@ -75,7 +76,7 @@ pub struct RoutePolicySettings {
     /// Which responses are cached, if any.
     pub cache: Option<CacheSettings>,
     /// Whether calls that ask for the same at the same time share a request.
-    pub same_at_once: SameAtOnce,
+    pub coalescing: Coalescing,
     /// When a slow request is hedged, if ever.
     pub hedge: Option<HedgeSettings>,
     /// How its requests are retried, where that differs from its upstream.
@@ -86,12 +87,12 @@ pub struct RoutePolicySettings {
 
 /// What is done with calls that ask for the same at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SameAtOnce {
+pub enum Coalescing {
     /// Each sends a request.
     #[default]
-    AskedByEach,
+    Off,
     /// There is one request for all.
-    AskedOnce,
+    On,
 }
 
 impl PolicySettings {

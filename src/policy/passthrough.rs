@@ -28,7 +28,7 @@ use super::{
 use crate::{
     route::UpstreamName,
     upstream::{
-        Caller, UpstreamError,
+        ClientIdentity, UpstreamError,
         http::{self as upstream, HttpUpstream},
     },
     wire::{MapPoll, PolledFrame},
@@ -98,7 +98,7 @@ impl Passthrough {
     pub async fn stream<B>(
         &self,
         request: Request<B>,
-        caller: &Caller,
+        caller: &ClientIdentity,
     ) -> Result<Response<StreamedBody>, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
@@ -115,7 +115,7 @@ impl Passthrough {
     async fn try_stream<B>(
         &self,
         request: Request<B>,
-        caller: &Caller,
+        caller: &ClientIdentity,
     ) -> Result<Response<StreamedBody>, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
@@ -153,7 +153,7 @@ struct Slots {
     /// How many one client has at most; `None` where that is as many as there are.
     per_client: Option<usize>,
     queue_timeout: Duration,
-    clients: Mutex<HashMap<Caller, Weak<Semaphore>>>,
+    clients: Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>,
     busy: Count,
 }
 
@@ -188,7 +188,7 @@ impl Slots {
     }
 
     /// Finds a slot for a client. Who has as many as it may waits until one of its own is free.
-    async fn enter(&self, caller: &Caller) -> Result<Slot, UpstreamError> {
+    async fn enter(&self, caller: &ClientIdentity) -> Result<Slot, UpstreamError> {
         let of_client = match self.per_client {
             None => None,
             Some(limit) => {
@@ -207,7 +207,7 @@ impl Slots {
         Ok(Slot { _of_client: of_client, _slot: self.concurrency.acquire(None).await? })
     }
 
-    fn of_client(&self, caller: &Caller, limit: usize) -> Arc<Semaphore> {
+    fn of_client(&self, caller: &ClientIdentity, limit: usize) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slots) = clients.get(caller).and_then(Weak::upgrade) {
             return slots;
@@ -409,7 +409,7 @@ mod tests {
         };
         let policy = PolicySettings { max_in_flight: 8, waiting_limit: 0, ..PolicySettings::default() };
         let slots = Slots::new(name(), settings, policy, Count::default());
-        let client = |last: u8| Caller::at([10, 0, 0, last].into());
+        let client = |last: u8| ClientIdentity::at([10, 0, 0, last].into());
         let (first, _second) =
             (slots.enter(&client(1)).await.unwrap(), slots.enter(&client(1)).await.unwrap());
         let begun = Instant::now();

@@ -18,7 +18,7 @@ use crate::{
         units::{self, UnitError},
     },
     shared_state::{SharedStore, Unreachable},
-    upstream::{Caller, UpstreamError, Whose},
+    upstream::{ClientIdentity, RateLimitScope, UpstreamError},
 };
 
 /// Rate limit: how many calls in how long, and how many of them at once.
@@ -118,7 +118,7 @@ impl Setting for CallsPer {
 #[derive(Debug)]
 pub(super) struct RateLimit {
     upstream: UpstreamName,
-    whose: Whose,
+    whose: RateLimitScope,
     settings: RateSettings,
     used: Mutex<Used>,
     rejected: Count,
@@ -139,14 +139,14 @@ enum Stopped {
     /// Nothing is left for so long.
     For(Duration),
     /// What is left can't be told.
-    Uncounted,
+    RateLimitUnavailable,
 }
 
 #[derive(Debug)]
 struct Used {
     /// By all together, or by those who have no place of their own.
     all: Instant,
-    each: HashMap<Caller, Instant>,
+    each: HashMap<ClientIdentity, Instant>,
     swept: Instant,
 }
 
@@ -160,7 +160,12 @@ impl RateLimit {
     const UNCOUNTED_PAUSE: Duration = Duration::from_secs(1);
 
     /// An unused limit. `rejected` counts rejected calls.
-    pub(super) fn new(upstream: UpstreamName, whose: Whose, settings: RateSettings, rejected: Count) -> Self {
+    pub(super) fn new(
+        upstream: UpstreamName,
+        whose: RateLimitScope,
+        settings: RateSettings,
+        rejected: Count,
+    ) -> Self {
         let now = Instant::now();
         let used = Mutex::new(Used { all: now, each: HashMap::new(), swept: now });
         Self { upstream, whose, settings, used, rejected, counted: None }
@@ -183,7 +188,7 @@ impl RateLimit {
     }
 
     /// Uses some of it, or says how long there is nothing left.
-    fn take(&self, caller: &Caller) -> Result<(), Duration> {
+    fn take(&self, caller: &ClientIdentity) -> Result<(), Duration> {
         let now = Instant::now();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let point = used.point(self.whose, caller, now);
@@ -199,7 +204,7 @@ impl RateLimit {
     }
 
     /// The same of what all replicas use, where they count together.
-    async fn take_of_all(&self, caller: &Caller) -> Result<(), Stopped> {
+    async fn take_of_all(&self, caller: &ClientIdentity) -> Result<(), Stopped> {
         let here = self.take(caller);
         let Some(Counted { store, of }) = &self.counted else { return here.map_err(Stopped::For) };
         let without = self.settings.on_store_failure;
@@ -210,8 +215,8 @@ impl RateLimit {
             return Err(Stopped::For(wait));
         }
         let whose = match self.whose {
-            Whose::CallerOfRoute | Whose::CallerOfUpstream => caller.to_bytes(),
-            Whose::Route | Whose::Upstream => Vec::new(),
+            RateLimitScope::CallerOfRoute | RateLimitScope::CallerOfUpstream => caller.to_bytes(),
+            RateLimitScope::Route | RateLimitScope::Upstream => Vec::new(),
         };
         let (gap, slack) = self.settings.gap_and_slack();
         match (store.take(&store.name("rate", &[of, &whose]), gap, slack).await, without) {
@@ -221,12 +226,12 @@ impl RateLimit {
                 Err(Stopped::For(wait))
             }
             (Err(Unreachable), OnStoreFailure::Local | OnStoreFailure::Allow) => Ok(()),
-            (Err(Unreachable), OnStoreFailure::Deny) => Err(Stopped::Uncounted),
+            (Err(Unreachable), OnStoreFailure::Deny) => Err(Stopped::RateLimitUnavailable),
         }
     }
 
     /// Admits no call here for so long: the other replicas have used what there was.
-    fn put_off(&self, caller: &Caller, wait: Duration) {
+    fn put_off(&self, caller: &ClientIdentity, wait: Duration) {
         let now = Instant::now();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, slack) = self.settings.gap_and_slack();
@@ -239,14 +244,14 @@ impl RateLimit {
     /// # Errors
     ///
     /// [`UpstreamError::TooOften`] when nothing is left and the call does not wait; that is counted.
-    /// [`UpstreamError::Uncounted`] when that can't be told.
-    pub(super) async fn admit(&self, caller: &Caller, over: OverLimit) -> Result<(), UpstreamError> {
+    /// [`UpstreamError::RateLimitUnavailable`] when that can't be told.
+    pub(super) async fn admit(&self, caller: &ClientIdentity, over: OverLimit) -> Result<(), UpstreamError> {
         loop {
             let Err(stopped) = self.take_of_all(caller).await else { return Ok(()) };
             match (over, stopped) {
                 (OverLimit::Rejected, stopped) => return Err(self.reject(stopped)),
                 (OverLimit::Waits, Stopped::For(wait)) => sleep(wait).await,
-                (OverLimit::Waits, Stopped::Uncounted) => sleep(Self::UNCOUNTED_PAUSE).await,
+                (OverLimit::Waits, Stopped::RateLimitUnavailable) => sleep(Self::UNCOUNTED_PAUSE).await,
             }
         }
     }
@@ -256,7 +261,7 @@ impl RateLimit {
         let (upstream, CallsPer { count, per }) = (self.upstream.clone(), self.settings.rate);
         match stopped {
             Stopped::For(rest) => UpstreamError::TooOften { upstream, whose: self.whose, count, per, rest },
-            Stopped::Uncounted => UpstreamError::Uncounted { upstream },
+            Stopped::RateLimitUnavailable => UpstreamError::RateLimitUnavailable { upstream },
         }
     }
 }
@@ -275,14 +280,14 @@ impl RateSettings {
 }
 
 impl Used {
-    fn point(&mut self, whose: Whose, caller: &Caller, now: Instant) -> &mut Instant {
+    fn point(&mut self, whose: RateLimitScope, caller: &ClientIdentity, now: Instant) -> &mut Instant {
         match whose {
-            Whose::CallerOfRoute | Whose::CallerOfUpstream => self.of(caller, now),
-            Whose::Route | Whose::Upstream => &mut self.all,
+            RateLimitScope::CallerOfRoute | RateLimitScope::CallerOfUpstream => self.of(caller, now),
+            RateLimitScope::Route | RateLimitScope::Upstream => &mut self.all,
         }
     }
 
-    fn of(&mut self, caller: &Caller, now: Instant) -> &mut Instant {
+    fn of(&mut self, caller: &ClientIdentity, now: Instant) -> &mut Instant {
         if self.each.len() >= RateLimit::CALLERS_LIMIT && !self.each.contains_key(caller) {
             if now.saturating_duration_since(self.swept) >= RateLimit::SWEEP_EVERY {
                 self.swept = now;
@@ -320,38 +325,38 @@ mod tests {
         CallsPer { count, per }
     }
 
-    fn rate(whose: Whose, settings: RateSettings) -> RateLimit {
+    fn rate(whose: RateLimitScope, settings: RateSettings) -> RateLimit {
         RateLimit::new(name(), whose, settings, Count::default())
     }
 
-    fn caller(number: u32) -> Caller {
-        Caller::Address(IpAddr::V4(Ipv4Addr::from_bits(number)))
+    fn caller(number: u32) -> ClientIdentity {
+        ClientIdentity::Address(IpAddr::V4(Ipv4Addr::from_bits(number)))
     }
 
     /// How many of a hundred calls at once are let through.
-    fn at_once(rate: &RateLimit, caller: &Caller) -> usize {
+    fn at_once(rate: &RateLimit, caller: &ClientIdentity) -> usize {
         (0..100).filter(|_| rate.take(caller).is_ok()).count()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_is_let_through_and_then_as_many_as_there_may_be_in_a_time() {
-        let rate = rate(Whose::Upstream, TEN_A_SECOND);
-        assert_eq!(at_once(&rate, &Caller::Only), 10);
-        assert_eq!(rate.take(&Caller::Only), Err(SECOND / 10));
+        let rate = rate(RateLimitScope::Upstream, TEN_A_SECOND);
+        assert_eq!(at_once(&rate, &ClientIdentity::Only), 10);
+        assert_eq!(rate.take(&ClientIdentity::Only), Err(SECOND / 10));
         tokio::time::advance(SECOND / 4).await;
-        assert_eq!(at_once(&rate, &Caller::Only), 2);
-        assert_eq!(rate.take(&Caller::Only), Err(SECOND / 20));
+        assert_eq!(at_once(&rate, &ClientIdentity::Only), 2);
+        assert_eq!(rate.take(&ClientIdentity::Only), Err(SECOND / 20));
         tokio::time::advance(100 * SECOND).await;
-        assert_eq!(at_once(&rate, &Caller::Only), 10, "what was not used is not saved for ever");
+        assert_eq!(at_once(&rate, &ClientIdentity::Only), 10, "what was not used is not saved for ever");
     }
 
     #[tokio::test(start_paused = true)]
     async fn over_a_long_time_no_more_are_let_through_than_is_said() {
         let settings = RateSettings { rate: calls(7, SECOND), burst: Some(1), ..TEN_A_SECOND };
-        let rate = rate(Whose::Route, settings);
+        let rate = rate(RateLimitScope::Route, settings);
         let mut let_through = 0;
         for _ in 0..10_000 {
-            let_through += usize::from(rate.take(&Caller::Only).is_ok());
+            let_through += usize::from(rate.take(&ClientIdentity::Only).is_ok());
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         assert!((69..=71).contains(&let_through), "{let_through} in ten seconds");
@@ -359,7 +364,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn callers_do_not_use_up_what_others_may_ask() {
-        let rate = rate(Whose::CallerOfRoute, TEN_A_SECOND);
+        let rate = rate(RateLimitScope::CallerOfRoute, TEN_A_SECOND);
         assert_eq!(at_once(&rate, &caller(1)), 10);
         assert_eq!(at_once(&rate, &caller(2)), 10);
         assert_eq!(at_once(&rate, &caller(1)), 0);
@@ -367,7 +372,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn callers_beyond_the_limit_share_until_others_are_forgotten() {
-        let rate = rate(Whose::CallerOfRoute, TEN_A_SECOND);
+        let rate = rate(RateLimitScope::CallerOfRoute, TEN_A_SECOND);
         let most = u32::try_from(RateLimit::CALLERS_LIMIT).unwrap();
         assert!((0..most).all(|number| rate.take(&caller(number)).is_ok()));
         let more = (most..most + 50).filter(|number| rate.take(&caller(*number)).is_ok()).count();
@@ -382,12 +387,12 @@ mod tests {
     async fn who_comes_too_often_is_told_when_to_come_again() {
         let counted = Count::default();
         let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
-        let rate = RateLimit::new(name(), Whose::CallerOfRoute, settings, counted.clone());
-        let one = || rate.admit(&Caller::Only, OverLimit::Rejected);
+        let rate = RateLimit::new(name(), RateLimitScope::CallerOfRoute, settings, counted.clone());
+        let one = || rate.admit(&ClientIdentity::Only, OverLimit::Rejected);
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
         let error = one().await.unwrap_err();
-        let told = matches!(error, UpstreamError::TooOften { rest, whose: Whose::CallerOfRoute, .. } if rest == 59 * SECOND);
+        let told = matches!(error, UpstreamError::TooOften { rest, whose: RateLimitScope::CallerOfRoute, .. } if rest == 59 * SECOND);
         assert!(told, "{error}");
         assert_eq!(counted.get(), 1);
         tokio::time::advance(59 * SECOND).await;
@@ -397,8 +402,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_has_begun_waits_for_its_turn() {
         let settings = RateSettings { rate: calls(1, SECOND), burst: Some(1), ..TEN_A_SECOND };
-        let rate = rate(Whose::Upstream, settings);
-        let one = || rate.admit(&Caller::Only, OverLimit::Waits);
+        let rate = rate(RateLimitScope::Upstream, settings);
+        let one = || rate.admit(&ClientIdentity::Only, OverLimit::Waits);
         let begun = Instant::now();
         let (first, second, third) = tokio::join!(one(), one(), one());
         assert!(first.is_ok() && second.is_ok() && third.is_ok());
@@ -406,11 +411,11 @@ mod tests {
     }
 
     /// Two replicas that count together.
-    fn replicas(memory: &Memory, whose: Whose, settings: RateSettings) -> [RateLimit; 2] {
+    fn replicas(memory: &Memory, whose: RateLimitScope, settings: RateSettings) -> [RateLimit; 2] {
         [(), ()].map(|()| rate(whose, settings).counted_in(SharedStore::in_memory(memory), "old"))
     }
 
-    async fn through(rate: &RateLimit, caller: &Caller) -> usize {
+    async fn through(rate: &RateLimit, caller: &ClientIdentity) -> usize {
         let mut through = 0;
         for _ in 0..30 {
             through += usize::from(rate.take_of_all(caller).await.is_ok());
@@ -421,7 +426,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn replicas_share_a_limit_and_what_is_left_of_it() {
         let memory = Memory::default();
-        let [one, other] = replicas(&memory, Whose::CallerOfRoute, TEN_A_SECOND);
+        let [one, other] = replicas(&memory, RateLimitScope::CallerOfRoute, TEN_A_SECOND);
         for _ in 0..7 {
             one.take_of_all(&caller(1)).await.unwrap();
         }
@@ -433,16 +438,16 @@ mod tests {
         assert_eq!(through(&other, &caller(1)).await, 0);
         // Another limit of the same name is counted for itself.
         let half = RateSettings { rate: calls(5, SECOND), burst: Some(5), ..TEN_A_SECOND };
-        let [more, _] = replicas(&memory, Whose::CallerOfRoute, half);
+        let [more, _] = replicas(&memory, RateLimitScope::CallerOfRoute, half);
         assert_eq!(through(&more, &caller(1)).await, 5);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_is_over_a_limit_does_not_reach_the_store() {
         let memory = Memory::default();
-        let [one, other] = replicas(&memory, Whose::Upstream, TEN_A_SECOND);
-        assert_eq!(through(&one, &Caller::Only).await, 10);
-        assert_eq!(through(&other, &Caller::Only).await, 0);
+        let [one, other] = replicas(&memory, RateLimitScope::Upstream, TEN_A_SECOND);
+        assert_eq!(through(&one, &ClientIdentity::Only).await, 10);
+        assert_eq!(through(&other, &ClientIdentity::Only).await, 0);
         let asked = |rate: &RateLimit| rate.counted.as_ref().unwrap().store.counts().asked();
         assert_eq!((asked(&one), asked(&other)), (10, 1));
     }
@@ -454,13 +459,16 @@ mod tests {
         {
             let memory = Memory::default();
             let settings = RateSettings { on_store_failure, ..TEN_A_SECOND };
-            let [one, other] = replicas(&memory, Whose::Route, settings);
+            let [one, other] = replicas(&memory, RateLimitScope::Route, settings);
             memory.leave();
-            assert_eq!(through(&one, &Caller::Only).await, expected, "{on_store_failure:?}");
-            assert_eq!(through(&other, &Caller::Only).await, expected, "{on_store_failure:?}");
+            assert_eq!(through(&one, &ClientIdentity::Only).await, expected, "{on_store_failure:?}");
+            assert_eq!(through(&other, &ClientIdentity::Only).await, expected, "{on_store_failure:?}");
             memory.come_back();
             tokio::time::advance(SECOND).await;
-            assert_eq!(through(&one, &Caller::Only).await + through(&other, &Caller::Only).await, 10);
+            assert_eq!(
+                through(&one, &ClientIdentity::Only).await + through(&other, &ClientIdentity::Only).await,
+                10
+            );
         }
     }
 
@@ -468,14 +476,14 @@ mod tests {
     async fn a_limit_that_can_not_be_counted_is_told_of_as_that() {
         let (memory, counted) = (Memory::default(), Count::default());
         let settings = RateSettings { on_store_failure: OnStoreFailure::Deny, ..TEN_A_SECOND };
-        let rate = RateLimit::new(name(), Whose::Route, settings, counted.clone());
+        let rate = RateLimit::new(name(), RateLimitScope::Route, settings, counted.clone());
         let rate = rate.counted_in(SharedStore::in_memory(&memory), "old");
         memory.leave();
-        let error = rate.admit(&Caller::Only, OverLimit::Rejected).await.unwrap_err();
-        assert!(matches!(error, UpstreamError::Uncounted { .. }), "{error}");
+        let error = rate.admit(&ClientIdentity::Only, OverLimit::Rejected).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::RateLimitUnavailable { .. }), "{error}");
         assert_eq!(counted.get(), 1);
         // What has begun waits for the store.
-        let waits = tokio::time::timeout(60 * SECOND, rate.admit(&Caller::Only, OverLimit::Waits));
+        let waits = tokio::time::timeout(60 * SECOND, rate.admit(&ClientIdentity::Only, OverLimit::Waits));
         let (done, ()) = tokio::join!(waits, async {
             sleep(5 * SECOND).await;
             memory.come_back();

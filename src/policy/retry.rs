@@ -13,24 +13,24 @@ use tracing::warn;
 
 use super::Count;
 use crate::{
-    model::Reply,
+    model::UpstreamResponse,
     route::UpstreamName,
     telemetry::Chain,
-    upstream::{Ask, Happened, Repeat, Stage, UpstreamError},
+    upstream::{ProgressEvent, Repeat, Stage, UpstreamCall, UpstreamError},
 };
 
-/// Repeats a request that failed in passing, with a wait between that grows and is random, so that those who
+/// Retries a request after a transient failure, with exponential backoff and full jitter, so that calls that
 /// failed together do not come back together.
 ///
 /// What never reached the upstream may always be repeated; what may have, only when the request is one that
-/// can be (`Ask::idempotent`). An upstream that says when to come back (`Retry-After`) is believed. Where the
-/// wait would pass the call's deadline, what is known already is the answer.
+/// can be (`UpstreamCall::idempotent`). An upstream that says when to come back (`Retry-After`) is believed.
+/// Where the wait would pass the call's deadline, what is known already is the answer.
 #[derive(Debug)]
 pub(super) struct Retry {
     upstream: UpstreamName,
     settings: RetrySettings,
     budget: Arc<Budget>,
-    again: Count,
+    retries: Count,
 }
 
 /// How often, and after what wait.
@@ -81,24 +81,24 @@ impl RetryOverride {
 }
 
 impl Retry {
-    /// Of `upstream`, within a budget; `again` counts the attempts after the first.
+    /// Of `upstream`, within a budget; `retries` counts the attempts after the first.
     pub(super) fn new(
         upstream: UpstreamName,
         settings: RetrySettings,
         budget: Arc<Budget>,
-        again: Count,
+        retries: Count,
     ) -> Self {
-        Self { upstream, settings, budget, again }
+        Self { upstream, settings, budget, retries }
     }
 
     /// Runs attempts until one of them decides.
     pub(super) async fn run<F>(
         &self,
-        ask: &Ask,
+        ask: &UpstreamCall,
         mut attempt_once: impl FnMut() -> F,
-    ) -> Result<Reply, UpstreamError>
+    ) -> Result<UpstreamResponse, UpstreamError>
     where
-        F: Future<Output = Result<Reply, UpstreamError>>,
+        F: Future<Output = Result<UpstreamResponse, UpstreamError>>,
     {
         // What is repeated is earned by every call, the hedged ones too.
         self.budget.earn();
@@ -110,10 +110,10 @@ impl Retry {
                 if next.as_ref().is_err_and(|error| error.facts().stage == Stage::Rejected) {
                     break;
                 }
-                self.again.add();
+                self.retries.add();
             }
             let outcome = answer.insert(next);
-            let Some(at) = self.again_at(outcome, ask.idempotent, attempt, ask.due.at) else { break };
+            let Some(at) = self.next_attempt_at(outcome, ask.idempotent, attempt, ask.due.at) else { break };
             let (upstream, request_id) = (&self.upstream, ask.ticket.request_id());
             let wait_ms = millis(at.saturating_duration_since(Instant::now()));
             match outcome {
@@ -126,21 +126,21 @@ impl Retry {
             }
             sleep_until(at).await;
             if let Some(meanwhile) = &ask.meanwhile {
-                meanwhile.tell(Happened::Again { attempt: attempt + 1 });
+                meanwhile.send(ProgressEvent::Retry { attempt: attempt + 1 });
             }
         }
         answer.expect("what is asked at least once has an answer")
     }
 
     /// When to send the next attempt, if at all.
-    fn again_at(
+    fn next_attempt_at(
         &self,
-        outcome: &Result<Reply, UpstreamError>,
+        outcome: &Result<UpstreamResponse, UpstreamError>,
         idempotent: bool,
         attempt: u32,
         deadline: Instant,
     ) -> Option<Instant> {
-        if attempt >= self.settings.max_attempts || !is_passing(outcome, idempotent) {
+        if attempt >= self.settings.max_attempts || !is_retryable(outcome, idempotent) {
             return None;
         }
         let wait = match outcome.as_ref().ok().and_then(retry_after) {
@@ -159,7 +159,7 @@ impl Retry {
 }
 
 /// Whether another attempt may succeed and is safe.
-fn is_passing(outcome: &Result<Reply, UpstreamError>, idempotent: bool) -> bool {
+fn is_retryable(outcome: &Result<UpstreamResponse, UpstreamError>, idempotent: bool) -> bool {
     match outcome {
         Err(error) => match error.facts().repeat {
             Repeat::Always => true,
@@ -181,7 +181,7 @@ fn is_passing(outcome: &Result<Reply, UpstreamError>, idempotent: bool) -> bool 
 
 /// What `Retry-After` says (RFC 9110, section 10.2.3): seconds, or a date, which is held against the one of
 /// the reply.
-fn retry_after(reply: &Reply) -> Option<Duration> {
+fn retry_after(reply: &UpstreamResponse) -> Option<Duration> {
     let seconds = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
     match seconds {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
@@ -193,22 +193,22 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What all calls of one upstream together may ask a second time: a fifth of them, and a few more. An
-/// upstream that fails as a whole is not asked three times as much for it.
+/// Retry budget of one upstream, a token bucket that hedging shares: a fifth of all calls, and a few more,
+/// may be sent again. An upstream that fails as a whole does not get three times the requests.
 #[derive(Debug)]
 pub(super) struct Budget(Mutex<f64>);
 
 impl Budget {
-    /// What each call adds.
-    const EARNED: f64 = 0.2;
-    /// What is there to begin with, so that the first calls may repeat too.
-    const BEGINNING: f64 = 10.0;
-    /// What can be saved.
-    const MOST: f64 = 100.0;
+    /// Tokens that each call adds.
+    const TOKENS_PER_CALL: f64 = 0.2;
+    /// Tokens at the start, so that the first calls can be retried too.
+    const INITIAL_TOKENS: f64 = 10.0;
+    /// Capacity of the bucket.
+    const MAX_TOKENS: f64 = 100.0;
 
     pub(super) fn earn(&self) {
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *tokens = (*tokens + Self::EARNED).min(Self::MOST);
+        *tokens = (*tokens + Self::TOKENS_PER_CALL).min(Self::MAX_TOKENS);
     }
 
     /// Whether there is enough for one more.
@@ -224,7 +224,7 @@ impl Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self(Mutex::new(Self::BEGINNING))
+        Self(Mutex::new(Self::INITIAL_TOKENS))
     }
 }
 
@@ -253,16 +253,16 @@ mod tests {
     use super::*;
     use crate::{
         policy::mock::{Script, ask, failed, name, status},
-        upstream::Meanwhile,
+        upstream::ProgressSender,
     };
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn cut_off() -> Result<Reply, UpstreamError> {
+    fn cut_off() -> Result<UpstreamResponse, UpstreamError> {
         Err(UpstreamError::CutOff { upstream: name(), source: "reset".into() })
     }
 
-    fn come_back(code: u16, seconds: &'static str) -> Result<Reply, UpstreamError> {
+    fn come_back(code: u16, seconds: &'static str) -> Result<UpstreamResponse, UpstreamError> {
         let mut reply = status(code)?;
         reply.headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         Ok(reply)
@@ -272,7 +272,11 @@ mod tests {
         Retry::new(name(), RetrySettings::default(), Arc::default(), Count::default())
     }
 
-    async fn call(retry: &Retry, script: &Script, ask: Ask) -> Result<Reply, UpstreamError> {
+    async fn call(
+        retry: &Retry,
+        script: &Script,
+        ask: UpstreamCall,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         retry.run(&ask, || script.answer(&ask)).await
     }
 
@@ -299,14 +303,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_listens_hears_of_every_further_attempt() {
         let script = Script::new([failed(), status(503), status(200)]);
-        let (meanwhile, mut hearing) = Meanwhile::new();
-        let ask = Ask { meanwhile: Some(meanwhile), ..ask(30 * SECOND) };
+        let (meanwhile, mut hearing) = ProgressSender::new();
+        let ask = UpstreamCall { meanwhile: Some(meanwhile), ..ask(30 * SECOND) };
         call(&retry(), &script, ask).await.unwrap();
         let mut heard = Vec::new();
         while let Ok(happened) = hearing.try_recv() {
             heard.push(happened);
         }
-        assert_eq!(heard, [Happened::Again { attempt: 2 }, Happened::Again { attempt: 3 }]);
+        assert_eq!(heard, [ProgressEvent::Retry { attempt: 2 }, ProgressEvent::Retry { attempt: 3 }]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -314,18 +318,18 @@ mod tests {
         let script = Script::new([status(503), status(502), status(504), status(200)]);
         let retry = retry();
         let reply = call(&retry, &script, ask(30 * SECOND)).await.unwrap();
-        assert_eq!((reply.status.as_u16(), script.asked(), retry.again.get()), (504, 3, 2));
+        assert_eq!((reply.status.as_u16(), script.asked(), retry.retries.get()), (504, 3, 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_may_have_had_its_effect_is_not_repeated() {
         for outcome in [cut_off(), status(503)] {
             let script = Script::new([outcome, status(200)]);
-            let _ = call(&retry(), &script, Ask { idempotent: false, ..ask(30 * SECOND) }).await;
+            let _ = call(&retry(), &script, UpstreamCall { idempotent: false, ..ask(30 * SECOND) }).await;
             assert_eq!(script.asked(), 1);
         }
         let script = Script::new([failed(), status(200)]);
-        call(&retry(), &script, Ask { idempotent: false, ..ask(30 * SECOND) }).await.unwrap();
+        call(&retry(), &script, UpstreamCall { idempotent: false, ..ask(30 * SECOND) }).await.unwrap();
         assert_eq!(script.asked(), 2, "what was never sent may be repeated");
     }
 
@@ -358,7 +362,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_the_upstream_said_counts_when_we_turn_the_next_attempt_away() {
-        let resting = Err(UpstreamError::Resting { upstream: name(), of_route: false, rest: SECOND });
+        let resting = Err(UpstreamError::CircuitOpen { upstream: name(), of_route: false, rest: SECOND });
         let script = Script::new([status(503), resting]);
         let reply = call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
         assert_eq!(reply.status.as_u16(), 503);

@@ -20,18 +20,22 @@ use std::{
 use tokio::time::timeout_at;
 
 use super::{
-    CacheEntry, CircuitBreaker, ConcurrencyLimit, Count, Hedge, OverLimit, Passthrough, PassthroughSettings,
-    PolicySettings, RateLimit, Retry, RouteCounts, RoutePolicySettings, SameAtOnce, Store, UpstreamCounts,
+    CacheEntry, CircuitBreaker, Coalescing, ConcurrencyLimit, Count, Hedge, OverLimit, Passthrough,
+    PassthroughSettings, PolicySettings, RateLimit, Retry, RouteCounts, RoutePolicySettings, Store,
+    UpstreamCounts,
     attempt::Attempt,
     cache::{RemoteCache, ResponseCache},
     metrics::{BreakerView, UpstreamView, kind_of},
     retry::Budget,
 };
 use crate::{
-    model::{Reply, ToolName},
+    model::{ToolName, UpstreamResponse},
     route::UpstreamName,
     shared_state::SharedStore,
-    upstream::{Ask, Due, Tried, Upstream, UpstreamError, Whose, http::HttpUpstream},
+    upstream::{
+        AttemptedEndpoints, Deadline, RateLimitScope, Upstream, UpstreamCall, UpstreamError,
+        http::HttpUpstream,
+    },
 };
 
 /// State of one upstream that replicas share.
@@ -89,7 +93,7 @@ pub struct RoutePolicies {
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The upstream's reply.
-    pub reply: Reply,
+    pub reply: UpstreamResponse,
     /// Age of a cached response.
     pub age: Option<Duration>,
     /// Its cache entry, if it is cached.
@@ -98,7 +102,7 @@ pub struct Response {
 
 impl Response {
     /// A response that is not cached.
-    pub(super) fn of_upstream(reply: Reply) -> Self {
+    pub(super) fn of_upstream(reply: UpstreamResponse) -> Self {
         Self { reply, age: None, entry: None }
     }
 }
@@ -109,7 +113,7 @@ impl RoutePolicies {
     /// # Errors
     ///
     /// [`UpstreamError`], where there is no response.
-    pub async fn call(self: &Arc<Self>, ask: &Ask) -> Result<Response, UpstreamError> {
+    pub async fn call(self: &Arc<Self>, ask: &UpstreamCall) -> Result<Response, UpstreamError> {
         let upstream = &self.upstream;
         let call = Box::pin(async {
             // Clients that call too often are rejected before anything is done for them, even where it would
@@ -132,18 +136,18 @@ impl RoutePolicies {
         upstream.within_deadline(ask, call).await
     }
 
-    /// A request of the route, with its retries.
-    async fn send(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
+    /// Applies the route's rate limit, retries and hedging to a request.
+    async fn send(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         // Rate limit of all clients. After the cache, as it counts upstream requests.
         admit(self.rate.as_ref(), ask, OverLimit::Rejected).await?;
-        let tried = Tried::default();
+        let tried = AttemptedEndpoints::default();
         // Retries, within the timeout. Around everything below, so that each attempt has its own circuit
         // breaker result, queue and timeout, and no slot is held during backoff.
         let first = self.retry.run(ask, || self.attempt(ask, &tried));
         match &self.hedge {
             // Hedging. Around the retries, so that the second request has none.
             Some(hedge) => {
-                let second = async |ask: Ask| self.attempt(&ask, &tried).await;
+                let second = async |ask: UpstreamCall| self.attempt(&ask, &tried).await;
                 Box::pin(hedge.race(ask, first, second)).await
             }
             None => first.await,
@@ -151,7 +155,11 @@ impl RoutePolicies {
     }
 
     /// One attempt.
-    async fn attempt(&self, ask: &Ask, tried: &Tried) -> Result<Reply, UpstreamError> {
+    async fn attempt(
+        &self,
+        ask: &UpstreamCall,
+        tried: &AttemptedEndpoints,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         // Circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's circuit
         // breaker, whose rejections say nothing about the route.
         let probe = self.breaker.enter(ask)?;
@@ -168,14 +176,19 @@ impl UpstreamPolicies {
     /// # Errors
     ///
     /// [`UpstreamError`], where there is no response.
-    pub async fn follow_up(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let tried = Tried::default();
+    pub async fn follow_up(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+        let tried = AttemptedEndpoints::default();
         let call = Box::pin(self.retry.run(ask, || self.attempt(ask, &tried, OverLimit::Waits)));
         self.within_deadline(ask, call).await
     }
 
     /// One attempt, with the policies that protect the upstream.
-    async fn attempt(&self, ask: &Ask, tried: &Tried, over: OverLimit) -> Result<Reply, UpstreamError> {
+    async fn attempt(
+        &self,
+        ask: &UpstreamCall,
+        tried: &AttemptedEndpoints,
+        over: OverLimit,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         // Circuit breaker of the upstream. Before the queue and the rate limit, so that a rejected call uses
         // neither.
         let probe = self.breaker.enter(ask)?;
@@ -197,10 +210,14 @@ impl UpstreamPolicies {
     }
 
     /// A request to the upstream, counted and traced, within the time of an attempt.
-    async fn within_attempt(&self, ask: &Ask, tried: &Tried) -> Result<Reply, UpstreamError> {
-        let due = self.settings.attempt_timeout.map(Due::after);
+    async fn within_attempt(
+        &self,
+        ask: &UpstreamCall,
+        tried: &AttemptedEndpoints,
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        let due = self.settings.attempt_timeout.map(Deadline::after);
         // The upstream client gets the earlier deadline, so that the failure counts as the upstream's.
-        let sooner = due.filter(|due| due.at < ask.due.at).map(|due| Ask { due, ..ask.clone() });
+        let sooner = due.filter(|due| due.at < ask.due.at).map(|due| UpstreamCall { due, ..ask.clone() });
         let ask = sooner.as_ref().unwrap_or(ask);
         let request = pin!(async {
             // Metrics and span. Innermost, as they count requests that are really sent.
@@ -218,7 +235,7 @@ impl UpstreamPolicies {
     /// client's connection.
     async fn within_deadline<T>(
         &self,
-        ask: &Ask,
+        ask: &UpstreamCall,
         call: Pin<Box<impl Future<Output = Result<T, UpstreamError>>>>,
     ) -> Result<T, UpstreamError> {
         timeout_at(ask.due.at, call).await.unwrap_or_else(|_| {
@@ -229,7 +246,7 @@ impl UpstreamPolicies {
 }
 
 /// Applies a rate limit, where there is one.
-async fn admit(rate: Option<&RateLimit>, ask: &Ask, over: OverLimit) -> Result<(), UpstreamError> {
+async fn admit(rate: Option<&RateLimit>, ask: &UpstreamCall, over: OverLimit) -> Result<(), UpstreamError> {
     match rate {
         Some(rate) => rate.admit(&ask.caller, over).await,
         None => Ok(()),
@@ -265,7 +282,7 @@ impl UpstreamPolicies {
         }
         Arc::new(Self {
             rate_per_client: rate(
-                Whose::CallerOfUpstream,
+                RateLimitScope::CallerOfUpstream,
                 settings.rate_limit_per_client,
                 &counts.caller_too_often,
             ),
@@ -273,7 +290,7 @@ impl UpstreamPolicies {
             retry: Retry::new(name.clone(), settings.retry, budget.clone(), counts.again.clone()),
             budget,
             breaker,
-            rate: rate(Whose::Upstream, settings.rate_limit, &counts.too_often),
+            rate: rate(RateLimitScope::Upstream, settings.rate_limit, &counts.too_often),
             concurrency: ConcurrencyLimit::new(name.clone(), settings, counts.busy.clone()),
             upstream,
             settings,
@@ -326,7 +343,7 @@ impl RoutePolicies {
             let rate = RateLimit::new(name.clone(), whose, settings?, count.clone());
             Some(rate.shared_by(upstream.sharing.as_ref(), tool.as_str()))
         };
-        let shares = settings.same_at_once == SameAtOnce::AskedOnce;
+        let shares = settings.coalescing == Coalescing::On;
         let responses = (shares || settings.cache.is_some()).then(|| {
             Arc::new(ResponseCache {
                 upstream: name.clone(),
@@ -350,12 +367,12 @@ impl RoutePolicies {
         });
         Arc::new(Self {
             rate_per_client: rate(
-                Whose::CallerOfRoute,
+                RateLimitScope::CallerOfRoute,
                 settings.rate_limit_per_client,
                 &counts.caller_too_often,
             ),
             responses,
-            rate: rate(Whose::Route, settings.rate_limit, &counts.too_often),
+            rate: rate(RateLimitScope::Route, settings.rate_limit, &counts.too_often),
             hedge,
             retry: Retry::new(name.clone(), retry, budget, again),
             breaker,
@@ -413,7 +430,7 @@ mod tests {
         assert_eq!(policies.counts.late.get(), 1);
         assert_eq!(inside.count(), 0, "the call went on behind its caller's back");
         let quick = answering_after(SECOND, &inside);
-        let ask = Ask { due: Due::after(2 * SECOND), ..ask };
+        let ask = UpstreamCall { due: Deadline::after(2 * SECOND), ..ask };
         policies.within_deadline(&ask, Box::pin(quick.answer(&ask))).await.unwrap();
     }
 
@@ -423,7 +440,7 @@ mod tests {
         let settings =
             PolicySettings { attempt_timeout: Some(Duration::from_millis(50)), ..PolicySettings::default() };
         let policies = before(&silent.local_addr().unwrap().to_string(), settings);
-        let once = Ask { idempotent: false, ..ask(60 * SECOND) };
+        let once = UpstreamCall { idempotent: false, ..ask(60 * SECOND) };
         let error = policies.follow_up(&once).await.unwrap_err();
         assert!(matches!(error, UpstreamError::AttemptDeadline { .. }), "{error}");
         assert_eq!((policies.counts.attempts_late.get(), policies.counts.late.get()), (1, 0));

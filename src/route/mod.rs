@@ -43,7 +43,7 @@ pub use path::{PathError, PathTemplate, leads_out, resolve_location, same_origin
 pub use query::QueryTemplate;
 pub use request::{
     BodyTemplate, CommandRequest, CommandTemplate, Effect, HttpRequest, HttpTemplate, JsonTemplate,
-    McpMethod, RequestError, RequestTemplate, ToolRequest, ToolTemplate, Under, UpstreamRequest,
+    McpMethod, PathBase, RequestError, RequestTemplate, ToolRequest, ToolTemplate, UpstreamRequest,
     ValueTemplate, WordTemplate,
 };
 pub use resource::{ResourceDefinition, UriError, UriTemplate};
@@ -51,7 +51,7 @@ pub use table::{Conflict, EndpointMatch, RouteTable};
 
 use crate::{
     model::{Arguments, ErrorFormat, ToolDefinition, ToolName, ToolResult},
-    translate::{Jq, Stop, Template, Translator},
+    translate::{Jq, Template, Translator, WorkBudget},
 };
 
 /// One tool, or one thing to read, bound to an endpoint of an upstream.
@@ -60,7 +60,7 @@ pub struct Route {
     /// What clients see of the tool.
     pub definition: ToolDefinition,
     /// Whether it can be called as a tool.
-    pub tool: Offer,
+    pub tool: Visibility,
     /// What can be read through it. Large, and seldom there.
     pub resource: Option<Box<ResourceDefinition>>,
     /// What a caller has to be allowed, where callers are told apart.
@@ -73,9 +73,9 @@ pub struct Route {
     pub asking: Asking,
     /// Where REST clients find it, beside a tool's `POST /tools/NAME`; `None` when that is all.
     pub rest: Option<RestEndpoint>,
-    /// Who is asked.
+    /// The upstream of the request.
     pub upstream: UpstreamName,
-    /// For what.
+    /// The template of the request.
     pub request: RequestTemplate,
     /// How work that outlasts the first reply is followed; without it that reply is the answer. Large, and seldom there.
     pub job: Option<Box<JobRule>>,
@@ -102,13 +102,13 @@ pub struct Route {
     pub error_format: ErrorFormat,
 }
 
-/// Whether something is on offer to clients.
+/// Whether clients see a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
-    /// It is listed, and can be asked for.
-    Made,
-    /// It is there for other parts of the configuration.
-    Withheld,
+pub enum Visibility {
+    /// It is listed, and can be called.
+    Listed,
+    /// Only other parts of the configuration use it.
+    Internal,
 }
 
 /// A method and a path of the REST face.
@@ -157,7 +157,7 @@ impl Route {
 
     /// Whether clients can call it as a tool.
     pub fn is_tool(&self) -> bool {
-        self.tool == Offer::Made
+        self.tool == Visibility::Listed
     }
 }
 
@@ -221,7 +221,7 @@ impl RouteCall {
         &self,
         arguments: &Arguments,
         input: &InputSchema,
-        stop: Option<&Stop>,
+        stop: Option<&WorkBudget>,
     ) -> Result<Map<String, Value>, RequestError> {
         let mut filled = Map::new();
         for (name, template) in &self.arguments {

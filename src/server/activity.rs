@@ -21,13 +21,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection_limiter::ResponseBuffer;
 use crate::{
-    inbound::HandedThrough,
+    inbound::StreamedPassthrough,
     wire::{MapPoll, PolledFrame},
 };
 
 /// The longest response, and the longest part of one without a known length, that does not count in the
 /// response buffer: the socket buffer accepts it whole.
-pub(super) const SHORT_BYTES: usize = HandedThrough::SHORT_BYTES;
+pub(super) const SHORT_BYTES: usize = StreamedPassthrough::SHORT_BYTES;
 
 /// The size of the parts in which the HTTP library writes other responses, and so the resolution of the count
 /// of bytes that a client has read.
@@ -208,7 +208,7 @@ pub(super) struct OpenRequest {
 impl OpenRequest {
     /// The response, whose body counts in the response buffer until it is written, if it is long.
     pub(super) fn respond(self, response: Response<Body>) -> Response<Body> {
-        let is_here = response.extensions().get::<HandedThrough>().is_none();
+        let is_here = response.extensions().get::<StreamedPassthrough>().is_none();
         let length =
             response.body().size_hint().exact().filter(|length| is_here && *length > SHORT_BYTES as u64);
         let held = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
@@ -437,7 +437,7 @@ mod tests {
         let (buffer, activity) = setup();
         let _short = respond(&activity, Body::from(vec![b'a'; SHORT_BYTES]));
         let mut far = Response::new(Body::from(long()));
-        HandedThrough::mark(&mut far);
+        StreamedPassthrough::mark(&mut far);
         let mut far = activity.begin_request().respond(far).into_body();
         assert_eq!(buffer.held_bytes(), 0);
         let _part = far.frame().await.unwrap().unwrap();

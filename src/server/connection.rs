@@ -42,7 +42,7 @@ use super::{
 use crate::{
     config::ListenerSettings,
     inbound::{
-        self, Arrival, Ending,
+        self, Arrival, ShutdownSignal,
         filter::{ends_ambiguously, reject_ambiguous_end},
     },
     telemetry::{Chain, RequestId},
@@ -89,7 +89,7 @@ pub(super) struct ConnectionServer {
     pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
     pub(super) handler: HttpHandler,
     pub(super) phases: watch::Receiver<Phase>,
-    pub(super) ending: Ending,
+    pub(super) ending: ShutdownSignal,
     pub(super) handshakes: HandshakeFailures,
 }
 

@@ -14,12 +14,12 @@ use tracing::{debug, info, warn};
 
 use crate::{
     config::{MetricsExport, TelemetrySettings},
-    route::{HttpRequest, Under},
+    route::{HttpRequest, PathBase},
     telemetry::{
         Accepted, Chain, Foreign, MeterSource, Meters, Reading, Service, SpanQueue, Tracing, Words,
         read_answer,
     },
-    upstream::{Ask, Due, UpstreamError, http::HttpUpstream},
+    upstream::{Deadline, UpstreamCall, UpstreamError, http::HttpUpstream},
 };
 
 /// How long what is left may take to be sent when the process ends.
@@ -229,12 +229,13 @@ impl Collector {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         let request = HttpRequest {
             method: Method::POST,
-            under: Under::Itself,
+            under: PathBase::UrlItself,
             path_and_query: PathAndQuery::from_static("/"),
             headers,
             body,
         };
-        let ask = Ask::new(request.into(), RESPONSE_LIMIT_BYTES, Due::after(self.timeout), false);
+        let ask =
+            UpstreamCall::new(request.into(), RESPONSE_LIMIT_BYTES, Deadline::after(self.timeout), false);
         let reply = timeout(self.timeout, self.http.answer(&ask)).await;
         let reply = reply.map_err(|_| ExportError::Late(self.timeout))?.map_err(ExportError::Failed)?;
         if !reply.status.is_success() {

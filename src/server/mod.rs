@@ -45,7 +45,7 @@ use self::{
 };
 use crate::{
     config::ListenerSettings,
-    inbound::{Ending, Shutdown},
+    inbound::{Shutdown, ShutdownSignal},
 };
 
 pub use admin_listener::AdminListener;
@@ -124,7 +124,7 @@ pub async fn serve(
     });
     let (phase, phases) = watch::channel(Phase::Serving);
     let (shutdown, is_ending) = watch::channel(Shutdown::Serving);
-    let ending = Ending::new(is_ending);
+    let ending = ShutdownSignal::new(is_ending);
     let server = ConnectionServer { settings, tls, handler, phases, ending, handshakes: handshakes.clone() };
     let failures = AcceptFailures::default();
     let mut acceptor = Acceptor { limiter, server, reserve, accepted: None, slots_logged: None, failures };

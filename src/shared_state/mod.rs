@@ -5,9 +5,9 @@
 //! publish; `address` says where the store is ([`StoreSettings`]); `client` keeps the connection and has the
 //! scripts that run there.
 //!
-//! The store is never waited for longer than its timeout, and not at all while it is known to be gone: then
-//! everything is [`Unreachable`] at once, and what that means is for the policy to say. What is written there
-//! is sealed, and named by what reveals nothing to those who do not have the secret of the replicas.
+//! Operations have a timeout, and fail at once with [`Unreachable`] while the store is known to be down; each policy
+//! decides what follows. Values are encrypted, and their keys are keyed hashes, so the store reveals nothing without
+//! the secret key of the replicas.
 
 use std::{
     fmt,

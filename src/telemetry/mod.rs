@@ -1,9 +1,9 @@
 //! Telemetry for operators: a log with one line per call, a request id to find it by, whole error chains.
 //!
 //! In reading order: [`log`] sets up the subscriber. [`RequestId`] is the same text in the log, in a tool
-//! error and in `X-Request-Id`; a [`Ticket`] passes it through all modules. [`Chain`] writes an error with
-//! all its sources, [`Foreign`] an untrusted text. [`Meters`] count, [`History`] has their values of the last
-//! hour, and [`Failures`] the last calls that failed.
+//! error and in `X-Request-Id`; a [`CallContext`] passes it through all modules. [`Chain`] writes an error
+//! with all its sources, [`Foreign`] an untrusted text. [`Meters`] count, [`History`] has their values of the
+//! last hour, and [`Failures`] the last calls that failed.
 //!
 //! Values of requests and responses are logged at `debug` only: at most [`LOGGED_BYTES`] of each, after the route's
 //! redaction and without our secrets. At every other level a line says what kind of value it was, and how long.
@@ -19,7 +19,7 @@ mod metrics;
 mod otlp;
 mod traces;
 
-pub use call_context::{RequestId, RequestIdError, Ticket};
+pub use call_context::{CallContext, RequestId, RequestIdError};
 pub use failures::{Decided, FAILURES_LIMIT, Failure, Failures};
 pub use history::{HISTORY_ROUTES_LIMIT, History, Past, SAMPLE_INTERVAL, SLOTS, Tally};
 pub use log::{Chain, Foreign, LOGGED_BYTES, Quoted};

@@ -146,7 +146,7 @@ fn attributes_of(named: &Named, labels: &Labels) -> Option<Vec<KeyValue>> {
         match (named.label)(label, value) {
             Attribute::Text(key, value) => attributes.push(text(&key, &value)),
             Attribute::Number(key, number) => attributes.push(pair(key, any_value::Value::IntValue(number))),
-            Attribute::LeftOut => {}
+            Attribute::Ejected => {}
             Attribute::NotOfThis => return None,
         }
     }
@@ -225,7 +225,7 @@ enum Attribute {
     Text(Cow<'static, str>, String),
     Number(&'static str, i64),
     /// It is omitted there.
-    LeftOut,
+    Ejected,
     /// Points with it are not of this metric.
     NotOfThis,
 }
@@ -277,9 +277,9 @@ fn as_it_is(label: &'static str, value: &str) -> Attribute {
 fn own_label(label: &'static str, value: &str) -> Attribute {
     match label {
         "tool" => Attribute::Text("gen_ai.tool.name".into(), value.to_owned()),
-        "protocol" if value.is_empty() => Attribute::LeftOut,
+        "protocol" if value.is_empty() => Attribute::Ejected,
         "protocol" => Attribute::Text("mcp.protocol.version".into(), value.to_owned()),
-        "fault" if value.is_empty() => Attribute::LeftOut,
+        "fault" if value.is_empty() => Attribute::Ejected,
         label => Attribute::Text(format!("glossator.{label}").into(), value.to_owned()),
     }
 }
@@ -291,7 +291,7 @@ fn http_label(label: &'static str, value: &str) -> Attribute {
         "method" => text("http.request.method"),
         "status" => match value.parse() {
             Ok(status) => Attribute::Number("http.response.status_code", status),
-            Err(_) => Attribute::LeftOut,
+            Err(_) => Attribute::Ejected,
         },
         label => as_it_is(label, value),
     }
@@ -304,7 +304,7 @@ fn mcp_label(label: &'static str, value: &str) -> Attribute {
         ("face", "mcp") => text("network.transport", "tcp"),
         ("face", "stdio") => text("network.transport", "pipe"),
         ("face", _) => Attribute::NotOfThis,
-        ("outcome", "success" | "task") => Attribute::LeftOut,
+        ("outcome", "success" | "task") => Attribute::Ejected,
         ("outcome", "error") => text("error.type", "tool_error"),
         ("outcome", outcome) => text("error.type", outcome),
         (label, value) => as_it_is(label, value),

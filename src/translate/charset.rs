@@ -10,7 +10,7 @@ use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 
-use crate::model::Reply;
+use crate::model::UpstreamResponse;
 
 /// The charset that a rule says replies have, whatever their headers say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,11 @@ impl Decoded {
 ///
 /// A sentence, when the reply names a charset that does not exist, or has bytes that its charset
 /// has not: a wrong guess would put wrong letters into a result.
-pub(crate) fn decode(reply: &Reply, body: &Bytes, rule: Option<Charset>) -> Result<Decoded, String> {
+pub(crate) fn decode(
+    reply: &UpstreamResponse,
+    body: &Bytes,
+    rule: Option<Charset>,
+) -> Result<Decoded, String> {
     let (encoding, mark, because) = encoding_of(reply, body, rule)?;
     let body = body.slice(mark..);
     if encoding == UTF_8 {
@@ -93,14 +97,14 @@ pub(crate) fn decode(reply: &Reply, body: &Bytes, rule: Option<Charset>) -> Resu
 }
 
 /// Reads a body as text, with `�` for what can't be read. For the messages of errors only.
-pub(crate) fn decode_lossy(reply: &Reply, body: &Bytes) -> String {
+pub(crate) fn decode_lossy(reply: &UpstreamResponse, body: &Bytes) -> String {
     let encoding = encoding_of(reply, body, None).map_or(UTF_8, |(encoding, ..)| encoding);
     encoding.decode(body).0.into_owned()
 }
 
 /// The encoding, the length of the byte order mark, and who said so.
 fn encoding_of(
-    reply: &Reply,
+    reply: &UpstreamResponse,
     body: &[u8],
     rule: Option<Charset>,
 ) -> Result<(&'static Encoding, usize, &'static str), String> {
@@ -269,7 +273,7 @@ mod tests {
     fn check(content_type: &str, rule: Option<&str>, body: &'static [u8], expected: Result<&str, &str>) {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
-        let reply = Reply::new(StatusCode::OK, headers, Bytes::from_static(body));
+        let reply = UpstreamResponse::new(StatusCode::OK, headers, Bytes::from_static(body));
         let decoded = decode(&reply, &reply.body, rule.map(|label| label.parse().unwrap()));
         match (decoded, expected) {
             (Ok(decoded), Ok(text)) => assert_eq!(decoded.as_str(), text),

@@ -103,7 +103,7 @@ pub enum Payload {
 #[derive(Debug)]
 pub enum BodyTemplate {
     /// The reply's text.
-    Reply,
+    UpstreamResponse,
     /// A text.
     Text(Template),
     /// Bytes: gives Base64.
@@ -172,7 +172,7 @@ impl Payload {
             Self::Resource { uri, body: BodyTemplate::Text(body) | BodyTemplate::Blob(body), .. } => {
                 vec![uri, body]
             }
-            Self::Resource { uri, body: BodyTemplate::Reply, .. } => vec![uri],
+            Self::Resource { uri, body: BodyTemplate::UpstreamResponse, .. } => vec![uri],
             Self::Verbatim | Self::Json | Self::JsonPretty | Self::Bytes(_) => Vec::new(),
         }
     }
@@ -350,7 +350,7 @@ impl Payload {
                 body: match body {
                     BodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
                     BodyTemplate::Blob(template) => ResourceBody::Blob(base64_text(render(template)?)?),
-                    BodyTemplate::Reply => ResourceBody::Text(view.text()?.to_owned()),
+                    BodyTemplate::UpstreamResponse => ResourceBody::Text(view.text()?.to_owned()),
                 },
             },
         })

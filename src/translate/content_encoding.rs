@@ -15,7 +15,7 @@ use ruzstd::decoding::{
 };
 
 use super::why::{Why, at_most};
-use crate::model::{LimitedWriter, Reply, cut_bytes};
+use crate::model::{LimitedWriter, UpstreamResponse, cut_bytes};
 
 /// How many codings may lie on each other; more are nobody's wish.
 const CODING_LIMIT: usize = 3;
@@ -30,7 +30,7 @@ const MEMBER_LIMIT: usize = 10_000;
 ///
 /// A sentence that names the coding and says what is wrong: it is unknown, or the data is cut off, broken or
 /// longer than `limit_bytes`.
-pub(super) fn expand(reply: &Reply, limit_bytes: usize) -> Result<Bytes, Why> {
+pub(super) fn expand(reply: &UpstreamResponse, limit_bytes: usize) -> Result<Bytes, Why> {
     // What has no content (a 204, the answer to HEAD) may still say how it would be compressed.
     if reply.body.is_empty() {
         return Ok(Bytes::new());
@@ -44,7 +44,7 @@ pub(super) fn expand(reply: &Reply, limit_bytes: usize) -> Result<Bytes, Why> {
 }
 
 /// The names of the codings that are undone, in that order; nothing for a body that was never compressed.
-pub(super) fn names(reply: &Reply) -> Option<String> {
+pub(super) fn names(reply: &UpstreamResponse) -> Option<String> {
     let codings = codings(reply).ok().filter(|codings| !codings.is_empty() && !reply.body.is_empty())?;
     Some(codings.iter().rev().map(|coding| coding.name()).collect::<Vec<_>>().join(", then "))
 }
@@ -94,7 +94,7 @@ impl From<io::Error> for Wrong {
 }
 
 /// The codings that `Content-Encoding` names, in order; `identity` is none.
-fn codings(reply: &Reply) -> Result<Vec<Coding>, Why> {
+fn codings(reply: &UpstreamResponse) -> Result<Vec<Coding>, Why> {
     const LONGEST_SHOWN_BYTES: usize = 40;
     let mut codings = Vec::new();
     for value in reply.headers.get_all(header::CONTENT_ENCODING) {
@@ -296,7 +296,7 @@ mod tests {
     fn expanded_within(limit: usize, coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
-        let reply = Reply::new(StatusCode::OK, headers, Bytes::copy_from_slice(body));
+        let reply = UpstreamResponse::new(StatusCode::OK, headers, Bytes::copy_from_slice(body));
         expand(&reply, limit).map(|bytes| bytes.to_vec()).map_err(|why| why.to_string())
     }
 
@@ -432,7 +432,7 @@ mod tests {
     fn recorded(case: &str) -> Vec<u8> {
         let path = format!("{}/tests/golden/{case}/reply.http", env!("CARGO_MANIFEST_DIR"));
         let bytes = Bytes::from(std::fs::read(path).unwrap());
-        Reply::from_recording(&bytes).unwrap().body.to_vec()
+        UpstreamResponse::from_recording(&bytes).unwrap().body.to_vec()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{
     response_view::ResponseView,
     translator::Translator,
 };
-use crate::model::{Block, Content, End, Fault, Outcome, Reply, Text, ToolResult};
+use crate::model::{Block, Content, End, Fault, Outcome, Text, ToolResult, UpstreamResponse};
 
 /// Where the status of an upstream stands in the `_meta` of a tool error.
 pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";
@@ -22,7 +22,7 @@ pub const RETRY_AFTER_META_KEY: &str = "glossator/retryAfter";
 pub const CODE_META_KEY: &str = "glossator/upstreamCode";
 
 /// A tool error with the status of the reply, or the end of the program, for programs to read.
-pub(super) fn marked(error: ToolResult, reply: &Reply) -> ToolResult {
+pub(super) fn marked(error: ToolResult, reply: &UpstreamResponse) -> ToolResult {
     match &reply.exit {
         Some(exit) => error.with_meta(EXIT_META_KEY, exit.end.to_json()),
         None => error.with_meta(STATUS_META_KEY, reply.status.as_u16()),
@@ -69,7 +69,7 @@ pub(super) fn without_words(view: &ResponseView<'_>, fault: Fault, translator: &
 }
 
 /// For how many seconds the upstream wants to be left alone, where it says so in seconds.
-fn retry_after(reply: &Reply) -> Option<u32> {
+fn retry_after(reply: &UpstreamResponse) -> Option<u32> {
     reply.headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 

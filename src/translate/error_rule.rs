@@ -8,9 +8,9 @@ use super::{
     extract::Extract,
     jq::Jq,
     matcher::Captures,
-    response_view::{Finding, ResponseView},
+    response_view::{LazyExtraction, ResponseView},
     template::{Budget, Template, TemplateError},
-    translator::{Job, LONGEST_TRACED},
+    translator::{LONGEST_TRACED, TranslationRun},
     variables::{Known, jq_names},
 };
 use crate::model::{Fault, JsonText, Structured, ToolResult, cut_bytes};
@@ -82,14 +82,14 @@ impl CodeTemplate {
     }
 }
 
-impl Job<'_> {
+impl TranslationRun<'_> {
     /// The tool error that a rule makes of a reply. Whatever fails on the way, the client gets a text.
     pub(super) fn error(
         &mut self,
         rule: &ErrorRule,
         view: &ResponseView<'_>,
         captures: &Captures,
-        finding: &Finding<'_>,
+        finding: &LazyExtraction<'_>,
     ) -> ToolResult {
         // The text may be meant to hide what the reply says; whoever looks after the route should find it all the same.
         self.note_body(view);

@@ -1,4 +1,4 @@
-//! What of an upstream's insides no client sees in an error's words: stack traces, and addresses, paths and credentials.
+//! Leak filter: removes stack traces, SQL, addresses, paths and credentials from the error messages of upstreams.
 
 use std::{net::Ipv6Addr, ops::Range, sync::LazyLock};
 

@@ -7,11 +7,11 @@ use regex::Regex;
 
 use super::{
     jq::Jq,
-    response_view::{Finding, ResponseView},
+    response_view::{LazyExtraction, ResponseView},
     variables::jq_names,
 };
 use crate::{
-    model::{End, Reply},
+    model::{End, UpstreamResponse},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
@@ -117,7 +117,11 @@ impl Matcher {
     }
 
     /// The named captures when every condition holds, or which one does not and what was found.
-    pub(super) fn holds(&self, view: &ResponseView<'_>, finding: &Finding<'_>) -> Result<Captures, String> {
+    pub(super) fn holds(
+        &self,
+        view: &ResponseView<'_>,
+        finding: &LazyExtraction<'_>,
+    ) -> Result<Captures, String> {
         let reply = view.reply;
         if let Some(patterns) = &self.status
             && !patterns.iter().any(|pattern| pattern.holds(reply.status))
@@ -478,7 +482,7 @@ impl fmt::Display for ExitPattern {
 }
 
 /// The end of a reply in a sentence, as rules speak of it: `status is 404`, `exit is 2`.
-pub(super) fn end_in_words(reply: &Reply) -> String {
+pub(super) fn end_in_words(reply: &UpstreamResponse) -> String {
     match &reply.exit {
         Some(exit) => format!("exit is {}", exit.end),
         None => format!("status is {}", reply.status.as_u16()),

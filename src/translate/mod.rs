@@ -2,7 +2,7 @@
 //!
 //! In reading order:
 //! - A [`Translator`] has a route's rules ([`Rule`]); [`translate`] applies them to a
-//!   [`Reply`](crate::model::Reply).
+//!   [`UpstreamResponse`](crate::model::UpstreamResponse).
 //! - A `response_view` decompresses it (`content_encoding`), decodes its `charset` and runs extractors
 //!   ([`extract`]: bytes to a value, typed by [`Fields`]).
 //! - Each rule has a [`Matcher`], with an [`ExitPattern`] for the exit of a program.
@@ -11,7 +11,7 @@
 //! - `error_rule` builds a tool error, and `default_error` that of a response that no rule matches, after the
 //!   `leak_filter` has removed internals of the upstream. Every text of an error passes [`Redaction`].
 //! - `variables` are the variables of a [`Template`]. [`look()`] evaluates conditions on a response that is
-//!   no result yet. A [`Stop`] ends work that nothing awaits.
+//!   no result yet. A [`WorkBudget`] ends work that nothing awaits.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
@@ -59,12 +59,13 @@ pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, More};
 pub use matcher::{ExitPattern, Matcher, MediaPattern, Pattern, PatternError, StatusPattern};
 pub use output_schema::{OutputSchema, OutputSchemaError, Wrap};
 pub use redaction::{Redaction, SecretPattern, SecretPatternError};
-pub use response_view::{Look, look};
-pub use stop::Stop;
+pub use response_view::{Inspection, look};
+pub use stop::WorkBudget;
 pub use success::{SuccessRule, words_of_nothing};
 pub(crate) use template::Budget as TemplateBudget;
 pub use template::{Template, TemplateError, TemplatePlace, line_names, template_names};
 pub use translator::{
-    Action, Facts, Note, Otherwise, Rule, Step, Trace, Translation, TranslationLimits, Translator, translate,
+    Action, CallInput, Note, Otherwise, Rule, Step, Trace, Translation, TranslationLimits, Translator,
+    translate,
 };
 pub use variables::{SAMPLE, Sample, SampleTemplate, Speaker, TEMPLATE_NAMES};

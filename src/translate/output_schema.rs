@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     convert,
-    stop::{STOPPED, Stop},
+    stop::{STOPPED, WorkBudget},
     why::Why,
 };
 use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaError, Structured, Violation};
@@ -117,7 +117,7 @@ impl OutputSchema {
         &self,
         mut value: Value,
         source: Option<&JsonText>,
-        stop: Option<&Stop>,
+        stop: Option<&WorkBudget>,
     ) -> Result<Structured, Why> {
         let mut changed = source.is_none();
         if self.root == Root::Object && !value.is_object() {
@@ -151,13 +151,13 @@ impl OutputSchema {
 }
 
 impl OutputSchema {
-    fn violations(&self, value: &Value, stop: Option<&Stop>) -> Result<Vec<Violation>, Why> {
+    fn violations(&self, value: &Value, stop: Option<&WorkBudget>) -> Result<Vec<Violation>, Why> {
         let Some((stop, steps_left)) = stop.and_then(|stop| Some((stop, stop.steps_left()?))) else {
             return Ok(self.schema.violations(value, Self::MOST_VIOLATIONS));
         };
-        let step_limit = steps_left.saturating_mul(Stop::CHECK_STEPS).min(CHECK_STEP_LIMIT);
+        let step_limit = steps_left.saturating_mul(WorkBudget::CHECK_STEPS).min(CHECK_STEP_LIMIT);
         let checked = self.schema.check(value, Self::MOST_VIOLATIONS, step_limit);
-        let steps = checked.as_ref().map_or(u64::MAX, |checked| checked.steps / Stop::CHECK_STEPS);
+        let steps = checked.as_ref().map_or(u64::MAX, |checked| checked.steps / WorkBudget::CHECK_STEPS);
         if stop.allows(steps) {
             Ok(checked.map_or_else(|_| Vec::new(), |checked| checked.violations))
         } else {

@@ -16,20 +16,20 @@ use super::{
     },
     jq::Jq,
     matcher::{Captures, Matcher},
-    translator::{Facts, LONGEST_TRACED, Trace, TranslationLimits},
+    translator::{CallInput, LONGEST_TRACED, Trace, TranslationLimits},
     variables::jq_names,
     why::Why,
 };
-use crate::model::{JsonText, Reply, TooManyValues, cut_bytes};
+use crate::model::{JsonText, TooManyValues, UpstreamResponse, cut_bytes};
 
 /// The body of a reply without its compression, made when first asked for.
 pub(super) type ExpandedBody = OnceCell<Result<Bytes, Why>>;
 
 /// A reply as the rules of its route see it, in one charset.
 pub(crate) struct ResponseView<'a> {
-    pub(super) reply: &'a Reply,
+    pub(super) reply: &'a UpstreamResponse,
     body: &'a ExpandedBody,
-    pub(super) facts: Facts<'a>,
+    pub(super) facts: CallInput<'a>,
     charset: Option<Charset>,
     text: OnceCell<Result<Decoded, Why>>,
     json: OnceCell<Option<Value>>,
@@ -42,9 +42,9 @@ pub(crate) struct ResponseView<'a> {
 impl<'a> ResponseView<'a> {
     /// A view of a reply, whose body may have been expanded for another.
     pub(super) fn new(
-        reply: &'a Reply,
+        reply: &'a UpstreamResponse,
         body: &'a ExpandedBody,
-        facts: Facts<'a>,
+        facts: CallInput<'a>,
         limits: TranslationLimits,
     ) -> Self {
         let (charset, text, json, headers, too_much) = Default::default();
@@ -191,8 +191,9 @@ fn count(tree: &Value, most: usize, values: &mut usize) {
     }
 }
 
-/// What a rule's extractor gives for one reply: made when the first part of the rule asks for it, and once.
-pub(super) struct Finding<'a> {
+/// Result of a rule's extractor for one response. The extractor runs once, when a condition or the action
+/// first needs the value.
+pub(super) struct LazyExtraction<'a> {
     /// That of the rule.
     extract: Option<&'a Extract>,
     /// That of the media type, where the rule has none.
@@ -202,7 +203,7 @@ pub(super) struct Finding<'a> {
     value: OnceCell<Value>,
 }
 
-impl<'a> Finding<'a> {
+impl<'a> LazyExtraction<'a> {
     /// Of this extractor; by media type where the rule has none.
     pub(super) fn new(extract: Option<&'a Extract>, view: &'a ResponseView<'a>) -> Self {
         Self { extract, default: OnceCell::new(), view, found: OnceCell::new(), value: OnceCell::new() }
@@ -210,7 +211,7 @@ impl<'a> Finding<'a> {
 
     /// What was found, or a sentence that says why nothing could be.
     pub(super) fn found(&self) -> Result<&Extracted, Why> {
-        self.found.get_or_init(|| self.make()).as_ref().map_err(Clone::clone)
+        self.found.get_or_init(|| self.run()).as_ref().map_err(Clone::clone)
     }
 
     /// The same as a value in a tree.
@@ -244,7 +245,7 @@ impl<'a> Finding<'a> {
         }
     }
 
-    fn make(&self) -> Result<Extracted, Why> {
+    fn run(&self) -> Result<Extracted, Why> {
         if self.extract.is_none() {
             self.view.body()?;
         }
@@ -351,20 +352,20 @@ pub(super) fn by_media_type(view: &ResponseView<'_>) -> ExtractorKind {
     }
 }
 
-/// A reply that is asked several questions; what they share is read once.
-pub struct Look<'a> {
+/// A response for several conditions and expressions, which share what is extracted.
+pub struct Inspection<'a> {
     view: &'a ResponseView<'a>,
-    finding: Finding<'a>,
+    finding: LazyExtraction<'a>,
 }
 
 /// Asks questions of a reply. Without an extractor its value is the JSON that it is, whatever its media type
 /// says, and by media type otherwise.
 pub fn look<T>(
     extract: Option<&Extract>,
-    facts: Facts<'_>,
+    facts: CallInput<'_>,
     limits: &TranslationLimits,
-    reply: &Reply,
-    questions: impl FnOnce(&Look<'_>) -> T,
+    reply: &UpstreamResponse,
+    questions: impl FnOnce(&Inspection<'_>) -> T,
 ) -> T {
     let body = ExpandedBody::new();
     let view = ResponseView::new(reply, &body, facts, *limits);
@@ -376,10 +377,10 @@ pub fn look<T>(
         }
         extract => extract,
     };
-    questions(&Look { view: &view, finding: Finding::new(extract, &view) })
+    questions(&Inspection { view: &view, finding: LazyExtraction::new(extract, &view) })
 }
 
-impl Look<'_> {
+impl Inspection<'_> {
     /// Whether every condition holds.
     pub fn holds(&self, matcher: &Matcher) -> bool {
         matcher.holds(self.view, &self.finding).is_ok()

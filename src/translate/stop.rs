@@ -1,4 +1,4 @@
-//! The end of a translation: nobody waits for it any more, or it has taken the steps that it may take where it runs.
+//! Work budget of a translation: its steps are counted, and it can be cancelled.
 
 use std::sync::{
     Arc,
@@ -7,11 +7,11 @@ use std::sync::{
 
 use super::why::Why;
 
-/// Ends a translation from outside, or after a number of steps: between two matches of a pattern, two rounds of a filter, or
-/// before a check whose cost is known. Those are the only work whose time may grow faster than the reply. What comes of it
-/// then is an error that nobody reads. Clones are the same one.
+/// Ends a translation when it is cancelled, or after a number of steps: between two matches of a pattern, two
+/// rounds of a filter, or before a check whose cost is known. Those are the only work whose time may grow
+/// faster than the reply. What comes of it then is an error that nobody reads. Clones are the same one.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<State>);
+pub struct WorkBudget(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -22,7 +22,7 @@ struct State {
 /// What an extractor or a filter says of itself then.
 pub(crate) const STOPPED: &str = "the call had ended before its reply was read";
 
-impl Stop {
+impl WorkBudget {
     /// How many steps of a check against a schema are as long as one of a rule.
     pub const CHECK_STEPS: u64 = 10;
 
@@ -35,13 +35,13 @@ impl Stop {
         Self(Arc::new(State { asked: AtomicBool::new(false), steps_left: Some(AtomicU64::new(steps)) }))
     }
 
-    /// Asks the translation to end.
-    pub fn now(&self) {
+    /// Cancels the translation.
+    pub fn cancel(&self) {
         self.0.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has been asked to; to look is a step.
-    pub(crate) fn is_asked(&self) -> bool {
+    /// Whether it is used up or cancelled. Each check is a step.
+    pub(crate) fn is_exhausted(&self) -> bool {
         !self.allows(1)
     }
 
@@ -51,7 +51,7 @@ impl Stop {
             // One thread counts: the work is done where it was begun.
             match steps_left.load(Ordering::Relaxed).checked_sub(steps) {
                 Some(left) => steps_left.store(left, Ordering::Relaxed),
-                None => self.now(),
+                None => self.cancel(),
             }
         }
         !self.0.asked.load(Ordering::Relaxed)
@@ -86,17 +86,17 @@ mod tests {
 
     #[test]
     fn steps_are_counted_where_they_are_limited() {
-        let stop = Stop::default();
-        assert!(stop.allows(u64::MAX) && !stop.is_asked() && !stop.has_run_out());
-        stop.now();
-        assert!(stop.is_asked() && !stop.has_run_out());
+        let stop = WorkBudget::default();
+        assert!(stop.allows(u64::MAX) && !stop.is_exhausted() && !stop.has_run_out());
+        stop.cancel();
+        assert!(stop.is_exhausted() && !stop.has_run_out());
 
-        let stop = Stop::after(10);
-        assert!(stop.allows(9) && !stop.is_asked() && !stop.has_run_out(), "ten");
-        assert!(stop.is_asked() && stop.has_run_out(), "eleven");
+        let stop = WorkBudget::after(10);
+        assert!(stop.allows(9) && !stop.is_exhausted() && !stop.has_run_out(), "ten");
+        assert!(stop.is_exhausted() && stop.has_run_out(), "eleven");
 
-        let stop = Stop::after(10);
+        let stop = WorkBudget::after(10);
         assert!(!stop.allows(11) && stop.has_run_out());
-        assert!(stop.is_asked(), "nothing is done any more");
+        assert!(stop.is_exhausted(), "nothing is done any more");
     }
 }

@@ -10,13 +10,15 @@ use super::{
     jq::Jq,
     limit::{LIMIT_META_KEY, Limit},
     matcher::Captures,
-    response_view::{Finding, ResponseView},
+    response_view::{LazyExtraction, ResponseView},
     template::Template,
-    translator::{Failure, Job, LONGEST_TRACED, Note, content_summary},
+    translator::{Failure, LONGEST_TRACED, Note, TranslationRun, content_summary},
     variables::{Known, SAMPLE, SampleTemplate, jq_names},
     why::Why,
 };
-use crate::model::{Block, Content, JsonText, Outcome, Reply, Structured, Text, ToolResult, cut_bytes};
+use crate::model::{
+    Block, Content, JsonText, Outcome, Structured, Text, ToolResult, UpstreamResponse, cut_bytes,
+};
 
 /// How a reply becomes a success.
 #[derive(Debug)]
@@ -33,7 +35,7 @@ pub struct SuccessRule {
     pub sample: Option<Box<SampleTemplate>>,
 }
 
-impl Job<'_> {
+impl TranslationRun<'_> {
     /// The success that a rule makes of a reply.
     ///
     /// # Errors
@@ -44,7 +46,7 @@ impl Job<'_> {
         rule: &SuccessRule,
         view: &ResponseView<'_>,
         captures: &Captures,
-        finding: Finding<'_>,
+        finding: LazyExtraction<'_>,
     ) -> Result<ToolResult, Failure> {
         let extracted = finding.found().map(|_| ());
         finding.trace(self.trace);
@@ -238,7 +240,7 @@ impl Job<'_> {
 }
 
 /// What is shown of a success that says nothing.
-pub fn words_of_nothing(reply: &Reply) -> String {
+pub fn words_of_nothing(reply: &UpstreamResponse) -> String {
     match &reply.exit {
         Some(exit) => format!("Done: the program ended with {} and without output.", exit.end.in_words()),
         None => format!("Done: the upstream answered {} without content.", reply.status),
@@ -247,7 +249,11 @@ pub fn words_of_nothing(reply: &Reply) -> String {
 
 /// The block of a rule without content: the text of the response if that is the whole value, else the
 /// structure's JSON.
-fn default_block(reply: &Reply, whole_text: Option<ByteString>, structured: Option<&Structured>) -> Content {
+fn default_block(
+    reply: &UpstreamResponse,
+    whole_text: Option<ByteString>,
+    structured: Option<&Structured>,
+) -> Content {
     let is_string = structured.is_none_or(|structured| structured.json().as_str().starts_with('"'));
     match whole_text.filter(|text| !text.is_empty()) {
         None if structured.is_none() => Content::text(words_of_nothing(reply)),

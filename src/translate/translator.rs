@@ -15,14 +15,14 @@ use super::{
     matcher::{Captures, Matcher, end_in_words},
     output_schema::{OutputSchema, Wrap},
     redaction::Redaction,
-    response_view::{ExpandedBody, Finding, ResponseView},
-    stop::Stop,
+    response_view::{ExpandedBody, LazyExtraction, ResponseView},
+    stop::WorkBudget,
     success::SuccessRule,
     template::TemplateError,
     variables::Sample,
     why::Why,
 };
-use crate::model::{Block, Content, Fault, Reply, Text, ToolName, ToolResult, cut_bytes};
+use crate::model::{Block, Content, Fault, Text, ToolName, ToolResult, UpstreamResponse, cut_bytes};
 
 /// The rules of one route, compiled.
 #[derive(Debug)]
@@ -114,9 +114,9 @@ pub enum Otherwise {
     Text,
 }
 
-/// What a translation knows beside the reply.
+/// Input of a translation beside the response.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct CallInput<'a> {
     /// Which tool was called.
     pub tool: &'a ToolName,
     /// With which arguments, an object.
@@ -124,11 +124,11 @@ pub struct Facts<'a> {
     /// What was answered to the questions of the route: an object, or null where it has none.
     pub answers: &'a Value,
     /// What ends it when nobody waits any more.
-    pub stop: Option<&'a Stop>,
+    pub stop: Option<&'a WorkBudget>,
 }
 
-impl<'a> Facts<'a> {
-    /// Facts of a call that is waited for to the end.
+impl<'a> CallInput<'a> {
+    /// Input of a call without a limit on work.
     pub fn new(tool: &'a ToolName, args: &'a Value) -> Self {
         Self { tool, args, answers: &Value::Null, stop: None }
     }
@@ -191,14 +191,19 @@ impl fmt::Display for Note {
 ///
 /// Total: any status, any bytes and any rules give a result with content. Deterministic: the same reply gives
 /// the same result. Where the route declares an output schema, a success meets it.
-pub fn translate(translator: &Translator, facts: Facts<'_>, reply: &Reply, trace: &mut Trace) -> Translation {
+pub fn translate(
+    translator: &Translator,
+    facts: CallInput<'_>,
+    reply: &UpstreamResponse,
+    trace: &mut Trace,
+) -> Translation {
     let mut notes = Vec::new();
     let body = ExpandedBody::new();
     let view = ResponseView::new(reply, &body, facts, translator.limits);
     if let Some(expansion) = trace.is_on().then(|| view.expansion()).flatten() {
         trace.step(|| ("expand".into(), expansion));
     }
-    let mut job = Job { translator, trace, notes: &mut notes, asks: None };
+    let mut job = TranslationRun { translator, trace, notes: &mut notes, asks: None };
     let (result, rule) = job.run(&view);
     let asks = job.asks.take();
     let result = translator.for_clients(result);
@@ -227,16 +232,16 @@ impl<W: Into<Why>> From<W> for Failure {
     }
 }
 
-/// A translation on its way: [`success`](super::success) and [`error_rule`](super::error_rule) go on from
+/// One run of a translator: [`success`](super::success) and [`error_rule`](super::error_rule) go on from
 /// here.
-pub(super) struct Job<'a> {
+pub(super) struct TranslationRun<'a> {
     pub(super) translator: &'a Translator,
     pub(super) trace: &'a mut Trace,
     pub(super) notes: &'a mut Vec<Note>,
     pub(super) asks: Option<Box<Sample>>,
 }
 
-impl Job<'_> {
+impl TranslationRun<'_> {
     fn run(&mut self, view: &ResponseView<'_>) -> (ToolResult, Option<usize>) {
         let translator = self.translator;
         for (index, rule) in translator.rules.iter().enumerate() {
@@ -248,7 +253,7 @@ impl Job<'_> {
                     &recoded
                 }
             };
-            let finding = Finding::new(rule.action.extract(), view);
+            let finding = LazyExtraction::new(rule.action.extract(), view);
             // What can't be looked into fits no condition, and none that says `not`.
             let held = self.held(rule, view, &finding);
             let held = held.and_then(|captures| view.too_much().map_or(Ok(captures), |why| Err(why.into())));
@@ -275,7 +280,12 @@ impl Job<'_> {
         (self.unruled(view), None)
     }
 
-    fn held(&self, rule: &Rule, view: &ResponseView<'_>, finding: &Finding<'_>) -> Result<Captures, String> {
+    fn held(
+        &self,
+        rule: &Rule,
+        view: &ResponseView<'_>,
+        finding: &LazyExtraction<'_>,
+    ) -> Result<Captures, String> {
         let status = view.reply.status;
         let end = || end_in_words(view.reply);
         let is_program = view.reply.exit.is_some();
@@ -327,7 +337,7 @@ impl Job<'_> {
         });
         let content = ContentTemplate::Default;
         let rule = SuccessRule { extract: None, structured: None, content, limit: None, sample: None };
-        let result = self.success(&rule, view, &Captures::new(), Finding::new(None, view));
+        let result = self.success(&rule, view, &Captures::new(), LazyExtraction::new(None, view));
         result.unwrap_or_else(|failure| self.failed(view, failure))
     }
 

@@ -9,7 +9,7 @@ use super::{
     matcher::Captures,
     redaction::Redaction,
     response_view::ResponseView,
-    stop::Stop,
+    stop::WorkBudget,
     template::{Budget, Template, TemplateError, from_json},
 };
 use crate::model::{Shapes, Structured};
@@ -139,7 +139,7 @@ impl SampleTemplate {
     /// # Errors
     ///
     /// [`TemplateError`] when one of them fails, or when all is too long.
-    pub fn render(&self, names: &Name, stop: Option<&Stop>) -> Result<Sample, TemplateError> {
+    pub fn render(&self, names: &Name, stop: Option<&WorkBudget>) -> Result<Sample, TemplateError> {
         let budget = Budget::of_result().until(stop);
         let render = |template: &Template| template.render_within(names, &budget);
         let said = |(speaker, template): &(Speaker, Template)| Ok((*speaker, render(template)?));

@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::UpstreamError;
-use crate::{model::Reply, route::UpstreamName};
+use crate::{model::UpstreamResponse, route::UpstreamName};
 
 /// The part of each body that is not charged. Most responses are shorter and cost nothing here.
 const FREE_BYTES: usize = 16 << 10;
@@ -316,21 +316,21 @@ impl BodyCharge {
     /// [`UpstreamError::BufferFull`].
     pub(crate) async fn share(
         &self,
-        reply: Reply,
+        reply: UpstreamResponse,
         upstream: &UpstreamName,
         limit_bytes: usize,
         until: Instant,
-    ) -> Result<Reply, UpstreamError> {
+    ) -> Result<UpstreamResponse, UpstreamError> {
         let mut account = BodyAccount::new(Some(self), limit_bytes, until);
         let length = charged_length(&reply, limit_bytes);
         account.cover(length).await.map_err(|full| full.of(upstream))?;
-        Ok(Reply { body: account.finish(reply.body), ..reply })
+        Ok(UpstreamResponse { body: account.finish(reply.body), ..reply })
     }
 }
 
 /// The length that a body is charged with: of one that is compressed, the longest that it may have
 /// afterwards.
-fn charged_length(reply: &Reply, limit_bytes: usize) -> usize {
+fn charged_length(reply: &UpstreamResponse, limit_bytes: usize) -> usize {
     let is_compressed = reply.headers.contains_key(header::CONTENT_ENCODING) && !reply.body.is_empty();
     if is_compressed { limit_bytes.max(reply.body.len()) } else { reply.body.len() }
 }
@@ -391,14 +391,17 @@ impl<'a> BodyAccount<'a> {
     /// # Errors
     ///
     /// [`BufferFull`], of one that is compressed: it is charged with more than came.
-    pub(super) async fn finish_reply(mut self, reply: Reply) -> Result<Reply, BufferFull> {
+    pub(super) async fn finish_reply(
+        mut self,
+        reply: UpstreamResponse,
+    ) -> Result<UpstreamResponse, BufferFull> {
         let length = charged_length(&reply, self.limit_bytes);
         if length > reply.body.len() {
             self.cover(length).await?;
         } else {
             self.shrink(length);
         }
-        Ok(Reply { body: self.wrap(reply.body), ..reply })
+        Ok(UpstreamResponse { body: self.wrap(reply.body), ..reply })
     }
 
     fn shrink(&mut self, length: usize) {

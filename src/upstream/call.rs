@@ -7,30 +7,30 @@ use std::{
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{BodyCharge, Caller, UpstreamError, buffer::BodyAccount};
+use super::{BodyCharge, ClientIdentity, UpstreamError, buffer::BodyAccount};
 use crate::{
-    model::Reply,
+    model::UpstreamResponse,
     route::{UpstreamName, UpstreamRequest},
-    telemetry::Ticket,
+    telemetry::CallContext,
 };
 
-/// A request, and the limits of its response.
+/// A request to an upstream, with its deadline, its client and the limits of its response.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct UpstreamCall {
     /// The request to send.
     pub request: UpstreamRequest,
     /// How many bytes of body are read.
     pub reply_limit_bytes: usize,
     /// When it must be over, waits and retries included. Enforced by `policy`, not here.
-    pub due: Due,
+    pub due: Deadline,
     /// Whether it does no harm to send the request again.
     pub idempotent: bool,
     /// The client that it is sent for. For `policy`, as `due` and `idempotent` are: nothing of it is sent.
-    pub caller: Caller,
+    pub caller: ClientIdentity,
     /// The channel for progress before the response.
-    pub meanwhile: Option<Meanwhile>,
+    pub meanwhile: Option<ProgressSender>,
     /// The call that it is sent for.
-    pub ticket: Ticket,
+    pub ticket: CallContext,
     /// How the body of its response is charged to the memory that all responses share; not at all where there
     /// is none.
     pub charge: Option<BodyCharge>,
@@ -38,17 +38,17 @@ pub struct Ask {
     pub traced: bool,
 }
 
-impl Ask {
+impl UpstreamCall {
     /// A request of this process, without progress.
-    pub fn new(request: UpstreamRequest, reply_limit_bytes: usize, due: Due, idempotent: bool) -> Self {
+    pub fn new(request: UpstreamRequest, reply_limit_bytes: usize, due: Deadline, idempotent: bool) -> Self {
         Self {
             request,
             reply_limit_bytes,
             due,
             idempotent,
-            caller: Caller::Only,
+            caller: ClientIdentity::Only,
             meanwhile: None,
-            ticket: Ticket::default(),
+            ticket: CallContext::default(),
             charge: None,
             traced: false,
         }
@@ -61,9 +61,9 @@ impl Ask {
     /// [`UpstreamError::BufferFull`].
     pub(crate) async fn charged(
         &self,
-        reply: Reply,
+        reply: UpstreamResponse,
         upstream: &UpstreamName,
-    ) -> Result<Reply, UpstreamError> {
+    ) -> Result<UpstreamResponse, UpstreamError> {
         match &self.charge {
             None => Ok(reply),
             Some(charge) => charge.share(reply, upstream, self.reply_limit_bytes, self.due.at).await,
@@ -76,26 +76,26 @@ impl Ask {
     }
 }
 
-/// The end of a call's time.
+/// Deadline of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Due {
+pub struct Deadline {
     /// The end.
     pub at: Instant,
-    /// How long it was from the beginning on, for messages.
+    /// The timeout that it comes from, for messages.
     pub after: Duration,
-    /// When it would end for a client that waits as long as it may. An upstream that has not responded by
-    /// then is late; before, it may be the client that is impatient.
+    /// The deadline without a shorter timeout of the client. An upstream that has not responded by then
+    /// counts as failed; before, only the client gave up.
     pub latest: Instant,
 }
 
-impl Due {
-    /// The end of a time that begins now.
+impl Deadline {
+    /// Deadline of a timeout that begins now.
     pub fn after(after: Duration) -> Self {
         let at = Instant::now() + after;
         Self { at, after, latest: at }
     }
 
-    /// The same for a client that waits no longer than this.
+    /// The same with a shorter timeout of the client, if it has one.
     #[must_use]
     pub fn within(self, patience: Option<Duration>) -> Self {
         match patience.filter(|patience| *patience < self.after) {
@@ -104,7 +104,7 @@ impl Due {
         }
     }
 
-    /// The end of this share of the time that is left.
+    /// Deadline of this share of the remaining time.
     #[must_use]
     pub fn share(self, share: f64) -> Self {
         let now = Instant::now();
@@ -112,7 +112,7 @@ impl Due {
         Self { at: part(self.at), latest: part(self.latest), ..self }
     }
 
-    /// The same for all clients that may wait for one response, however long each of them waits.
+    /// The same for all clients of a coalesced request, whatever their own timeouts.
     #[must_use]
     pub fn for_everybody(self) -> Self {
         Self { at: self.latest, ..self }
@@ -122,9 +122,9 @@ impl Due {
 /// How many events may wait to be received; others are lost, as newer ones follow.
 const EVENT_QUEUE_LIMIT: usize = 32;
 
-/// An event before the response is whole.
+/// Progress of a call before its response is complete.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Happened {
+pub enum ProgressEvent {
     /// A part of the body has arrived.
     Received {
         /// Bytes until now.
@@ -133,7 +133,7 @@ pub enum Happened {
         of: Option<u64>,
     },
     /// The request is sent again.
-    Again {
+    Retry {
         /// The number of the attempt, from 2.
         attempt: u32,
     },
@@ -146,31 +146,31 @@ pub enum Happened {
     },
 }
 
-/// Sends events. Clones are the same one.
+/// Sends the progress of a call to its client. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct Meanwhile(mpsc::Sender<Happened>);
+pub struct ProgressSender(mpsc::Sender<ProgressEvent>);
 
-/// Receives events.
-pub type Hearing = mpsc::Receiver<Happened>;
+/// Receives the progress of a call.
+pub type ProgressReceiver = mpsc::Receiver<ProgressEvent>;
 
-impl Meanwhile {
+impl ProgressSender {
     /// Both ends.
-    pub fn new() -> (Self, Hearing) {
+    pub fn new() -> (Self, ProgressReceiver) {
         let (sender, hearing) = mpsc::channel(EVENT_QUEUE_LIMIT);
         (Self(sender), hearing)
     }
 
     /// Sends an event.
-    pub fn tell(&self, happened: Happened) {
-        let _ = self.0.try_send(happened);
+    pub fn send(&self, event: ProgressEvent) {
+        let _ = self.0.try_send(event);
     }
 }
 
 /// The endpoints that the attempts of one call were sent to, hedged ones too.
 #[derive(Debug, Default)]
-pub struct Tried(Mutex<Vec<u64>>);
+pub struct AttemptedEndpoints(Mutex<Vec<u64>>);
 
-impl Tried {
+impl AttemptedEndpoints {
     /// Whether one of them is this.
     pub fn has(&self, id: u64) -> bool {
         self.list().contains(&id)

@@ -1,4 +1,4 @@
-//! The client that a request is sent for, and how many of something each client has.
+//! The client that a request is sent for, and limits per client.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use crate::{route::Scopes, telemetry::Foreign};
 
 /// A client, as far as limits distinguish clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Caller {
+pub enum ClientIdentity {
     /// An anonymous client at this address.
     Address(IpAddr),
     /// The only client: over standard input, or the one that started this process.
@@ -74,7 +74,7 @@ impl fmt::Debug for Client {
     }
 }
 
-impl Caller {
+impl ClientIdentity {
     /// Its address for the log, if there is one.
     pub fn address_in_log(&self, address: Option<IpAddr>) -> Option<IpAddr> {
         address.or(match self {
@@ -134,22 +134,22 @@ impl Caller {
 
 /// A limit for each client, such as on open streams. Clones count together.
 #[derive(Debug, Clone)]
-pub struct CallerParts {
+pub struct PerClientLimit {
     limit: usize,
     /// Counts of the clients that have any.
-    had: Arc<Mutex<HashMap<Caller, usize>>>,
+    had: Arc<Mutex<HashMap<ClientIdentity, usize>>>,
 }
 
-/// One of a client's, until it is dropped.
+/// Permit of one client, released when it is dropped.
 #[derive(Debug)]
-pub struct CallerPart {
-    parts: CallerParts,
-    caller: Caller,
+pub struct PerClientPermit {
+    parts: PerClientLimit,
+    caller: ClientIdentity,
 }
 
-impl CallerParts {
-    /// At most so many for each client.
-    pub fn of(limit: usize) -> Self {
+impl PerClientLimit {
+    /// At most `limit` for each client.
+    pub fn new(limit: usize) -> Self {
         Self { limit, had: Arc::default() }
     }
 
@@ -158,8 +158,8 @@ impl CallerParts {
     /// # Errors
     ///
     /// The limit, when the client has as many.
-    pub fn take(&self, caller: &Caller) -> Result<Option<CallerPart>, usize> {
-        if matches!(caller, Caller::Only) {
+    pub fn take(&self, caller: &ClientIdentity) -> Result<Option<PerClientPermit>, usize> {
+        if matches!(caller, ClientIdentity::Only) {
             return Ok(None);
         }
         let mut had = self.had();
@@ -168,15 +168,15 @@ impl CallerParts {
             return Err(self.limit);
         }
         *count += 1;
-        Ok(Some(CallerPart { parts: self.clone(), caller: caller.clone() }))
+        Ok(Some(PerClientPermit { parts: self.clone(), caller: caller.clone() }))
     }
 
-    fn had(&self) -> MutexGuard<'_, HashMap<Caller, usize>> {
+    fn had(&self) -> MutexGuard<'_, HashMap<ClientIdentity, usize>> {
         self.had.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for CallerPart {
+impl Drop for PerClientPermit {
     fn drop(&mut self) {
         let mut had = self.parts.had();
         if let Some(count) = had.get_mut(&self.caller) {
@@ -194,7 +194,7 @@ mod tests {
 
     #[track_caller]
     fn check(one: &str, other: &str, same: bool) {
-        let at = |text: &str| Caller::at(text.parse().unwrap());
+        let at = |text: &str| ClientIdentity::at(text.parse().unwrap());
         assert_eq!(at(one) == at(other), same);
     }
 
@@ -209,12 +209,13 @@ mod tests {
 
     #[test]
     fn each_has_its_part_and_who_has_none_is_forgotten() {
-        let parts = CallerParts::of(1);
-        let (one, other) = (Caller::at([10, 0, 0, 1].into()), Caller::at([10, 0, 0, 2].into()));
+        let parts = PerClientLimit::new(1);
+        let (one, other) =
+            (ClientIdentity::at([10, 0, 0, 1].into()), ClientIdentity::at([10, 0, 0, 2].into()));
         let first = parts.take(&one).unwrap();
         assert_eq!(parts.take(&one).map(drop), Err(1));
         let others = parts.take(&other).unwrap();
-        assert!(parts.take(&Caller::Only).unwrap().is_none());
+        assert!(parts.take(&ClientIdentity::Only).unwrap().is_none());
         drop((first, others));
         assert!(parts.had().is_empty());
         assert!(parts.take(&one).is_ok());

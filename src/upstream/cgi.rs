@@ -7,19 +7,22 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use percent_encoding::percent_decode_str;
 
 use super::{
-    Ask, UpstreamError,
+    UpstreamCall, UpstreamError,
     command::{Finished, Run, run},
     error::Withheld,
     http::{HEAD_LIMIT_BYTES, HEADER_COUNT_LIMIT, remove_hop_by_hop},
     program::{Program, ProgramSettings},
 };
 use crate::{
-    model::{Exit, Reply},
+    model::{Exit, UpstreamResponse},
     route::{HttpRequest, UpstreamRequest},
 };
 
 /// Runs a CGI program for a request. Dropping the future ends it, with all that it started.
-pub(super) async fn answer(cgi: &ProgramSettings, ask: &Ask) -> Result<Reply, UpstreamError> {
+pub(super) async fn answer(
+    cgi: &ProgramSettings,
+    ask: &UpstreamCall,
+) -> Result<UpstreamResponse, UpstreamError> {
     let upstream = || cgi.name.clone();
     let UpstreamRequest::Http(request) = &ask.request else {
         return Err(UpstreamError::of_another_kind(&cgi.name));
@@ -198,7 +201,7 @@ impl ResponseError {
 }
 
 /// Parses an output. Lines of the head may end in LF or CR LF.
-fn response(output: &Bytes, exit: &Exit) -> Result<Reply, ResponseError> {
+fn response(output: &Bytes, exit: &Exit) -> Result<UpstreamResponse, ResponseError> {
     if output.is_empty() {
         return Err(ResponseError::Nothing(exit.end.in_words()));
     }
@@ -245,7 +248,7 @@ fn response(output: &Bytes, exit: &Exit) -> Result<Reply, ResponseError> {
     remove_hop_by_hop(&mut headers);
     // A redirect is not followed, be it local (section 6.2.2) or to a client.
     let otherwise = if is_redirect { StatusCode::FOUND } else { StatusCode::OK };
-    Ok(Reply::new(status.unwrap_or(otherwise), headers, rest))
+    Ok(UpstreamResponse::new(status.unwrap_or(otherwise), headers, rest))
 }
 
 /// Parses a line of the head.
@@ -279,15 +282,15 @@ fn withheld(error: &ResponseError, exit: &Exit) -> Withheld {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{model::End, route::Under};
+    use crate::{model::End, route::PathBase};
 
-    fn answer(output: &str) -> Result<Reply, ResponseError> {
+    fn answer(output: &str) -> Result<UpstreamResponse, ResponseError> {
         let exit = Exit { end: End::Code(1), stderr: Bytes::new() };
         response(&Bytes::copy_from_slice(output.as_bytes()), &exit)
     }
 
     #[track_caller]
-    fn check(output: &str, status: u16, body: &str) -> Reply {
+    fn check(output: &str, status: u16, body: &str) -> UpstreamResponse {
         let reply = answer(output).unwrap();
         assert_eq!((reply.status.as_u16(), &reply.body[..]), (status, body.as_bytes()));
         reply
@@ -348,7 +351,7 @@ mod tests {
         let headers = HeaderMap::new();
         HttpRequest {
             method,
-            under: Under::Address,
+            under: PathBase::UpstreamUrl,
             path_and_query,
             headers,
             body: Bytes::from_static(body.as_bytes()),

@@ -11,25 +11,28 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    Ask, Happened, UpstreamError,
+    ProgressEvent, UpstreamCall, UpstreamError,
     buffer::BodyAccount,
     program::{Group, Program, ProgramSettings},
 };
 use crate::{
-    model::{End, Exit, Reply},
+    model::{End, Exit, UpstreamResponse},
     route::{UpstreamName, UpstreamRequest},
-    telemetry::{Quoted, Ticket},
+    telemetry::{CallContext, Quoted},
 };
 
 /// Runs a command for a call. Dropping the future ends it, with all that it started.
-pub(super) async fn answer(command: &ProgramSettings, ask: &Ask) -> Result<Reply, UpstreamError> {
+pub(super) async fn answer(
+    command: &ProgramSettings,
+    ask: &UpstreamCall,
+) -> Result<UpstreamResponse, UpstreamError> {
     let UpstreamRequest::Command(request) = &ask.request else {
         return Err(UpstreamError::of_another_kind(&command.name));
     };
     let limit_bytes = ask.reply_limit_bytes;
     let running = Run { arguments: &request.words, variables: &[], input: &request.stdin, limit_bytes, ask };
     let Finished { output, exit } = run(command, running).await?;
-    Ok(Reply::of_program(output, exit))
+    Ok(UpstreamResponse::of_program(output, exit))
 }
 
 /// Limit of the stored standard error, in bytes: its end, where programs write why they fail.
@@ -60,7 +63,7 @@ pub(super) struct Run<'a> {
     /// How long its output may be.
     pub(super) limit_bytes: usize,
     /// The call that it runs for.
-    pub(super) ask: &'a Ask,
+    pub(super) ask: &'a UpstreamCall,
 }
 
 /// Runs a program to its end. Dropping the future ends it, with all that it started; so does a limit that it
@@ -126,7 +129,7 @@ pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Fini
 /// The output of a program so far. When it is dropped unread, at least the log has the end of standard error.
 struct Written<'a> {
     program: &'a Program,
-    ticket: &'a Ticket,
+    ticket: &'a CallContext,
     output: BytesMut,
     stderr: Vec<u8>,
     is_taken: bool,
@@ -181,7 +184,7 @@ async fn read(
         }
         account.grow(output.len()).await.map_err(|full| full.of(upstream))?;
         if let Some(meanwhile) = &run.ask.meanwhile {
-            meanwhile.tell(Happened::Received { bytes: output.len() as u64, of: None });
+            meanwhile.send(ProgressEvent::Received { bytes: output.len() as u64, of: None });
         }
     }
 }

@@ -55,7 +55,7 @@ impl Withheld {
 
 /// The rate limit that was hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum RateLimitScope {
     /// The rate limit of a client for one route.
     CallerOfRoute,
     /// The rate limit of a client for all routes to an upstream.
@@ -66,8 +66,8 @@ pub enum Whose {
     Upstream,
 }
 
-/// Why an upstream gave no usable reply. For the log; what clients read of it is written by
-/// `gateway`.
+/// Why an upstream gave no usable reply. For the log; `pipeline::error_text` has the
+/// sentences that clients read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum UpstreamError {
     /// No connection: refused, no such host, no way there.
@@ -174,12 +174,12 @@ pub enum UpstreamError {
         if *of_route { "the route to " } else { "" },
         rest.as_secs_f64().ceil()
     )]
-    Resting {
+    CircuitOpen {
         /// The upstream.
         upstream: UpstreamName,
         /// Whether it is the circuit breaker of the route, and not the upstream's.
         of_route: bool,
-        /// How long it is left alone yet.
+        /// Time until it is half open.
         rest: Duration,
     },
     /// Our own limit of calls at a time.
@@ -213,7 +213,7 @@ pub enum UpstreamError {
         /// The upstream.
         upstream: UpstreamName,
         /// Whose limit was hit.
-        whose: Whose,
+        whose: RateLimitScope,
         /// The limit.
         count: u32,
         /// In this time.
@@ -225,7 +225,7 @@ pub enum UpstreamError {
     #[error(
         "what may be asked of upstream `{upstream}` is counted in the shared store, which can't be reached"
     )]
-    Uncounted {
+    RateLimitUnavailable {
         /// The upstream.
         upstream: UpstreamName,
     },
@@ -260,9 +260,9 @@ pub enum UpstreamError {
     },
 }
 
-/// Facts about an error for policies, metrics and the log ([`UpstreamError::facts`]).
+/// Properties of an error for policies, metrics and the log ([`UpstreamError::facts`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
+pub struct ErrorProperties {
     /// The label of metrics and spans.
     pub label: &'static str,
     /// How far the request came.
@@ -316,7 +316,7 @@ pub(super) struct ConnectTimedOut {
     pub(super) after: Duration,
 }
 
-impl Whose {
+impl RateLimitScope {
     /// Its label.
     pub fn as_word(self) -> &'static str {
         match self {
@@ -398,11 +398,16 @@ impl UpstreamError {
     }
 
     /// The table of all errors.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> ErrorProperties {
         use Repeat::{Always, IfIdempotent, Never};
-        let failed =
-            |label, stage, repeat| Facts { label, stage, repeat, rejected_by: None, retry_after: None };
-        let rejected = |label, rejected_by, retry_after| Facts {
+        let failed = |label, stage, repeat| ErrorProperties {
+            label,
+            stage,
+            repeat,
+            rejected_by: None,
+            retry_after: None,
+        };
+        let rejected = |label, rejected_by, retry_after| ErrorProperties {
             rejected_by: Some(rejected_by),
             retry_after: Some(retry_after),
             ..failed(label, Stage::Rejected, Never)
@@ -418,16 +423,18 @@ impl UpstreamError {
                 failed("not_understood", Stage::Malformed, Never)
             }
             Self::HeadTooLong { .. } | Self::TooLong { .. } => failed("too_long", Stage::TooLong, Never),
-            Self::BufferFull { .. } => Facts {
+            Self::BufferFull { .. } => ErrorProperties {
                 stage: Stage::Unread,
                 ..rejected("buffer_full", "upstream_buffer_limit", RETRY_WHEN_BUSY)
             },
-            Self::Resting { of_route: true, rest, .. } => rejected("resting", "route circuit breaker", *rest),
-            Self::Resting { rest, .. } => rejected("resting", "upstream circuit breaker", *rest),
+            Self::CircuitOpen { of_route: true, rest, .. } => {
+                rejected("resting", "route circuit breaker", *rest)
+            }
+            Self::CircuitOpen { rest, .. } => rejected("resting", "upstream circuit breaker", *rest),
             Self::Busy { .. } => rejected("busy", "max_in_flight", RETRY_WHEN_BUSY),
             Self::CallerBusy { .. } => rejected("caller_busy", "max_in_flight_per_client", RETRY_WHEN_BUSY),
             Self::TooOften { whose, rest, .. } => rejected("too_often", whose.limit(), *rest),
-            Self::Uncounted { .. } => {
+            Self::RateLimitUnavailable { .. } => {
                 rejected("uncounted", "rate_limit, which can't be counted", RETRY_WHEN_BUSY)
             }
             // Whoever fetches the credential knows when to try again.
@@ -457,12 +464,12 @@ impl UpstreamError {
             | Self::TooLong { upstream, .. }
             | Self::Deadline { upstream, .. }
             | Self::AttemptDeadline { upstream, .. }
-            | Self::Resting { upstream, .. }
+            | Self::CircuitOpen { upstream, .. }
             | Self::Busy { upstream, .. }
             | Self::CallerBusy { upstream, .. }
             | Self::Credential { upstream, .. }
             | Self::TooOften { upstream, .. }
-            | Self::Uncounted { upstream }
+            | Self::RateLimitUnavailable { upstream }
             | Self::SlowUpload { upstream, .. }
             | Self::BufferFull { upstream, .. }
             | Self::Unsendable { upstream, .. } => upstream,

@@ -1,10 +1,10 @@
 //! Sends requests to legacy servers and reads their responses, whole or streamed.
 //!
-//! In reading order: an [`Upstream`] sends an [`Ask`] and returns the whole response, or an
-//! [`UpstreamError`]; [`Meanwhile`] reports progress before, and a [`Caller`] is the client that it is for.
-//! [`http`] is the kind for HTTP servers; `command` runs a [`program`] for each call, and `cgi` one that
-//! expects a web server; [`mcp`] is an MCP server, whose tools are called. An [`UpstreamBuffer`] limits the
-//! memory of all their responses.
+//! In reading order: an [`Upstream`] sends an [`UpstreamCall`] and returns the whole response, or an
+//! [`UpstreamError`]; [`ProgressSender`] reports progress before, and a [`ClientIdentity`] is the client that
+//! it is for. [`http`] is the kind for HTTP servers; `command` runs a [`program`] for each call, and `cgi`
+//! one that expects a web server; [`mcp`] is an MCP server, whose tools are called. An [`UpstreamBuffer`]
+//! limits the memory of all their responses.
 
 mod buffer;
 mod call;
@@ -24,12 +24,12 @@ use self::{
     mcp::{McpSettings, McpTransport, McpUpstream},
     program::ProgramSettings,
 };
-use crate::{model::Reply, route::UpstreamName};
+use crate::{model::UpstreamResponse, route::UpstreamName};
 
 pub use buffer::{BodyCharge, UpstreamBuffer};
-pub use call::{Ask, Due, Happened, Hearing, Meanwhile, Tried};
-pub use caller::{Caller, CallerPart, CallerParts, Client};
-pub use error::{Cause, Facts, Repeat, Stage, UpstreamError, Whose};
+pub use call::{AttemptedEndpoints, Deadline, ProgressEvent, ProgressReceiver, ProgressSender, UpstreamCall};
+pub use caller::{Client, ClientIdentity, PerClientLimit, PerClientPermit};
+pub use error::{Cause, ErrorProperties, RateLimitScope, Repeat, Stage, UpstreamError};
 pub(crate) use shared_task::SharedTask;
 
 /// One legacy server, of one kind or another. Clones share its connections.
@@ -103,7 +103,11 @@ impl Upstream {
     /// # Errors
     ///
     /// [`UpstreamError`], where there is none.
-    pub async fn answer(&self, ask: &Ask, tried: &Tried) -> Result<Reply, UpstreamError> {
+    pub async fn answer(
+        &self,
+        ask: &UpstreamCall,
+        tried: &AttemptedEndpoints,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         match self {
             Self::Http(upstream) => upstream.attempt(ask, tried).await,
             // Boxed, or calls of HTTP would be as large as these.

@@ -7,9 +7,9 @@
 use bytes::Bytes;
 use divan::{Bencher, black_box, counter::BytesCount};
 use glossator::{
-    model::{Reply, Shapes, ToolName, write_result},
+    model::{Shapes, ToolName, UpstreamResponse, write_result},
     translate::{
-        Action, ContentTemplate, Facts, Field, FieldKind, Fields, Jq, Matcher, Missing, NumberForm,
+        Action, CallInput, ContentTemplate, Field, FieldKind, Fields, Jq, Matcher, Missing, NumberForm,
         Otherwise, OutputSchema, Path, Pattern, Rule, SuccessRule, Trace, TranslationLimits, Translator,
         Wrap,
         extract::{
@@ -69,7 +69,7 @@ fn pairs(bencher: Bencher<'_, '_>, bytes: usize) {
 fn pairs_to_typed_fields(bencher: Bencher<'_, '_>, bytes: usize) {
     let field = |number: usize| Field {
         from: Path::exact(&format!("key_{number}")),
-        missing: Missing::IsLeftOut,
+        missing: Missing::Omit,
         ..Field::new(format!("field_{number}"), FieldKind::Integer(NumberForm::default()).into())
     };
     let fields = Fields::new((0..8).map(field).collect());
@@ -93,11 +93,11 @@ fn binary(bencher: Bencher<'_, '_>, bytes: usize) {
     run(bencher, &translator(Some(rule), None), &reply("image/png", vec![0x5a; bytes]));
 }
 
-fn run(bencher: Bencher<'_, '_>, translator: &Translator, reply: &Reply) {
+fn run(bencher: Bencher<'_, '_>, translator: &Translator, reply: &UpstreamResponse) {
     let tool: ToolName = "bench".parse().expect("the name is fixed");
     let args = Value::Object(Map::new());
     bencher.counter(BytesCount::new(reply.body.len())).bench_local(|| {
-        let facts = Facts::new(&tool, &args);
+        let facts = CallInput::new(&tool, &args);
         let translation = translate(translator, facts, black_box(reply), &mut Trace::off());
         assert!(!translation.result.is_error(), "a bench of errors would mean nothing");
         let mut out = Vec::new();
@@ -106,9 +106,9 @@ fn run(bencher: Bencher<'_, '_>, translator: &Translator, reply: &Reply) {
     });
 }
 
-fn reply(media_type: &'static str, body: impl Into<Bytes>) -> Reply {
+fn reply(media_type: &'static str, body: impl Into<Bytes>) -> UpstreamResponse {
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(media_type))]);
-    Reply::new(StatusCode::OK, headers, body.into())
+    UpstreamResponse::new(StatusCode::OK, headers, body.into())
 }
 
 fn translator(rule: Option<Rule>, output: Option<Value>) -> Translator {

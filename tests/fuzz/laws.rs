@@ -18,10 +18,10 @@ use glossator::{
     },
     config::{self, Sources},
     inbound::cgi,
-    model::{Recording, Reply, Schema, Shapes, write_result},
+    model::{Recording, Schema, Shapes, UpstreamResponse, write_result},
     route::Route,
     server,
-    translate::{Facts, Trace, translate as translated},
+    translate::{CallInput, Trace, translate as translated},
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, StatusCode,
@@ -96,9 +96,9 @@ pub(crate) fn translate(data: &[u8]) {
     if let Some(Ok(media_type)) = words.next().map(HeaderValue::from_str) {
         headers.insert(CONTENT_TYPE, media_type);
     }
-    let reply = Reply::new(status, headers, body.to_vec().into());
+    let reply = UpstreamResponse::new(status, headers, body.to_vec().into());
     let args = json!({ "city": "Oslo" });
-    let facts = Facts::new(&case.route.definition.name, &args);
+    let facts = CallInput::new(&case.route.definition.name, &args);
     let result = translated(&case.route.translator, facts, &reply, &mut Trace::on()).result;
     let mut written = Vec::new();
     write_result(&result, Shapes::ObjectsOnly, &mut written);
@@ -118,7 +118,7 @@ pub(crate) fn recording(data: &[u8]) {
 
 /// Any sample: the file that is proposed loads.
 pub(crate) fn inferred(data: &[u8]) {
-    let Ok(reply) = Reply::from_recording(&Bytes::copy_from_slice(data)) else { return };
+    let Ok(reply) = UpstreamResponse::from_recording(&Bytes::copy_from_slice(data)) else { return };
     let naming = Naming {
         name: "sample".into(),
         upstream: "legacy".into(),

@@ -9,8 +9,8 @@ use std::{fs, path::Path};
 use bytes::Bytes;
 use glossator::{
     config::{self, Sources},
-    model::{Arguments, Reply, Schema, Shapes, write_result},
-    translate::{Facts, Trace, translate},
+    model::{Arguments, Schema, Shapes, UpstreamResponse, write_result},
+    translate::{CallInput, Trace, translate},
 };
 use serde_json::{Map, Value};
 
@@ -39,13 +39,14 @@ fn result_of(case: &Path) -> String {
         .unwrap_or_else(|problems| panic!("{}:\n{problems}", case.display()));
     let [file] = &*loaded.routes else { panic!("{}: one route a case", case.display()) };
     let route = &file.route;
-    let reply = Reply::from_recording(&Bytes::from(fs::read(case.join("reply.http")).unwrap())).unwrap();
+    let reply =
+        UpstreamResponse::from_recording(&Bytes::from(fs::read(case.join("reply.http")).unwrap())).unwrap();
     let given: Map<String, Value> = match fs::read(case.join("args.json")) {
         Ok(json) => serde_json::from_slice(&json).unwrap(),
         Err(_) => Map::new(),
     };
     let args = route.input.check(Arguments::from(given)).unwrap().into_value();
-    let facts = Facts::new(&route.definition.name, &args);
+    let facts = CallInput::new(&route.definition.name, &args);
     let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
     let result = result.with_errors_as(route.error_format);
     let mut written = Vec::new();

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use glossator::{
     authoring::infer::{Naming, Sample, propose},
     config::{self, Sources},
-    model::{Recording, Reply},
+    model::{Recording, UpstreamResponse},
 };
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ fn samples(case: &Path) -> Vec<Sample> {
     files.iter().map(read).collect()
 }
 
-fn a_reply() -> impl Strategy<Value = Reply> {
+fn a_reply() -> impl Strategy<Value = UpstreamResponse> {
     let types = prop_oneof![
         Just(None),
         prop::sample::select(vec![
@@ -94,7 +94,7 @@ fn a_reply() -> impl Strategy<Value = Reply> {
             response = response.header("Content-Type", media_type);
         }
         let (parts, ()) = response.body(()).unwrap().into_parts();
-        Reply::new(parts.status, parts.headers, body.into())
+        UpstreamResponse::new(parts.status, parts.headers, body.into())
     })
 }
 

@@ -380,8 +380,8 @@ async fn a_result_that_is_too_long_is_not_told_and_a_rule_that_takes_too_long_is
     let long = json!({ "rule": "response: { extract: json }", "given": { "body": format!("[{}1]", "1,".repeat(300_000)) } });
     let tried = try_out(&admin, &long).await;
     assert!(tried["result_bytes"].as_u64().unwrap() > 1 << 20 && tried.get("result").is_none());
-    let stop = glossator::translate::Stop::default();
-    stop.now();
+    let stop = glossator::translate::WorkBudget::default();
+    stop.cancel();
     let loaded = glossator::config::load(&glossator::config::Sources::of_text("a.yaml", BENCH)).unwrap();
     let draft = loaded.importer.draft("a", "response: { extract: { regex: 'a' } }", &stop);
     assert!(draft.route.is_none() && draft.problems[0].message.contains("took too long"), "{draft:?}");

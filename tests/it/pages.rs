@@ -15,8 +15,8 @@ use std::{
 use bytes::Bytes;
 use glossator::{
     config::{self, Problem, Sources},
-    model::{Fault, Reply, Shapes, write_result},
-    translate::{self, Facts, Trace, translate},
+    model::{Fault, Shapes, UpstreamResponse, write_result},
+    translate::{self, CallInput, Trace, translate},
 };
 use serde_json::{Map, Value};
 
@@ -184,9 +184,9 @@ fn result_of(rule: &str, reply: &str, page: &Path) -> Value {
     let loaded = config::load(&Sources::of_text(format!("{name}.yaml"), &file))
         .unwrap_or_else(|problems| panic!("{}:\n{problems}", page.display()));
     let route = &loaded.routes[0].route;
-    let reply = Reply::from_recording(&Bytes::from(reply.to_owned())).unwrap();
+    let reply = UpstreamResponse::from_recording(&Bytes::from(reply.to_owned())).unwrap();
     let args = Value::Object(Map::new());
-    let facts = Facts::new(&route.definition.name, &args);
+    let facts = CallInput::new(&route.definition.name, &args);
     let result = translate(&route.translator, facts, &reply, &mut Trace::off()).result;
     let mut written = Vec::new();
     write_result(&result, Shapes::ObjectsOnly, &mut written);

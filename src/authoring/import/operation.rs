@@ -1,4 +1,4 @@
-//! One route of an operation.
+//! Converts one OpenAPI operation to a route.
 
 use std::collections::BTreeSet;
 

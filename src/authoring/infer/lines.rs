@@ -1,5 +1,4 @@
-//! Candidates for lines: of a known format (metrics, form fields, keys with values), or of the same words
-//! with some that differ, for which there are regular expressions.
+//! Extractor candidates for text in lines: metrics, form fields, pairs, and regular expressions for lines that repeat.
 
 use std::{collections::HashSet, sync::LazyLock};
 

@@ -20,7 +20,7 @@ mod write;
 
 use serde_json::Value;
 
-use crate::model::Reply;
+use crate::model::UpstreamResponse;
 
 /// How many replies are looked at.
 pub const SAMPLE_LIMIT: usize = 100;
@@ -31,7 +31,7 @@ pub struct Sample {
     /// What it is called, such as its file.
     pub name: String,
     /// What was answered.
-    pub reply: Reply,
+    pub reply: UpstreamResponse,
 }
 
 /// What the samples do not tell about the route.

@@ -1,12 +1,11 @@
-//! Candidates run on the samples, by the same way that a route goes, and ranked by how much of every sample
-//! they read.
+//! Runs each candidate on all samples with the real translator, and ranks them by the share of text extracted.
 
 use super::{Reader, Sample, candidates::Candidate, samples::Sorted};
 use crate::{
     config::{self, Loaded, Sources, yaml},
-    model::{Reply, Shapes, ToolResult, result_to_json},
+    model::{Shapes, ToolResult, UpstreamResponse, result_to_json},
     route::Route,
-    translate::{Facts, Trace, translate},
+    translate::{CallInput, Trace, translate},
 };
 use regex::Regex;
 use serde_json::{Map, Value, json};
@@ -40,7 +39,7 @@ pub(super) fn text(sample: &Sample, charset: Option<&str>) -> Option<String> {
 }
 
 /// Whether the media type says that it is no text.
-fn looks_binary(reply: &Reply) -> bool {
+fn looks_binary(reply: &UpstreamResponse) -> bool {
     let media_type = reply.media_type().unwrap_or_default();
     ["image/", "audio/", "video/", "font/"].iter().any(|kind| media_type.starts_with(kind))
         && media_type != "image/svg+xml"
@@ -50,7 +49,7 @@ fn looks_binary(reply: &Reply) -> bool {
 fn run<'r>(
     extract: &Value,
     charset: Option<&str>,
-    replies: impl Iterator<Item = &'r Reply>,
+    replies: impl Iterator<Item = &'r UpstreamResponse>,
 ) -> Result<Vec<Value>, String> {
     let mut rule = json!({ "extract": extract });
     if let Some(charset) = charset {
@@ -80,9 +79,9 @@ pub(super) fn load(text: &str) -> Option<Loaded> {
 }
 
 /// What a route makes of a reply.
-pub(super) fn result(route: &Route, reply: &Reply) -> ToolResult {
+pub(super) fn result(route: &Route, reply: &UpstreamResponse) -> ToolResult {
     let args = Value::Object(Map::new());
-    let facts = Facts::new(&route.definition.name, &args);
+    let facts = CallInput::new(&route.definition.name, &args);
     translate(&route.translator, facts, reply, &mut Trace::off()).result
 }
 

@@ -1,4 +1,4 @@
-//! The route in words, tried before it is shown.
+//! Writes the proposed route as YAML, and proposes it only if it loads and matches every sample.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use super::{
     samples::{ErrorRule, Fallback, Sorted},
     trial,
 };
-use crate::{config::yaml, model::Reply, route::Route, translate::TranslationLimits};
+use crate::{config::yaml, model::UpstreamResponse, route::Route, translate::TranslationLimits};
 
 /// How many samples become examples.
 const MOST_EXAMPLES: usize = 12;
@@ -270,7 +270,7 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
 }
 
 /// The first lines of a long text.
-fn cut(reply: &Reply) -> Option<Reply> {
+fn cut(reply: &UpstreamResponse) -> Option<UpstreamResponse> {
     let text = std::str::from_utf8(&reply.body).ok()?;
     let starts = text.match_indices('\n').map(|(at, _)| at + 1);
     let end = starts.take(LONGEST_LINES).nth(LONGEST_LINES - 1).filter(|end| *end < text.len())?;

@@ -1,4 +1,4 @@
-//! `sample`: what the client's model is asked.
+//! `sample`: a sampling request to the client's model (MCP `sampling/createMessage`).
 
 use super::note;
 use crate::{

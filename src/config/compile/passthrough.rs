@@ -1,4 +1,4 @@
-//! `passthrough`: who gets every path that is no route.
+//! `passthrough`: the upstream that requests outside all routes are proxied to unmodified.
 
 use std::time::Duration;
 

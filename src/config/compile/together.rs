@@ -1,4 +1,4 @@
-//! What is told of several parts together: of names that nobody has, of what nobody uses, of routes that get in each other's way.
+//! Checks across sections: unknown names, unused upstreams and rules, routes that conflict with each other.
 
 use std::{sync::Arc, time::Duration};
 

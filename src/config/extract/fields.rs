@@ -57,7 +57,7 @@ fn value(
         };
         *inner = Some(read(report, &outer.value)?);
     }
-    if written.missing != Missing::IsAnError {
+    if written.missing != Missing::Error {
         let message = "the value as a whole can't be missing";
         report.error(entry.key.span, message, "leave `optional`, `default` and `?` out");
         return None;
@@ -138,7 +138,7 @@ pub(super) fn read(report: &Report<'_>, node: &Node) -> Option<Fields> {
             continue;
         };
         if entry.key.text == OTHERS {
-            if written.from.is_some() || matches!(written.missing, Missing::Gives(_)) {
+            if written.from.is_some() || matches!(written.missing, Missing::Default(_)) {
                 let message = format!("`{OTHERS}` is all other fields: it has no `from` and no `default`");
                 report.error(entry.key.span, message, "leave them out");
                 good = false;
@@ -166,7 +166,7 @@ struct Written {
 fn written(report: &Report<'_>, entry: &Entry) -> Option<Written> {
     if let Kind::Text(_) = &entry.value.kind {
         let (kind, optional) = field_type::by_word(report, &entry.value)?;
-        let missing = if optional { Missing::IsLeftOut } else { Missing::IsAnError };
+        let missing = if optional { Missing::Omit } else { Missing::Error };
         return Some(Written { kind: kind.into(), from: None, missing }).map(|mut written| {
             written.kind.count = field_type::count_of(&entry.value);
             written
@@ -196,9 +196,9 @@ fn written(report: &Report<'_>, entry: &Entry) -> Option<Written> {
             report.error(entry.key.span, "a field with a `default` is never missing", "leave `optional` out");
             return None;
         }
-        Some(entry) => Missing::Gives(default_of(report, &kind, &entry.value)?.into()),
-        None if optional => Missing::IsLeftOut,
-        None => Missing::IsAnError,
+        Some(entry) => Missing::Default(default_of(report, &kind, &entry.value)?.into()),
+        None if optional => Missing::Omit,
+        None => Missing::Error,
     };
     Some(Written { kind, from, missing })
 }

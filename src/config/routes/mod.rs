@@ -36,8 +36,8 @@ use crate::{
     model::{ToolDefinition, ToolName, ToolNameError},
     policy::RoutePolicySettings,
     route::{
-        Asking, Completion, Effect, InputSchema, JobRule, Offer, RequestTemplate, Route, TaskOffer, Traces,
-        UpstreamName,
+        Asking, Completion, Effect, InputSchema, JobRule, RequestTemplate, Route, TaskOffer, Traces,
+        UpstreamName, Visibility,
     },
     translate::{Action, Otherwise, Redaction, SAMPLE, SuccessRule, TranslationLimits, Translator, Wrap},
 };
@@ -281,7 +281,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             meta: None,
         },
         input,
-        tool: if is_tool { Offer::Made } else { Offer::Withheld },
+        tool: if is_tool { Visibility::Listed } else { Visibility::Internal },
         resource: resource.flatten().map(|read| read.definition(&entry.key.text, title, description).into()),
         scopes: scopes.unwrap_or_else(|| defaults.scopes.clone()),
         asking,

@@ -1,4 +1,4 @@
-//! The room as a whole: what loads, what never panics, what the table of keys promises.
+//! Tests of the whole configuration module: files that load, texts that never panic, keys that are all read.
 
 mod layers;
 mod presets;

@@ -71,8 +71,8 @@ fn a_route_without_rules_reads_what_the_defaults_leave_by_its_type() {
 #[test]
 fn presets_have_words_for_odd_replies() {
     use crate::{
-        model::Reply,
-        translate::{Facts, Trace, translate},
+        model::UpstreamResponse,
+        translate::{CallInput, Trace, translate},
     };
     const BODIES: &[&str] = &[
         "",
@@ -148,8 +148,8 @@ fn presets_have_words_for_odd_replies() {
             if name == "problem_json" {
                 headers.insert("content-type", http::HeaderValue::from_static("application/problem+json"));
             }
-            let facts = Facts::new(&route.definition.name, &args);
-            let reply = Reply::new(status, headers, body.into());
+            let facts = CallInput::new(&route.definition.name, &args);
+            let reply = UpstreamResponse::new(status, headers, body.into());
             let notes = translate(&route.translator, facts, &reply, &mut Trace::off()).notes;
             let wordless: Vec<_> = notes
                 .iter()

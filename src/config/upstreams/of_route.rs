@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::policies;
 use crate::{
     config::{keys::CACHE, node::Node, section::Section, units},
-    policy::{CacheSettings, Forbidden, HedgeSettings, Lasts, RateSettings, RoutePolicySettings, SameAtOnce},
+    policy::{CacheSettings, Coalescing, Forbidden, HedgeSettings, Lasts, RateSettings, RoutePolicySettings},
     route::RequestTemplate,
     settings::value::OrOff,
 };
@@ -20,11 +20,11 @@ const LONGEST_HEDGE: u64 = 3_600_000;
 /// Reads the policies of a route.
 pub(in crate::config) fn read(section: &Section<'_, '_>) -> RoutePolicySettings {
     let cache = cache(section);
-    let same_at_once = match section.flag("coalesce") {
-        Some(true) => SameAtOnce::AskedOnce,
-        Some(false) => SameAtOnce::AskedByEach,
-        None if cache.is_some() => SameAtOnce::AskedOnce,
-        None => SameAtOnce::AskedByEach,
+    let coalescing = match section.flag("coalesce") {
+        Some(true) => Coalescing::On,
+        Some(false) => Coalescing::Off,
+        None if cache.is_some() => Coalescing::On,
+        None => Coalescing::Off,
     };
     RoutePolicySettings {
         rate_limit: section.read::<OrOff<RateSettings>>("rate_limit").and_then(OrOff::on),
@@ -32,7 +32,7 @@ pub(in crate::config) fn read(section: &Section<'_, '_>) -> RoutePolicySettings 
             .read::<OrOff<RateSettings>>("rate_limit_per_client")
             .and_then(OrOff::on),
         cache,
-        same_at_once,
+        coalescing,
         hedge: section.get("hedge").and_then(|node| hedge(section, node)),
         retry: policies::retry(section),
         circuit_breaker: policies::circuit_breaker(section),
@@ -72,7 +72,7 @@ fn lasts(section: &Section<'_, '_>, node: &Node, name: &str) -> Option<Lasts> {
 fn hedge(section: &Section<'_, '_>, node: &Node) -> Option<HedgeSettings> {
     let text = node.scalar().unwrap_or_else(|| node.found());
     if text == "p95" {
-        return Some(HedgeSettings::AfterMost);
+        return Some(HedgeSettings::P95);
     }
     match units::duration_within(&text, 1, LONGEST_HEDGE) {
         Ok(time) => Some(HedgeSettings::After(time)),
@@ -96,7 +96,7 @@ pub(in crate::config) fn check(section: &Section<'_, '_>, policy: &RoutePolicySe
     let report = section.report;
     let hint = about.annotations.and_then(|annotations| annotations.get("readOnlyHint"));
     let only_reads = about.request.is_safe() || hint == Some(&Value::Bool(true));
-    let coalesces = section.entry("coalesce").filter(|_| policy.same_at_once == SameAtOnce::AskedOnce);
+    let coalesces = section.entry("coalesce").filter(|_| policy.coalescing == Coalescing::On);
     for entry in [section.entry("cache"), coalesces].into_iter().flatten() {
         let name = &entry.key.text;
         if section.entry("job").is_some() {
@@ -110,8 +110,8 @@ pub(in crate::config) fn check(section: &Section<'_, '_>, policy: &RoutePolicySe
             report.error(entry.key.span, message, help);
         }
     }
-    if let (Some(entry), None, SameAtOnce::AskedByEach) =
-        (section.entry("coalesce"), section.entry("cache"), policy.same_at_once)
+    if let (Some(entry), None, Coalescing::Off) =
+        (section.entry("coalesce"), section.entry("cache"), policy.coalescing)
     {
         let help = "leave it out: without `cache` each call asks for itself";
         report.warning(entry.key.span, "`coalesce: false` has no effect without `cache`", help);

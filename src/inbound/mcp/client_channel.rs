@@ -19,12 +19,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::{context::Client, protocol::Protocol, replicas::Peers, revision::Era, rpc_error::RpcError};
+use super::{context::RpcContext, protocol::Protocol, replicas::Peers, revision::Era, rpc_error::RpcError};
 use crate::{
     crypto::random_id,
     pipeline::{Progress, Subscriber},
     route::LogLevel,
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 
 /// Limit of the messages that wait for a client to read them.
@@ -37,7 +37,7 @@ pub(super) struct Outbox {
     sender: Option<mpsc::Sender<Bytes>>,
     questions: Arc<OpenRequests>,
     /// Whose answers are taken, where clients are told apart.
-    caller: Caller,
+    caller: ClientIdentity,
 }
 
 /// The other end, from which a transport sends messages in order.
@@ -69,17 +69,17 @@ impl Outbox {
     /// For a client that reads a stream, and what is put into it.
     pub(super) fn new(questions: Arc<OpenRequests>) -> (Self, Mailbox) {
         let (sender, mailbox) = mpsc::channel(OUTBOX_LIMIT);
-        (Self { sender: Some(sender), questions, caller: Caller::Only }, mailbox)
+        (Self { sender: Some(sender), questions, caller: ClientIdentity::Only }, mailbox)
     }
 
     /// The same for the sender of a request.
-    pub(super) fn of(self, caller: Caller) -> Self {
+    pub(super) fn of(self, caller: ClientIdentity) -> Self {
         Self { caller, ..self }
     }
 
     /// For a client that takes one JSON document.
     pub(super) fn closed(questions: Arc<OpenRequests>) -> Self {
-        Self { sender: None, questions, caller: Caller::Only }
+        Self { sender: None, questions, caller: ClientIdentity::Only }
     }
 
     /// Whether anything but the result reaches the client.
@@ -241,7 +241,7 @@ impl<'a> CallSubscriber<'a> {
     /// # Errors
     ///
     /// When it asks for lines of a level that there is not.
-    pub(super) fn of(protocol: &Protocol, client: &'a Client<'_>) -> Result<Self, RpcError> {
+    pub(super) fn of(protocol: &Protocol, client: &'a RpcContext<'_>) -> Result<Self, RpcError> {
         let meta = &client.request.meta;
         let level = match client.revision.era() {
             Era::PerRequest => meta.log_level()?,

@@ -33,7 +33,7 @@ use crate::{
     pipeline::{Call, Members, Message, Proxied},
     route::{Scopes, TraceContext},
     telemetry::RequestId,
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -44,7 +44,7 @@ pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event
 
 /// The transport of a message, and the context of its request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Carrier<'a> {
+pub(super) struct MessageContext<'a> {
     pub(super) context: &'a RequestContext,
     transport: Transport<'a>,
 }
@@ -68,7 +68,7 @@ pub(super) struct Handshake {
 /// The session of a pipe, by which requests in flight are found; no session over HTTP has such an id.
 const STDIO_SESSION: &str = "stdio";
 
-impl<'a> Carrier<'a> {
+impl<'a> MessageContext<'a> {
     pub(super) fn http(context: &'a RequestContext, head: &'a Parts) -> Self {
         Self { context, transport: Transport::Http(head) }
     }
@@ -78,7 +78,7 @@ impl<'a> Carrier<'a> {
     }
 
     /// The client that sent the message.
-    pub(super) fn caller(self) -> &'a Caller {
+    pub(super) fn caller(self) -> &'a ClientIdentity {
         self.context.caller()
     }
 
@@ -255,12 +255,12 @@ impl<'a> Carrier<'a> {
 /// Members of a result that concern the connection to the upstream.
 const CONNECTION_MEMBERS: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_meta"];
 
-/// The client that waits for the result of a request.
+/// Context of one JSON-RPC request, until its result is sent.
 #[derive(Debug)]
-pub(super) struct Client<'a> {
+pub(super) struct RpcContext<'a> {
     pub(super) revision: Revision,
     pub(super) request: &'a Request<'a>,
-    pub(super) carrier: Carrier<'a>,
+    pub(super) carrier: MessageContext<'a>,
     /// Its name in the log and in errors.
     pub(super) request_id: RequestId,
     /// The queue of messages before the result.
@@ -278,7 +278,7 @@ pub(super) struct CacheHints {
     cache_scope: &'static str,
 }
 
-impl Client<'_> {
+impl RpcContext<'_> {
     /// The capabilities of the client, declared with each request or at `initialize`.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
         self.carrier.capabilities(self.request, self.revision, self.seal)
@@ -501,7 +501,7 @@ mod tests {
             let (head, ()) = request.body(()).unwrap().into_parts();
             let arrival = Arrival::new(Arc::default(), &head.headers);
             let context = RequestContext { arrival, identity: Identity::local() };
-            Carrier::http(&context, &head).cancelling_session().map(str::to_owned)
+            MessageContext::http(&context, &head).cancelling_session().map(str::to_owned)
         };
         assert_eq!(session_of(Some("2025-11-25")).as_deref(), Some("a-session"));
         assert_eq!(session_of(None).as_deref(), Some("a-session"), "who does not say it speaks 2025-03-26");
@@ -610,12 +610,12 @@ mod tests {
         let [(good, ()), (none, ())] = [both, none].map(|head| head.body(()).unwrap().into_parts());
         let context =
             RequestContext { arrival: Arrival::of_pipe(&Arc::default()), identity: Identity::local() };
-        let [good, none] = [&good, &none].map(|head| Carrier::http(&context, head));
+        let [good, none] = [&good, &none].map(|head| MessageContext::http(&context, head));
         good.check_method("tools/call").unwrap();
         good.check_name("bergen å").unwrap();
         good.check_method("TOOLS/CALL").unwrap_err();
         none.check_method("tools/call").unwrap_err();
         none.check_name("x").unwrap_err();
-        Carrier::stdio(&context, None).check_name("a pipe has no headers").unwrap();
+        MessageContext::stdio(&context, None).check_name("a pipe has no headers").unwrap();
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     client_channel::Unanswered,
-    context::Client,
+    context::RpcContext,
     response::RpcResponse,
     revision::{Era, Revision},
     rpc_error::RpcError,
@@ -26,7 +26,7 @@ use crate::{
 /// Asks the client of a request, and knows afterwards whether the request ends with questions.
 #[derive(Debug)]
 pub(super) struct RequestElicitor<'a> {
-    client: &'a Client<'a>,
+    client: &'a RpcContext<'a>,
     asking: &'a Asking,
     /// A digest of the request: its state is of no use for another one.
     subject: String,
@@ -52,7 +52,7 @@ impl<'a> RequestElicitor<'a> {
     ///
     /// When the request brings a state that was not given out for it, or answers that are none.
     pub(super) fn new(
-        client: &'a Client<'a>,
+        client: &'a RpcContext<'a>,
         asking: &'a Asking,
         name: &str,
         arguments: &Map<String, Value>,
@@ -210,7 +210,7 @@ fn write_sorted(value: &Value, out: &mut String) {
 }
 
 /// The state that a request brings back.
-fn opened(client: &Client<'_>, token: &str, subject: &str) -> Result<RequestState, RpcError> {
+fn opened(client: &RpcContext<'_>, token: &str, subject: &str) -> Result<RequestState, RpcError> {
     let refuse =
         |why: &str| RpcError::Params(format!("`params.requestState`: {why}; call again without it").into());
     let content = client

@@ -54,7 +54,7 @@ use tokio::time::sleep;
 
 use self::{
     client_channel::Outbox,
-    context::{Carrier, LAST_EVENT_ID},
+    context::{LAST_EVENT_ID, MessageContext},
     protocol::Protocol,
     response::{PendingResponse, ResponseForm},
     revision::{Era, Revision},
@@ -68,7 +68,7 @@ use super::{
 };
 use crate::{
     crypto::Secret,
-    pipeline::{Face, Gateway},
+    pipeline::{ApiKind, Gateway},
     settings::section::{Checked, Cursor, Invalid, OpenSection, Setting},
     telemetry::MeterSource,
     tls::ClientTls,
@@ -116,7 +116,7 @@ impl Mcp {
     /// upstream.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let mut arrival = Arrival::take(&mut head, Face::Mcp);
+        let mut arrival = Arrival::take(&mut head, ApiKind::Mcp);
         let page = match self.filter.admit(&mut head, &mut arrival) {
             Ok(page) => page,
             Err(rejection) => return response::rejected(arrival.logged(&head), &rejection),
@@ -130,7 +130,7 @@ impl Mcp {
                     let context = RequestContext { arrival, identity };
                     match head.method {
                         Method::POST => self.post(context, head, body).await,
-                        _ => self.respond_without_message(Carrier::http(&context, &head)).await,
+                        _ => self.respond_without_message(MessageContext::http(&context, &head)).await,
                     }
                 }
                 Err(response) => *response,
@@ -181,7 +181,7 @@ impl Mcp {
     }
 
     /// Responds to a request without a message: those of a session up to 2025-11-25.
-    async fn respond_without_message(&self, carrier: Carrier<'_>) -> Response<Body> {
+    async fn respond_without_message(&self, carrier: MessageContext<'_>) -> Response<Body> {
         let responded = match carrier.method() {
             Some(&Method::GET) => Box::pin(self.get(carrier)).await,
             Some(&Method::DELETE) => self.delete(carrier),
@@ -194,7 +194,7 @@ impl Mcp {
 
     /// Opens a stream of notifications, for a session up to 2025-11-25. A request that accepts no stream is a
     /// person with a browser; one without a session can't be notified.
-    async fn get(&self, carrier: Carrier<'_>) -> Result<Response<Body>, RpcError> {
+    async fn get(&self, carrier: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
         let headers = carrier.headers();
         let session = match (carrier.revision()?.era(), carrier.session_to_check()?) {
             (Era::Handshake, Some(session)) if response::takes_stream(headers) => session,
@@ -236,7 +236,7 @@ impl Mcp {
     }
 
     /// Ends a session of a client up to 2025-11-25.
-    fn delete(&self, carrier: Carrier<'_>) -> Result<Response<Body>, RpcError> {
+    fn delete(&self, carrier: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
         let missing =
             || RpcError::NotAMessage("header `Mcp-Session-Id` is missing: which session ends?".into());
         let id = carrier.session_to_check()?.ok_or_else(missing)?;
@@ -249,7 +249,7 @@ impl Mcp {
     }
 
     async fn post(&self, context: RequestContext, head: Parts, body: RequestBody) -> Response<Body> {
-        let carrier = Carrier::http(&context, &head);
+        let carrier = MessageContext::http(&context, &head);
         let form = match response::form(&head.headers) {
             Ok(form) => form,
             Err(rejection) => return response::rejected(carrier.logged(), &rejection),
@@ -270,7 +270,9 @@ impl Mcp {
             }
         };
         let mut answering: PendingResponse =
-            Box::pin(async move { protocol.take(Carrier::http(&context, &head), &body, &outbox).await });
+            Box::pin(
+                async move { protocol.take(MessageContext::http(&context, &head), &body, &outbox).await },
+            );
         let Some(mut mailbox) = mailbox else { return answered(answering.await, form) };
         tokio::select! {
             biased;
@@ -301,7 +303,7 @@ enum RequestBody {
 }
 
 /// The session of a request of the older era, and its revision.
-fn older_session(carrier: Carrier<'_>) -> Option<(String, Revision)> {
+fn older_session(carrier: MessageContext<'_>) -> Option<(String, Revision)> {
     let session = carrier.session()?;
     let revision = carrier.revision().ok().filter(|revision| revision.era() == Era::Handshake)?;
     Some((session.to_owned(), revision))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    context::Client,
+    context::RpcContext,
     elicitation::RequestElicitor,
     message::Request,
     protocol::Protocol,
@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// One page of the list.
-pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
     protocol.server_info.list(&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty(), client)
 }
 
 /// The messages of one prompt.
-pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn get(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let name = client.request.name()?;
     let arguments = client.request.arguments()?;
     match client.revision.era() {
@@ -58,7 +58,7 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<RpcR
 
 /// `prompts/get`, forwarded. The upstream checks which arguments are required.
 async fn forward(
-    client: &Client<'_>,
+    client: &RpcContext<'_>,
     snapshot: &Snapshot,
     prompt: &Proxied,
     arguments: Map<String, Value>,
@@ -81,7 +81,7 @@ async fn forward(
 
 /// The messages for arguments that were checked: whatever is to be asked first has been asked.
 async fn messages(
-    client: &Client<'_>,
+    client: &RpcContext<'_>,
     snapshot: &Snapshot,
     prompt: &Prompt,
     arguments: &Arguments,
@@ -170,7 +170,7 @@ fn context_arguments(request: &Request<'_>) -> Result<Map<String, Value>, RpcErr
 }
 
 /// `completion/complete`.
-pub(super) async fn complete(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn complete(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let request = client.request;
     let reference = reference(request)?;
     let argument = request.param("argument").object("").ok().flatten();
@@ -205,7 +205,7 @@ fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference<'_>) -> Optio
 
 /// `completion/complete`, forwarded; empty if the upstream does not declare `completions`.
 async fn forward_completion(
-    client: &Client<'_>,
+    client: &RpcContext<'_>,
     snapshot: &Snapshot,
     entry: &Proxied,
     reference: Value,
@@ -233,7 +233,7 @@ async fn forward_completion(
 
 async fn suggestions(
     snapshot: &Snapshot,
-    client: &Client<'_>,
+    client: &RpcContext<'_>,
     reference: &Reference<'_>,
     typed: Typed<'_>,
 ) -> Result<Suggestions, RpcError> {

@@ -11,7 +11,7 @@ use serde_json::{json, value::RawValue};
 use super::{
     McpSettings,
     client_channel::{OpenRequests, Outbox},
-    context::{Carrier, Client},
+    context::{MessageContext, RpcContext},
     message::{self, Id, Message, Rejected, Request},
     prompts,
     replicas::Peers,
@@ -82,7 +82,7 @@ impl Protocol {
 
     /// Ready when the sender of a message may not have a stream open any more. At a pipe there is nobody
     /// else.
-    pub(super) async fn revoked(&self, carrier: Carrier<'_>) {
+    pub(super) async fn revoked(&self, carrier: MessageContext<'_>) {
         match carrier.is_stdio() {
             true => std::future::pending().await,
             false => self.guard.revoked(carrier.context).await,
@@ -93,7 +93,7 @@ impl Protocol {
     /// could be read.
     pub(super) fn refuse(
         &self,
-        carrier: Carrier<'_>,
+        carrier: MessageContext<'_>,
         id: Option<Id<'_>>,
         method: Option<&str>,
         revision: Revision,
@@ -110,7 +110,7 @@ impl Protocol {
     /// message asks for.
     pub(super) async fn take(
         &self,
-        carrier: Carrier<'_>,
+        carrier: MessageContext<'_>,
         body: &[u8],
         outbox: &Outbox,
     ) -> Option<RpcResponse> {
@@ -127,7 +127,7 @@ impl Protocol {
     /// Takes all messages of a batch at once, and answers those that want an answer.
     async fn batch(
         &self,
-        carrier: Carrier<'_>,
+        carrier: MessageContext<'_>,
         members: &[&RawValue],
         outbox: &Outbox,
     ) -> Option<RpcResponse> {
@@ -148,7 +148,12 @@ impl Protocol {
     }
 
     /// Takes one message.
-    async fn message(&self, carrier: Carrier<'_>, body: &[u8], outbox: &Outbox) -> Option<RpcResponse> {
+    async fn message(
+        &self,
+        carrier: MessageContext<'_>,
+        body: &[u8],
+        outbox: &Outbox,
+    ) -> Option<RpcResponse> {
         let request = match message::message(body) {
             Ok(Message::Request(request)) => request,
             // Boxed, as what every call moves should have no room for it.
@@ -169,7 +174,7 @@ impl Protocol {
     /// Takes a notification, an answer, or what is no message.
     async fn other_message(
         &self,
-        carrier: Carrier<'_>,
+        carrier: MessageContext<'_>,
         body: &[u8],
         message: Result<Message<'_>, Rejected<'_>>,
     ) -> Option<RpcResponse> {
@@ -222,7 +227,7 @@ impl Protocol {
     }
 
     /// Whether the message's session is one that is taken. The newer era has none, whatever a header says.
-    fn check_session(&self, carrier: Carrier<'_>, revision: Revision) -> Result<(), RpcError> {
+    fn check_session(&self, carrier: MessageContext<'_>, revision: Revision) -> Result<(), RpcError> {
         match revision.era() {
             Era::Handshake => self.sessions.check(carrier.session_to_check()?, carrier.owner()),
             Era::PerRequest => Ok(()),
@@ -232,7 +237,7 @@ impl Protocol {
     /// The rest of a stream after the event with this id, wherever the stream is.
     pub(super) async fn resumed(
         &self,
-        carrier: Carrier<'_>,
+        carrier: MessageContext<'_>,
         session: &str,
         id: &str,
     ) -> Option<Response<Body>> {
@@ -244,7 +249,12 @@ impl Protocol {
     }
 
     /// Hands a client's answer to the call that waits for it; whether one does.
-    fn answered(&self, carrier: Carrier<'_>, id: Id<'_>, answered: Result<&RawValue, &RawValue>) -> bool {
+    fn answered(
+        &self,
+        carrier: MessageContext<'_>,
+        id: Id<'_>,
+        answered: Result<&RawValue, &RawValue>,
+    ) -> bool {
         let Some(id) = id.as_text() else { return false };
         let answered = answered.map(ToOwned::to_owned).map_err(|error| {
             let unreadable =
@@ -255,12 +265,17 @@ impl Protocol {
     }
 
     /// Hands a client's answer on to the replica that asked; whether one took it.
-    async fn hand_on(&self, carrier: Carrier<'_>, id: Id<'_>, body: &[u8]) -> bool {
+    async fn hand_on(&self, carrier: MessageContext<'_>, id: Id<'_>, body: &[u8]) -> bool {
         let (Some(id), Some(peers)) = (id.as_text(), self.questions.peers()) else { return false };
         peers.hand_on(&id, carrier, body).await
     }
 
-    async fn request(&self, carrier: Carrier<'_>, request: &Request<'_>, outbox: &Outbox) -> RpcResponse {
+    async fn request(
+        &self,
+        carrier: MessageContext<'_>,
+        request: &Request<'_>,
+        outbox: &Outbox,
+    ) -> RpcResponse {
         let refuse = |revision, refusal: &RpcError| {
             let id = Some(request.id);
             let answer = self.refuse(carrier, id, Some(&request.method), revision, refusal);
@@ -280,7 +295,7 @@ impl Protocol {
         let Arrival { request_id, connection, .. } = &carrier.context.arrival;
         let request_id = request_id.clone();
         let (seal, meta) = (&self.seal, self.server_info.result_meta(revision));
-        let client = Client { revision, request, carrier, request_id, outbox, seal, meta };
+        let client = RpcContext { revision, request, carrier, request_id, outbox, seal, meta };
         let result = pin!(self.result(&client));
         let result = connection.ending.unless_overdue(result).await;
         let result = result.unwrap_or(Err(RpcError::ShuttingDown));
@@ -299,7 +314,7 @@ impl Protocol {
         }
     }
 
-    async fn result(&self, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+    async fn result(&self, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
         let (request, revision) = (client.request, client.revision);
         match revision.era() {
             Era::Handshake => {}

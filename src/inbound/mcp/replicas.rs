@@ -25,11 +25,11 @@ use http_body_util::Empty;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::context::{Carrier, LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
+use super::context::{LAST_EVENT_ID, MessageContext, PROTOCOL_VERSION, SESSION_ID};
 use crate::{
     crypto::{Purpose, Seal, fingerprint, random_id},
-    model::Reply,
-    route::{HttpRequest, Scopes, Under},
+    model::UpstreamResponse,
+    route::{HttpRequest, PathBase, Scopes},
     settings::{
         section::Invalid,
         value::{FromText, text_settings},
@@ -37,7 +37,7 @@ use crate::{
     telemetry::Chain,
     tls::ClientTls,
     upstream::{
-        Ask, Caller, Client, Due, UpstreamError,
+        Client, ClientIdentity, Deadline, UpstreamCall, UpstreamError,
         http::{Address, HttpSettings, HttpUpstream, Protocol, remove_hop_by_hop},
     },
 };
@@ -133,7 +133,7 @@ impl Peers {
     }
 
     /// Hands an answer on to the replica that asked; whether that took it.
-    pub(super) async fn hand_on(&self, id: &str, carrier: Carrier<'_>, body: &[u8]) -> bool {
+    pub(super) async fn hand_on(&self, id: &str, carrier: MessageContext<'_>, body: &[u8]) -> bool {
         let Some(giver) = self.giver(id) else { return false };
         let headers = carrier.headers();
         let carried = CARRIED.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
@@ -143,21 +143,26 @@ impl Peers {
 
     /// Lets the replica that has the stream of this name give what is left of it. `None` where that is this
     /// one, or it does not.
-    pub(super) async fn resume(&self, name: &str, carrier: Carrier<'_>) -> Option<Response<Body>> {
+    pub(super) async fn resume(&self, name: &str, carrier: MessageContext<'_>) -> Option<Response<Body>> {
         let giver = self.giver(name)?;
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = Uri::from_static(PATH);
         let headers = carrier.headers().clone();
         *request.headers_mut() = self.handed_on(carrier, request.method(), headers, b"")?;
         let written = giver.written.clone();
-        let due = Due::after(PATIENCE).at;
+        let due = Deadline::after(PATIENCE).at;
         let response = within_timeout(&written, self.upstream(giver).stream(request, due)).await?;
         (response.status() == StatusCode::OK).then(|| response.map(Body::new))
     }
 
     /// Hands a request on to the replica of this address, and gives its answer. `None` where that is this
     /// one, or it does not answer.
-    pub(super) async fn pass(&self, address: &str, carrier: Carrier<'_>, body: &[u8]) -> Option<Reply> {
+    pub(super) async fn pass(
+        &self,
+        address: &str,
+        carrier: MessageContext<'_>,
+        body: &[u8],
+    ) -> Option<UpstreamResponse> {
         let peer = PeerAddress::parse(address).filter(|peer| Some(peer) != self.own.as_ref())?;
         let mut headers = carrier.headers().clone();
         remove_hop_by_hop(&mut headers);
@@ -169,22 +174,22 @@ impl Peers {
     async fn send(
         &self,
         peer: PeerAddress,
-        carrier: Carrier<'_>,
+        carrier: MessageContext<'_>,
         headers: HeaderMap,
         body: &[u8],
         reply_limit_bytes: usize,
-    ) -> Option<Reply> {
+    ) -> Option<UpstreamResponse> {
         let method = Method::POST;
         let headers = self.handed_on(carrier, &method, headers, body)?;
         let request = HttpRequest {
-            under: Under::Address,
+            under: PathBase::UpstreamUrl,
             method,
             path_and_query: PathAndQuery::from_static(PATH),
             headers,
             body: Bytes::copy_from_slice(body),
         };
-        let (due, request) = (Due::after(PATIENCE), request.into());
-        let ask = Ask::new(request, reply_limit_bytes, due, false);
+        let (due, request) = (Deadline::after(PATIENCE), request.into());
+        let ask = UpstreamCall::new(request, reply_limit_bytes, due, false);
         let written = peer.written.clone();
         within_timeout(&written, self.upstream(peer).answer(&ask)).await
     }
@@ -192,7 +197,7 @@ impl Peers {
     /// The headers of what is handed on; `None` where it was before.
     fn handed_on(
         &self,
-        carrier: Carrier<'_>,
+        carrier: MessageContext<'_>,
         method: &Method,
         mut headers: HeaderMap,
         body: &[u8],
@@ -267,14 +272,14 @@ pub(super) fn sign_identity(
     let scopes: Vec<&str> = client.scopes().iter().collect();
     let request = digest(method, PATH, headers, body);
     let content = serde_json::json!([request, client.id(), client.name(), scopes]).to_string();
-    let token = seal.seal(Purpose::Caller, content.as_bytes(), SystemTime::now() + LIFE);
+    let token = seal.seal(Purpose::ClientIdentity, content.as_bytes(), SystemTime::now() + LIFE);
     HeaderValue::from_str(&token).ok()
 }
 
 /// Whom another replica has named, as the sender of a request of which only the digest is known yet.
 pub(super) struct ForwardedIdentity {
     request: String,
-    caller: Caller,
+    caller: ClientIdentity,
 }
 
 /// What another replica says that handed a request on: `None` where it says nothing, where no replica said
@@ -285,16 +290,19 @@ pub(super) fn read_forwarded_identity(
     now: SystemTime,
 ) -> Option<ForwardedIdentity> {
     let token = head.headers.get(CALLER)?.to_str().ok()?;
-    let content = seal.open(Purpose::Caller, token, now).ok()?;
+    let content = seal.open(Purpose::ClientIdentity, token, now).ok()?;
     let (request, id, name, scopes): (String, String, String, Vec<String>) =
         serde_json::from_slice(&content).ok()?;
     let scopes = Scopes::of_caller(scopes.iter().map(String::as_str));
-    Some(ForwardedIdentity { request, caller: Caller::Client(Arc::new(Client::new(&id, &name, scopes))) })
+    Some(ForwardedIdentity {
+        request,
+        caller: ClientIdentity::Client(Arc::new(Client::new(&id, &name, scopes))),
+    })
 }
 
 impl ForwardedIdentity {
     /// The client of this request; `None` if the identity was signed for another one.
-    pub(super) fn sender_of(self, head: &Parts, body: &[u8]) -> Option<Caller> {
+    pub(super) fn sender_of(self, head: &Parts, body: &[u8]) -> Option<ClientIdentity> {
         let target = head.uri.path_and_query()?.as_str();
         (self.request == digest(&head.method, target, &head.headers, body)).then_some(self.caller)
     }

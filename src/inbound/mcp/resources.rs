@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, json};
 
 use super::{
-    client_channel::CallSubscriber, context::Client, message::Request, protocol::Protocol,
+    client_channel::CallSubscriber, context::RpcContext, message::Request, protocol::Protocol,
     response::RpcResponse, revision::Era, rpc_error::RpcError, server_info::WithHints, sessions::Session,
 };
 use crate::{
@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// `resources/list`.
-pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
     protocol.server_info.list(&snapshot.lists.resources, !snapshot.awaited.resources, client)
 }
 
 /// `resources/templates/list`.
-pub(super) fn list_templates(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list_templates(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
     protocol.server_info.list(&snapshot.lists.resource_templates, !snapshot.awaited.resources, client)
 }
@@ -32,7 +32,7 @@ fn uri_of(request: &Request<'_>) -> Result<String, RpcError> {
 }
 
 /// `resources/read`.
-pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn read(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let (request, revision) = (client.request, client.revision);
     let uri = uri_of(request)?;
     match revision.era() {
@@ -62,7 +62,7 @@ pub(super) async fn read(protocol: &Protocol, client: &Client<'_>) -> Result<Rpc
 
 /// `resources/read`, forwarded. The caller has checked the client's scopes.
 async fn forward(
-    client: &Client<'_>,
+    client: &RpcContext<'_>,
     snapshot: &Snapshot,
     resource: &Proxied,
     uri: &str,
@@ -80,7 +80,7 @@ struct ReadResult<'a> {
     contents: &'a [ResourceContents],
 }
 
-fn refusal(uri: String, error: &ReadError, client: &Client<'_>) -> RpcError {
+fn refusal(uri: String, error: &ReadError, client: &RpcContext<'_>) -> RpcError {
     let why = error.to_string();
     match error {
         ReadError::Unknown | ReadError::Missing(_) => RpcError::NoResource { uri, why },
@@ -92,7 +92,7 @@ fn refusal(uri: String, error: &ReadError, client: &Client<'_>) -> RpcError {
 }
 
 /// `resources/subscribe`, in the era of sessions.
-pub(super) async fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn subscribe(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let (session, uri) = subscription(client)?;
     if let Some(needed) = protocol.gateway.snapshot().scopes_of_uri(&uri) {
         client.may(needed)?;
@@ -107,13 +107,16 @@ pub(super) async fn subscribe(protocol: &Protocol, client: &Client<'_>) -> Resul
 }
 
 /// `resources/unsubscribe`. There is nothing wrong with ending what did not begin.
-pub(super) async fn unsubscribe(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn unsubscribe(
+    protocol: &Protocol,
+    client: &RpcContext<'_>,
+) -> Result<RpcResponse, RpcError> {
     let (session, uri) = subscription(client)?;
     protocol.unsubscribe(session, &uri).await;
     Ok(client.result(&json!({})))
 }
 
-fn subscription<'a>(client: &Client<'a>) -> Result<(&'a str, String), RpcError> {
+fn subscription<'a>(client: &RpcContext<'a>) -> Result<(&'a str, String), RpcError> {
     let uri = uri_of(client.request)?;
     let is_ours = |id: &&str| Session::open(client.seal, id, SystemTime::now()).is_ok();
     let session = client.carrier.session().filter(is_ours).ok_or_else(|| {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     McpSettings,
-    context::{CacheHints, Client},
+    context::{CacheHints, RpcContext},
     response::RpcResponse,
     revision::{Era, Revision},
     rpc_error::RpcError,
@@ -54,7 +54,7 @@ impl ServerInfo {
     pub(super) fn initialize(
         &self,
         snapshot: &Snapshot,
-        client: &Client<'_>,
+        client: &RpcContext<'_>,
         revision: Revision,
     ) -> RpcResponse {
         let mut result = InitializeResult::new(capabilities(snapshot, client, revision))
@@ -65,7 +65,7 @@ impl ServerInfo {
     }
 
     /// `server/discover`.
-    pub(super) fn discover(&self, snapshot: &Snapshot, client: &Client<'_>) -> RpcResponse {
+    pub(super) fn discover(&self, snapshot: &Snapshot, client: &RpcContext<'_>) -> RpcResponse {
         let capabilities = capabilities(snapshot, client, Revision::R2026_07_28);
         let versions = Revision::ALL.map(Revision::as_str);
         let mut result = json!({ "supportedVersions": versions, "capabilities": capabilities });
@@ -84,7 +84,7 @@ impl ServerInfo {
         &self,
         list: &List,
         is_whole: bool,
-        client: &Client<'_>,
+        client: &RpcContext<'_>,
     ) -> Result<RpcResponse, RpcError> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -117,7 +117,7 @@ pub(super) struct WithHints<T: Serialize> {
 
 /// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever
 /// listens.
-fn capabilities(snapshot: &Snapshot, client: &Client<'_>, revision: Revision) -> ServerCapabilities {
+fn capabilities(snapshot: &Snapshot, client: &RpcContext<'_>, revision: Revision) -> ServerCapabilities {
     let has = |list: &List| list.seen_by(client.carrier.caller()).next().is_some();
     let lists = &snapshot.lists;
     let mut capabilities = ServerCapabilities::default();

@@ -21,7 +21,7 @@ use super::{revision::Revision, rpc_error::RpcError};
 use crate::{
     crypto::{Purpose, Seal, Unsealed},
     route::LogLevel,
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 
 /// Lifetime of a session id.
@@ -58,10 +58,10 @@ impl Session {
     }
 
     /// The same, of this client.
-    pub(super) fn of(self, caller: &Caller) -> Self {
+    pub(super) fn of(self, caller: &ClientIdentity) -> Self {
         let address = match caller {
-            Caller::Address(address) => Some(address.to_string()),
-            Caller::Only | Caller::Client(_) | Caller::Unknown => None,
+            ClientIdentity::Address(address) => Some(address.to_string()),
+            ClientIdentity::Only | ClientIdentity::Client(_) | ClientIdentity::Unknown => None,
         };
         Self { owner: caller.owner().map(str::to_owned), address, ..self }
     }
@@ -320,19 +320,19 @@ mod sessions_tests {
     use crate::{
         inbound::mcp::revision::Revision,
         route::Scopes,
-        upstream::{Caller, Client},
+        upstream::{Client, ClientIdentity},
     };
 
     fn id(seal: &Seal) -> String {
         Session::new(Revision::R2025_11_25, Map::new()).seal(seal, SystemTime::now())
     }
 
-    fn id_of(seal: &Seal, caller: &Caller) -> String {
+    fn id_of(seal: &Seal, caller: &ClientIdentity) -> String {
         Session::new(Revision::R2025_11_25, Map::new()).of(caller).seal(seal, SystemTime::now())
     }
 
-    fn client(name: &str) -> Caller {
-        Caller::Client(Arc::new(Client::new(name, name, Scopes::default())))
+    fn client(name: &str) -> ClientIdentity {
+        ClientIdentity::Client(Arc::new(Client::new(name, name, Scopes::default())))
     }
 
     #[test]
@@ -395,7 +395,8 @@ mod sessions_tests {
     fn who_ends_many_sessions_brings_back_nobody_elses() {
         let seal = Seal::random();
         let sessions = Sessions::new(seal.clone(), Strangers::Refused);
-        let (here, there) = (["192.0.2.1", "192.0.2.2"]).map(|at| Caller::at(at.parse().unwrap())).into();
+        let (here, there) =
+            (["192.0.2.1", "192.0.2.2"]).map(|at| ClientIdentity::at(at.parse().unwrap())).into();
         let (known, other) = (client("one"), client("two"));
         for (victim, attacker) in [(&here, &there), (&known, &other), (&known, &here), (&here, &known)] {
             let theirs = id_of(&seal, victim);

@@ -23,7 +23,7 @@ use tokio::{
 use super::{
     Mcp,
     client_channel::{Mailbox, Outbox},
-    context::{Carrier, Handshake},
+    context::{Handshake, MessageContext},
     message::{self, Message},
     protocol::Protocol,
     revision::Revision,
@@ -34,9 +34,9 @@ use super::{
 use crate::{
     inbound::{
         authenticate::Identity,
-        context::{Arrival, Connection, Ending, RequestContext, Shutdown},
+        context::{Arrival, Connection, RequestContext, Shutdown, ShutdownSignal},
     },
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 
 /// How many requests may be in flight at once; one more is refused, so that cancellations and answers are
@@ -140,7 +140,7 @@ struct Conversation {
 impl Conversation {
     fn new(protocol: Arc<Protocol>, out: mpsc::Sender<Bytes>) -> Self {
         let (shutdown, ending) = watch::channel(Shutdown::Serving);
-        let connection = Connection { ending: Ending::new(ending), ..Connection::default() };
+        let connection = Connection { ending: ShutdownSignal::new(ending), ..Connection::default() };
         Self {
             protocol,
             out,
@@ -183,13 +183,14 @@ impl Conversation {
         let Some(handshake) = handshake else { return };
         let (protocol, out) = (Arc::clone(&self.protocol), self.out.clone());
         let session = handshake.session.as_str();
-        let Ok((place, closed)) = protocol.streams.place_of(session, &Caller::Only) else { return };
+        let Ok((place, closed)) = protocol.streams.place_of(session, &ClientIdentity::Only) else { return };
         // From now on, so that no change after the next response is missed.
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         self.telling.spawn(async move {
             let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
-            let audience = subscriptions::Recipient { gateway: &protocol.gateway, caller: Caller::Only };
+            let audience =
+                subscriptions::Recipient { gateway: &protocol.gateway, caller: ClientIdentity::Only };
             let telling =
                 subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed);
             send_during(telling, mailbox, &out).await;
@@ -199,7 +200,7 @@ impl Conversation {
     /// Answers a request that nothing is done for.
     async fn refuse(&self, request: Option<&[u8]>, refusal: RpcError) {
         let (context, handshake) = (self.context(), self.handshake.load_full());
-        let carrier = Carrier::stdio(&context, handshake.as_deref());
+        let carrier = MessageContext::stdio(&context, handshake.as_deref());
         let (id, method) = match request.map(message::message) {
             Some(Ok(Message::Request(request))) => (Some(request.id), Some(request.method)),
             Some(Ok(Message::Notification(_) | Message::Response { .. }) | Err(_)) | None => (None, None),
@@ -221,7 +222,7 @@ async fn answer(
 ) {
     let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
     let said = handshake.load_full();
-    let answering = protocol.take(Carrier::stdio(&context, said.as_deref()), &message, &outbox);
+    let answering = protocol.take(MessageContext::stdio(&context, said.as_deref()), &message, &outbox);
     // There may be nothing to respond, or the client may have closed its input.
     let Some(answer) = send_during(answering, mailbox, &out).await.flatten() else { return };
     if let Some(session) = answer.session()

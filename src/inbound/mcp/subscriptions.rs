@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::{
     client_channel::{Outbox, Unanswered},
-    context::Client,
+    context::RpcContext,
     protocol::Protocol,
     response::RpcResponse,
     rpc_error::RpcError,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     pipeline::{Change, Gateway, Heard, Listener, Watching},
-    upstream::{Caller, CallerPart, CallerParts},
+    upstream::{ClientIdentity, PerClientLimit, PerClientPermit},
 };
 
 /// The key in `_meta` of all notifications of a subscription.
@@ -49,12 +49,12 @@ enum Resources {
 /// A client that is notified.
 pub(super) struct Recipient<'a> {
     pub(super) gateway: &'a Gateway,
-    pub(super) caller: Caller,
+    pub(super) caller: ClientIdentity,
 }
 
 /// `subscriptions/listen`: sends the requested notifications until the client disconnects, or the server
 /// ends.
-pub(super) async fn listen(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn listen(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let filter = client.request.param("notifications").object("params.notifications")?;
     let filter = filter.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
     let _place = protocol.streams.place(client.carrier.caller())?;
@@ -206,7 +206,7 @@ const SESSION_LIMIT: usize = 4;
 pub(super) struct Streams {
     limit: usize,
     /// Limit of the streams of each client, if any.
-    callers: Option<CallerParts>,
+    callers: Option<PerClientLimit>,
     open: Mutex<OpenStreams>,
 }
 
@@ -232,7 +232,7 @@ pub(super) struct StreamSlot {
     session: Option<Arc<str>>,
     number: u64,
     streams: Arc<Streams>,
-    _of_caller: Option<CallerPart>,
+    _of_caller: Option<PerClientPermit>,
 }
 
 /// Ready when a stream is evicted for another one, or its session is over.
@@ -241,7 +241,7 @@ pub(super) type Closed = oneshot::Receiver<()>;
 impl Streams {
     /// Limits for all streams, and for those of one client.
     pub(super) fn new(limit: usize, caller_limit: Option<usize>) -> Arc<Self> {
-        Arc::new(Self { limit, callers: caller_limit.map(CallerParts::of), open: Mutex::default() })
+        Arc::new(Self { limit, callers: caller_limit.map(PerClientLimit::new), open: Mutex::default() })
     }
 
     /// A place for a stream that belongs to no session.
@@ -249,14 +249,14 @@ impl Streams {
     /// # Errors
     ///
     /// When all slots are occupied, or as many as one client may have.
-    pub(super) fn place(self: &Arc<Self>, caller: &Caller) -> Result<StreamSlot, RpcError> {
+    pub(super) fn place(self: &Arc<Self>, caller: &ClientIdentity) -> Result<StreamSlot, RpcError> {
         self.enter(&mut self.open(), caller, None)
     }
 
     fn enter(
         self: &Arc<Self>,
         open: &mut OpenStreams,
-        caller: &Caller,
+        caller: &ClientIdentity,
         session: Option<Arc<str>>,
     ) -> Result<StreamSlot, RpcError> {
         if open.count >= self.limit {
@@ -277,7 +277,7 @@ impl Streams {
     pub(super) fn place_of(
         self: &Arc<Self>,
         session: &str,
-        caller: &Caller,
+        caller: &ClientIdentity,
     ) -> Result<(StreamSlot, Closed), RpcError> {
         let mut open = self.open();
         let session: Arc<str> = session.into();
@@ -333,7 +333,7 @@ mod tests {
 
     #[track_caller]
     fn check(asked: Value, acknowledged: Value, heard: &Heard, expected: &[(&str, Option<&str>)]) {
-        let recipient = Recipient { gateway: &gateway(), caller: Caller::Only };
+        let recipient = Recipient { gateway: &gateway(), caller: ClientIdentity::Only };
         let subscription = Subscription::new(serde_json::from_value(asked).unwrap(), &recipient);
         assert_eq!(serde_json::to_value(&subscription.filter).unwrap(), acknowledged);
         let messages = subscription.messages(heard);
@@ -370,22 +370,25 @@ mod tests {
     #[test]
     fn there_are_so_many_places_and_each_comes_back() {
         let streams = Streams::new(2, None);
-        let one = streams.place(&Caller::Only).unwrap();
-        let other = streams.place_of("session", &Caller::Only).unwrap();
-        assert!(streams.place(&Caller::Only).is_err() && streams.place_of("session", &Caller::Only).is_err());
+        let one = streams.place(&ClientIdentity::Only).unwrap();
+        let other = streams.place_of("session", &ClientIdentity::Only).unwrap();
+        assert!(
+            streams.place(&ClientIdentity::Only).is_err()
+                && streams.place_of("session", &ClientIdentity::Only).is_err()
+        );
         drop(other);
         assert!(streams.open().of_sessions.is_empty());
-        let _again = streams.place(&Caller::Only).unwrap();
+        let _again = streams.place(&ClientIdentity::Only).unwrap();
         drop(one);
-        assert!(streams.place(&Caller::Only).is_ok());
+        assert!(streams.place(&ClientIdentity::Only).is_ok());
     }
 
     #[test]
     fn the_newest_stream_of_a_session_is_spoken_on() {
         let streams = Streams::new(10, None);
-        let (first, mut first_closed) = streams.place_of("a", &Caller::Only).unwrap();
-        let (second, _keep) = streams.place_of("a", &Caller::Only).unwrap();
-        let (another, mut another_closed) = streams.place_of("b", &Caller::Only).unwrap();
+        let (first, mut first_closed) = streams.place_of("a", &ClientIdentity::Only).unwrap();
+        let (second, _keep) = streams.place_of("a", &ClientIdentity::Only).unwrap();
+        let (another, mut another_closed) = streams.place_of("b", &ClientIdentity::Only).unwrap();
         assert!(!first.is_spoken_on() && second.is_spoken_on() && another.is_spoken_on());
         assert!(!is_closed(&mut first_closed), "it may go on listening");
         drop(second);
@@ -399,7 +402,7 @@ mod tests {
     fn a_session_that_opens_many_loses_its_oldest() {
         let streams = Streams::new(10, None);
         let mut all: Vec<_> =
-            (0..=SESSION_LIMIT).map(|_| streams.place_of("a", &Caller::Only).unwrap()).collect();
+            (0..=SESSION_LIMIT).map(|_| streams.place_of("a", &ClientIdentity::Only).unwrap()).collect();
         let closed: Vec<bool> = all.iter_mut().map(|(_, closed)| is_closed(closed)).collect();
         assert_eq!(closed.iter().filter(|closed| **closed).count(), 1);
         assert!(closed[0]);
@@ -408,7 +411,8 @@ mod tests {
     #[test]
     fn one_caller_has_its_part_of_them() {
         let streams = Streams::new(9, Some(2));
-        let (one, other) = (Caller::at([10, 0, 0, 1].into()), Caller::at([10, 0, 0, 2].into()));
+        let (one, other) =
+            (ClientIdentity::at([10, 0, 0, 1].into()), ClientIdentity::at([10, 0, 0, 2].into()));
         let first = streams.place(&one).unwrap();
         let _second = streams.place_of("session", &one).unwrap();
         for refused in [streams.place(&one).map(drop), streams.place_of("another", &one).map(drop)] {

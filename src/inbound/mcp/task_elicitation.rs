@@ -22,10 +22,10 @@ use super::elicitation::{ElicitationRound, RoundOutcome};
 use crate::{
     crypto::random_id,
     model::ToolResult,
-    pipeline::{BoundRoute, Call, CallOutcome, Face, OpenOperation, Snapshot, elicit_first},
+    pipeline::{ApiKind, BoundRoute, Call, CallOutcome, OpenOperation, Snapshot, elicit_first},
     route::{Abilities, Question, TraceContext},
     telemetry::RequestId,
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 
 /// Limit of such tasks. A call beyond it elicits input itself.
@@ -90,8 +90,8 @@ pub(super) struct TaskWork {
     /// The headers of the request with the last input response.
     pub(super) headers: HeaderMap,
     pub(super) request_id: RequestId,
-    pub(super) face: Face,
-    pub(super) caller: Caller,
+    pub(super) face: ApiKind,
+    pub(super) caller: ClientIdentity,
     pub(super) trace: Option<TraceContext>,
     pub(super) protocol: &'static str,
     /// Stores the result.

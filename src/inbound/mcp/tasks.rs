@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    context::Client,
+    context::RpcContext,
     elicitation,
     protocol::Protocol,
     replicas::Peers,
@@ -50,7 +50,7 @@ const TOO_LONG: &str = "The work is done, but its result could not be kept: it i
 /// [`RpcError::NeedsTasks`] when it can only be one, and the client does not support tasks.
 pub(super) fn may_be(
     route: &Route,
-    client: &Client<'_>,
+    client: &RpcContext<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<bool, RpcError> {
     let Some(job) = &route.job else { return Ok(false) };
@@ -72,7 +72,7 @@ pub(super) fn are_offered(snapshot: &Snapshot) -> bool {
 /// The answer to a call that has become a task.
 pub(super) fn created(
     protocol: &Protocol,
-    client: &Client<'_>,
+    client: &RpcContext<'_>,
     tool: &str,
     job: OpenOperation,
 ) -> RpcResponse {
@@ -87,7 +87,7 @@ pub(super) fn created(
 /// its route says nothing of that, where there is nothing to ask, or too many such tasks are there.
 pub(super) async fn asking(
     protocol: &Protocol,
-    client: &Client<'_>,
+    client: &RpcContext<'_>,
     (snapshot, route): (&Snapshot, &Arc<BoundRoute>),
     arguments: &Map<String, Value>,
 ) -> Option<RpcResponse> {
@@ -105,7 +105,7 @@ pub(super) async fn asking(
 }
 
 /// `tasks/get`: how a task stands, and its result once there is one.
-pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn get(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let asked = TaskRequest::by(protocol, client)?;
     let state = match &asked.task.at {
         TaskPlace::Job { place, answers } => asked.at_upstream(client, place, answers).await?,
@@ -138,7 +138,7 @@ pub(super) async fn get(protocol: &Protocol, client: &Client<'_>) -> Result<RpcR
 
 /// `tasks/update`: answers to what a task has asked. A job that an upstream keeps asks nothing, so they are
 /// for nothing that waits, and such are to be ignored.
-pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn update(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let asked = TaskRequest::by(protocol, client)?;
     let TaskPlace::Replica { name, address } = &asked.task.at else { return Ok(acknowledged(client)) };
     let Some(task) = protocol.eliciting_tasks.find(name) else {
@@ -181,7 +181,7 @@ pub(super) async fn update(protocol: &Protocol, client: &Client<'_>) -> Result<R
 
 /// `tasks/cancel`: the upstream is told, where the route says how; what comes of it the next `tasks/get`
 /// tells.
-pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn cancel(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let asked = TaskRequest::by(protocol, client)?;
     match &asked.task.at {
         TaskPlace::Job { place, answers } => {
@@ -209,7 +209,7 @@ pub(super) async fn cancel(protocol: &Protocol, client: &Client<'_>) -> Result<R
 /// Lets the replica answer that keeps the task.
 async fn hand_on(
     protocol: &Protocol,
-    client: &Client<'_>,
+    client: &RpcContext<'_>,
     address: Option<&str>,
 ) -> Result<RpcResponse, RpcError> {
     let peers = protocol.questions.peers();
@@ -222,7 +222,7 @@ async fn hand_on(
 }
 
 /// Whether the client of a request knows tasks.
-fn knows(client: &Client<'_>) -> bool {
+fn knows(client: &RpcContext<'_>) -> bool {
     let capabilities = client.capabilities();
     capabilities
         .get("extensions")
@@ -230,7 +230,7 @@ fn knows(client: &Client<'_>) -> bool {
         .is_some_and(Value::is_object)
 }
 
-fn acknowledged(client: &Client<'_>) -> RpcResponse {
+fn acknowledged(client: &RpcContext<'_>) -> RpcResponse {
     client.result(&json!({}))
 }
 
@@ -268,7 +268,7 @@ pub(super) enum TaskPlace {
 impl Task {
     /// A task that begins now, and its id.
     pub(super) fn new(
-        (protocol, client): (&Protocol, &Client<'_>),
+        (protocol, client): (&Protocol, &RpcContext<'_>),
         tool: &str,
         arguments: Map<String, Value>,
         at: TaskPlace,
@@ -326,7 +326,7 @@ enum TaskState {
 }
 
 impl TaskRequest {
-    fn by(protocol: &Protocol, client: &Client<'_>) -> Result<Self, RpcError> {
+    fn by(protocol: &Protocol, client: &RpcContext<'_>) -> Result<Self, RpcError> {
         if !knows(client) {
             return Err(RpcError::NeedsTasks);
         }
@@ -352,7 +352,7 @@ impl TaskRequest {
 
     async fn at_upstream(
         &self,
-        client: &Client<'_>,
+        client: &RpcContext<'_>,
         place: &str,
         answers: &Map<String, Value>,
     ) -> Result<TaskState, RpcError> {
@@ -361,7 +361,7 @@ impl TaskRequest {
     }
 
     /// The state of a task that this replica stores.
-    async fn here(&self, client: &Client<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
+    async fn here(&self, client: &RpcContext<'_>, task: &ElicitingTask) -> Result<TaskState, RpcError> {
         let poll = self.route.job.as_ref().map_or(JobRule::POLL_DEFAULT, |job| job.poll);
         let state = task.state().await;
         let (place, arguments, answers) = match &*state {
@@ -395,7 +395,7 @@ impl TaskRequest {
 
     async fn of_job(
         &self,
-        client: &Client<'_>,
+        client: &RpcContext<'_>,
         place: &JobPlace,
         arguments: Map<String, Value>,
         answers: Map<String, Value>,
@@ -404,7 +404,7 @@ impl TaskRequest {
         TaskState::Operation(self.snapshot.poll_operation(&self.route, call, answers, place).await)
     }
 
-    async fn end(&self, client: &Client<'_>, answers: Map<String, Value>, place: &JobPlace) {
+    async fn end(&self, client: &RpcContext<'_>, answers: Map<String, Value>, place: &JobPlace) {
         let call = client.call(self.task.arguments.clone());
         self.snapshot.cancel_operation(&self.route, call, answers, place).await;
     }

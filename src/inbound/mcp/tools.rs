@@ -1,19 +1,19 @@
 //! `tools/list` and `tools/call`.
 
 use super::{
-    client_channel::CallSubscriber, context::Client, elicitation::RequestElicitor, protocol::Protocol,
+    client_channel::CallSubscriber, context::RpcContext, elicitation::RequestElicitor, protocol::Protocol,
     response::RpcResponse, revision::Era, rpc_error::RpcError, tasks,
 };
 use crate::pipeline::{Call, CallOutcome};
 
 /// `tools/list`.
-pub(super) fn list(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) fn list(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
     protocol.server_info.list(&snapshot.lists.tools, snapshot.awaited.tools.is_empty(), client)
 }
 
 /// `tools/call`. Raw JSON in the result is copied into the response, not rebuilt.
-pub(super) async fn call(protocol: &Protocol, client: &Client<'_>) -> Result<RpcResponse, RpcError> {
+pub(super) async fn call(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let (request, revision) = (client.request, client.revision);
     let tool = request.name()?.into_owned();
     let arguments = request.arguments()?;

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     model::{ARGUMENT_VALUE_LIMIT, kind_of, values_within},
-    pipeline::{BoundRoute, Call, Face, Gateway, NoElicitor, Snapshot},
+    pipeline::{ApiKind, BoundRoute, Call, Gateway, NoElicitor, Snapshot},
     policy,
     route::{EndpointMatch, Route, Scopes},
     telemetry::method_word,
@@ -90,7 +90,7 @@ impl Rest {
     /// Responds to one request. Dropping the future cancels its upstream request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let mut arrival = Arrival::take(&mut head, Face::Rest);
+        let mut arrival = Arrival::take(&mut head, ApiKind::Rest);
         let snapshot = self.gateway.snapshot();
         let target = self.find(&snapshot, &head);
         if matches!(target, Target::Health) {

@@ -14,7 +14,7 @@ use crate::{
     pipeline::Snapshot,
     route::{Envelope, ErrorStatus, RestEndpoint, Route},
     translate::Action,
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 
 const JSON: &str = "application/json";
@@ -22,7 +22,7 @@ const JSON: &str = "application/json";
 /// The document. Paths by route, in the order of the tools' names; the other endpoints of the API, which call
 /// no tool, are not in it, nor are tools that the client may not call. `mount` is the path that all of them
 /// are below, if there is one.
-pub(super) fn document(snapshot: &Snapshot, caller: &Caller, mount: &str) -> Bytes {
+pub(super) fn document(snapshot: &Snapshot, caller: &ClientIdentity, mount: &str) -> Bytes {
     let mut schemas = Map::new();
     schemas.insert("Error".into(), error_schema());
     schemas.insert("Content".into(), content_schema());

@@ -23,7 +23,7 @@ use tracing::{info, warn};
 use super::response;
 use crate::{
     inbound::{
-        HandedThrough,
+        StreamedPassthrough,
         authenticate::{Guard, revocable},
         context::{Arrival, Rejection, RequestContext},
         filter::check_coding,
@@ -31,7 +31,7 @@ use crate::{
     policy::Passthrough,
     route::{TraceContext, UpstreamName, leads_out},
     telemetry::{Chain, Foreign, RequestId, Span, SpanKind, method_word},
-    upstream::{Caller, UpstreamError, http::remove_hop_by_hop},
+    upstream::{ClientIdentity, UpstreamError, http::remove_hop_by_hop},
     wire::{MapPoll, PolledFrame},
 };
 
@@ -74,7 +74,7 @@ pub(super) async fn forward(
                 None => revocable(Body::new(body), guard.revoked(context)),
             });
             response.headers_mut().append(header::VIA, VIA);
-            HandedThrough::mark(&mut response);
+            StreamedPassthrough::mark(&mut response);
             let status = response.status();
             span.number("http.response.status_code", status.as_u16());
             if status.is_client_error() || status.is_server_error() {
@@ -111,7 +111,7 @@ struct Line {
     method: &'static str,
     path: String,
     client: Option<IpAddr>,
-    caller: Caller,
+    caller: ClientIdentity,
     /// Of the response, where there was one before the client left or the server ended.
     status: Option<StatusCode>,
     /// Which limit of ours rejected it.
@@ -235,7 +235,7 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         | UpstreamError::HeadTooLong { .. }
         | UpstreamError::TooLong { .. } => (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read"),
         // Nothing is buffered of what is passed through, so the last of them does not come.
-        UpstreamError::Busy { .. } | UpstreamError::Resting { .. } | UpstreamError::BufferFull { .. } => {
+        UpstreamError::Busy { .. } | UpstreamError::CircuitOpen { .. } | UpstreamError::BufferFull { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
         }
         UpstreamError::SlowUpload { .. } => {
@@ -249,7 +249,7 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
             "the upstream wants to know who asks, and there is no credential for it",
         ),
         UpstreamError::TooOften { .. } => (StatusCode::TOO_MANY_REQUESTS, "the upstream is asked too often"),
-        UpstreamError::Uncounted { .. } => {
+        UpstreamError::RateLimitUnavailable { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "how often the upstream is asked can't be counted just now")
         }
         UpstreamError::Unsendable { .. } => (StatusCode::BAD_REQUEST, "the request can't be handed through"),

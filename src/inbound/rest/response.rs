@@ -13,7 +13,7 @@ use crate::{
     pipeline::{AGE_META, Snapshot},
     route::{Envelope, ErrorStatus, Route},
     translate::{CODE_META_KEY, LIMIT_META_KEY, RETRY_AFTER_META_KEY},
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 
 /// What a client asks for with `Accept` to have the tool result, whatever the route says.
@@ -119,7 +119,7 @@ fn seconds(time: Duration) -> HeaderValue {
 pub(super) fn manifest(
     headers: &HeaderMap,
     snapshot: &Snapshot,
-    caller: &Caller,
+    caller: &ClientIdentity,
     mount: &str,
 ) -> Response<Body> {
     let list = manifest_json(snapshot, caller, mount);
@@ -137,7 +137,7 @@ pub(super) fn manifest(
 
 /// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount` comes before every
 /// endpoint.
-fn manifest_json(snapshot: &Snapshot, caller: &Caller, mount: &str) -> Vec<u8> {
+fn manifest_json(snapshot: &Snapshot, caller: &ClientIdentity, mount: &str) -> Vec<u8> {
     let mut out = b"[".to_vec();
     for (index, entry) in snapshot.lists.tools.seen_by(caller).enumerate() {
         if index > 0 {

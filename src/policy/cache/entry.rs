@@ -7,19 +7,19 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
 use super::{CacheSettings, Forbidden, Lasts};
-use crate::{model::Reply, policy::retry::date_ahead};
+use crate::{model::UpstreamResponse, policy::retry::date_ahead};
 
 /// A response that is cached, or may be.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) reply: Reply,
+    pub(super) reply: UpstreamResponse,
     pub(super) control: CacheControl,
     /// When it was received.
     pub(super) came: Instant,
 }
 
 impl Entry {
-    pub(super) fn new(reply: Reply) -> Self {
+    pub(super) fn new(reply: UpstreamResponse) -> Self {
         Self { control: CacheControl::of(&reply.headers), reply, came: Instant::now() }
     }
 
@@ -127,7 +127,7 @@ impl Entry {
     }
 
     /// As clients get it.
-    pub(super) fn told(&self) -> Reply {
+    pub(super) fn told(&self) -> UpstreamResponse {
         let mut reply = self.reply.clone();
         reply.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
         reply

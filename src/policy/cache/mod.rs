@@ -22,10 +22,10 @@ use tokio::time::timeout_at;
 use self::entry::Entry;
 use super::{Response, RouteCounts};
 use crate::{
-    model::Reply,
+    model::UpstreamResponse,
     route::UpstreamName,
-    telemetry::Ticket,
-    upstream::{Ask, SharedTask, UpstreamError},
+    telemetry::CallContext,
+    upstream::{SharedTask, UpstreamCall, UpstreamError},
 };
 
 pub(super) use self::remote::RemoteCache;
@@ -100,7 +100,7 @@ pub(super) struct Flight {
 struct Begun {
     response: SharedTask<Result<Response, UpstreamError>>,
     /// The call that it was begun for.
-    ticket: Ticket,
+    ticket: CallContext,
 }
 
 impl Drop for Flight {
@@ -134,11 +134,11 @@ impl ResponseCache {
     /// A cached response, that of the request under way, or the one that `send` brings.
     pub(super) async fn get_or_fetch<F>(
         self: &Arc<Self>,
-        ask: &Ask,
-        send: impl FnOnce(Ask) -> F + Send + 'static,
+        ask: &UpstreamCall,
+        send: impl FnOnce(UpstreamCall) -> F + Send + 'static,
     ) -> Result<Response, UpstreamError>
     where
-        F: Future<Output = Result<Reply, UpstreamError>> + Send + 'static,
+        F: Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'static,
     {
         let key = self.key(ask);
         let is_conditional = ask
@@ -146,7 +146,7 @@ impl ResponseCache {
             .headers()
             .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
         let Some(settings) = self.settings.filter(|_| !is_conditional) else {
-            let fetch = async move |ask: Ask| send(ask).await.map(Response::of_upstream);
+            let fetch = async move |ask: UpstreamCall| send(ask).await.map(Response::of_upstream);
             return self.flight(&key).fetch(ask, fetch).await;
         };
         let mut old = self.store.get(&key);
@@ -168,7 +168,7 @@ impl ResponseCache {
         let cache = self.clone();
         // The request has the sooner end: an upstream that has not responded by then is late for the circuit
         // breakers.
-        let sooner = spare.as_ref().map(|_| Ask { due: ask.due.share(LATE), ..ask.clone() });
+        let sooner = spare.as_ref().map(|_| UpstreamCall { due: ask.due.share(LATE), ..ask.clone() });
         let ask = sooner.as_ref().unwrap_or(ask);
         let fetched = flight.fetch(ask, |ask| cache.fetch_and_store(settings, key.clone(), ask, old, send));
         let Some(spare) = spare else { return fetched.await };
@@ -181,9 +181,9 @@ impl ResponseCache {
         }
     }
 
-    fn key(&self, ask: &Ask) -> Key {
-        // Whatever an `Ask` has besides is no part of what is sent.
-        let Ask {
+    fn key(&self, ask: &UpstreamCall) -> Key {
+        // Whatever an `UpstreamCall` has besides is no part of what is sent.
+        let UpstreamCall {
             request,
             reply_limit_bytes,
             due: _,
@@ -241,12 +241,12 @@ impl ResponseCache {
         self: Arc<Self>,
         settings: CacheSettings,
         key: Key,
-        mut ask: Ask,
+        mut ask: UpstreamCall,
         old: Option<Arc<Entry>>,
-        send: impl FnOnce(Ask) -> F,
+        send: impl FnOnce(UpstreamCall) -> F,
     ) -> Result<Response, UpstreamError>
     where
-        F: Future<Output = Result<Reply, UpstreamError>>,
+        F: Future<Output = Result<UpstreamResponse, UpstreamError>>,
     {
         let is_about_old = match (&old, ask.request.headers_mut()) {
             (Some(old), Some(headers)) => old.ask_whether_it_is_good(headers),
@@ -306,7 +306,11 @@ impl ResponseCache {
 impl Flight {
     /// The response to this request, which `fetch` begins where nobody has: in a task of its own, where
     /// others may join.
-    async fn fetch<F>(&self, ask: &Ask, fetch: impl FnOnce(Ask) -> F) -> Result<Response, UpstreamError>
+    async fn fetch<F>(
+        &self,
+        ask: &UpstreamCall,
+        fetch: impl FnOnce(UpstreamCall) -> F,
+    ) -> Result<Response, UpstreamError>
     where
         F: Future<Output = Result<Response, UpstreamError>> + Send + 'static,
     {
@@ -317,7 +321,7 @@ impl Flight {
         let begun = self.begun.get_or_init(|| {
             let fetch = own_fetch.take().expect("a cell is initialized once");
             // Others may wait for longer than the one who begins.
-            let for_all = Ask { due: ask.due.for_everybody(), ..ask.clone() };
+            let for_all = UpstreamCall { due: ask.due.for_everybody(), ..ask.clone() };
             Begun { response: SharedTask::spawn(fetch(for_all)), ticket: ask.ticket.clone() }
         });
         let is_first = own_fetch.is_none();

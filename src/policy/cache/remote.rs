@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
 use super::{CacheSettings, Lasts, entry::Entry};
-use crate::{model::Reply, policy::Sharing, shared_state::KeptBytes};
+use crate::{model::UpstreamResponse, policy::Sharing, shared_state::KeptBytes};
 
 /// The first byte; another format has another one.
 const VERSION: u8 = 1;
@@ -65,7 +65,7 @@ fn of_use(entry: &Entry, settings: CacheSettings) -> Duration {
 
 /// `None` where a header is longer than any that is read.
 fn written(entry: &Entry, life: Duration) -> Option<Vec<u8>> {
-    let Reply { status, headers, body, exit: _, beside: _ } = &entry.reply;
+    let UpstreamResponse { status, headers, body, exit: _, beside: _ } = &entry.reply;
     let mut out = Vec::with_capacity(body.len() + 1024);
     out.put_u8(VERSION);
     out.put_u16(status.as_u16());
@@ -99,7 +99,7 @@ fn read(kept: &KeptBytes) -> Option<Entry> {
         headers.try_append(name, value).ok()?;
     }
     let age = age.checked_add(life.saturating_sub(kept.left))?;
-    let reply = Reply::new(status, headers, Bytes::copy_from_slice(rest));
+    let reply = UpstreamResponse::new(status, headers, Bytes::copy_from_slice(rest));
     let came = Instant::now().checked_sub(age)?;
     Some(Entry { came, ..Entry::new(reply) })
 }
@@ -121,7 +121,7 @@ mod tests {
         let headers = headers.iter().map(|(name, value)| {
             (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())
         });
-        Entry::new(Reply::new(StatusCode::OK, headers.collect(), Bytes::from_static(b"body")))
+        Entry::new(UpstreamResponse::new(StatusCode::OK, headers.collect(), Bytes::from_static(b"body")))
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,11 +19,11 @@ use crate::{
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A reply of 200 with these headers.
-fn good(headers: &[(&str, &str)]) -> Result<Reply, UpstreamError> {
+fn good(headers: &[(&str, &str)]) -> Result<UpstreamResponse, UpstreamError> {
     with(200, headers)
 }
 
-fn with(code: u16, headers: &[(&str, &str)]) -> Result<Reply, UpstreamError> {
+fn with(code: u16, headers: &[(&str, &str)]) -> Result<UpstreamResponse, UpstreamError> {
     let mut reply = status(code)?;
     for (name, value) in headers {
         reply.headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
@@ -60,11 +60,11 @@ fn coalescing(upstream: Script) -> Cached {
     Cached { cache: Arc::new(cache), upstream }
 }
 
-async fn call(cached: &Cached, ask: Ask) -> Result<Reply, UpstreamError> {
+async fn call(cached: &Cached, ask: UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
     respond(cached, ask).await.map(|response| response.reply)
 }
 
-async fn respond(cached: &Cached, ask: Ask) -> Result<Response, UpstreamError> {
+async fn respond(cached: &Cached, ask: UpstreamCall) -> Result<Response, UpstreamError> {
     let upstream = cached.upstream.clone();
     cached.cache.get_or_fetch(&ask, move |ask| async move { upstream.answer(&ask).await }).await
 }
@@ -77,7 +77,11 @@ const UPSTREAM: CacheSettings = CacheSettings {
 const TEN: CacheSettings = CacheSettings { lasts: Lasts::For(Duration::from_secs(10)), ..UPSTREAM };
 
 /// How often the upstream is asked by calls that come after these waits.
-async fn asked(settings: CacheSettings, replies: &[Result<Reply, UpstreamError>], waits: &[u64]) -> usize {
+async fn asked(
+    settings: CacheSettings,
+    replies: &[Result<UpstreamResponse, UpstreamError>],
+    waits: &[u64],
+) -> usize {
     let script = Script::new(replies.iter().cloned());
     let service = cache(&script, settings);
     for wait in waits {
@@ -254,7 +258,7 @@ fn replica(script: &Script, settings: CacheSettings, memory: &Memory, identity: 
     Cached { cache: Arc::new(cache), upstream: script.clone() }
 }
 
-fn asking(path: &'static str, headers: &[(&str, &str)]) -> Ask {
+fn asking(path: &'static str, headers: &[(&str, &str)]) -> UpstreamCall {
     let mut ask = ask(SECOND);
     let crate::route::UpstreamRequest::Http(request) = &mut ask.request else { panic!("it is by HTTP") };
     request.path_and_query = PathAndQuery::from_static(path);
@@ -574,9 +578,9 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
         let breaker = CircuitBreaker::new(name(), failing, Count::default(), Count::default());
         let breaker = Arc::new(breaker);
         let guarded = Arc::clone(&breaker);
-        let send = async move |ask: Ask| {
+        let send = async move |ask: UpstreamCall| {
             let probe = guarded.enter(&ask)?;
-            let result: Result<Reply, UpstreamError> = std::future::pending().await;
+            let result: Result<UpstreamResponse, UpstreamError> = std::future::pending().await;
             probe.record(&result);
             result
         };

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 pub use self::form::{Form, FormError};
 use crate::{
     model::{Arguments, cut_characters},
-    translate::{Jq, SAMPLE, Sample, SampleTemplate, Stop, Template, template_names},
+    translate::{Jq, SAMPLE, Sample, SampleTemplate, Template, WorkBudget, template_names},
 };
 
 /// Input requests that are sent together.
@@ -55,7 +55,7 @@ pub enum Sampled {
 #[derive(Debug)]
 pub enum Next {
     /// Send these input requests.
-    Ask(Vec<Question>),
+    UpstreamCall(Vec<Question>),
     /// End the call: the client does not support these, and they are required.
     Unable(Vec<Missing>),
     /// All responses are there: the arguments, with the responses in them.
@@ -152,7 +152,7 @@ impl Asking {
             return Ok(Next::Unable(missing));
         }
         let names = template_names(&arguments.clone().with_answers(known.clone()));
-        let stop = Stop::after(Stop::TEXT_STEPS);
+        let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
         for round in &self.rounds {
             let due: Vec<Question> = round
                 .iter()
@@ -162,7 +162,7 @@ impl Asking {
                 .map(|question| question.render(&arguments, &names, &stop))
                 .collect::<Result<_, _>>()?;
             if !due.is_empty() {
-                return Ok(Next::Ask(due));
+                return Ok(Next::UpstreamCall(due));
             }
         }
         let (given, mut answers) = (answers, known);
@@ -378,7 +378,7 @@ impl QuestionTemplate {
         &self,
         arguments: &Arguments,
         names: &Name,
-        stop: &Stop,
+        stop: &WorkBudget,
     ) -> Result<Question, String> {
         let text = |template: &Template| {
             template

@@ -15,10 +15,12 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
 
-use super::{HttpRequest, HttpTemplate, RequestError, Under, resolve_location, same_origin};
+use super::{HttpRequest, HttpTemplate, PathBase, RequestError, resolve_location, same_origin};
 use crate::{
-    model::{Arguments, Reply},
-    translate::{Facts, Jq, Look, Matcher, Redaction, Stop, TranslationLimits, extract::Extract, look},
+    model::{Arguments, UpstreamResponse},
+    translate::{
+        CallInput, Inspection, Jq, Matcher, Redaction, TranslationLimits, WorkBudget, extract::Extract, look,
+    },
 };
 
 /// How a route's jobs are followed.
@@ -114,7 +116,7 @@ pub enum CancelRule {
 #[derive(Debug, Clone, Copy)]
 pub struct JobFacts<'a> {
     /// The call.
-    pub facts: Facts<'a>,
+    pub facts: CallInput<'a>,
     /// Bounds of what is read.
     pub limits: &'a TranslationLimits,
     /// What clients must not see.
@@ -134,7 +136,7 @@ impl JobRule {
     const LONGEST_MESSAGE: usize = 300;
 
     /// What the first reply to a call says; `asked` is what was asked.
-    pub fn begun(&self, asked: &HttpRequest, facts: JobFacts<'_>, reply: &Reply) -> Begun {
+    pub fn begun(&self, asked: &HttpRequest, facts: JobFacts<'_>, reply: &UpstreamResponse) -> Begun {
         let wait = retry_after(reply).unwrap_or(self.poll);
         match &self.place {
             JobPlaceRule::Location => {
@@ -173,7 +175,7 @@ impl JobRule {
         place: &JobPlace,
         arguments: &Arguments,
         caller: &HeaderMap,
-        stop: Option<&Stop>,
+        stop: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
         match (place, &self.place) {
             (JobPlace::Named(_), JobPlaceRule::Named { status, .. }) => {
@@ -194,7 +196,7 @@ impl JobRule {
         place: &JobPlace,
         arguments: &Arguments,
         caller: &HeaderMap,
-        stop: Option<&Stop>,
+        stop: Option<&WorkBudget>,
     ) -> Result<Option<HttpRequest>, RequestError> {
         let Some(result) = &self.result else { return Ok(None) };
         result.build(&place.add_to(arguments), caller, stop).map(Some)
@@ -206,7 +208,7 @@ impl JobRule {
         place: &JobPlace,
         arguments: &Arguments,
         caller: &HeaderMap,
-        stop: Option<&Stop>,
+        stop: Option<&WorkBudget>,
     ) -> Option<HttpRequest> {
         match self.cancel.as_ref()? {
             CancelRule::Method(method) => {
@@ -218,7 +220,13 @@ impl JobRule {
     }
 
     /// What a reply to [`ask`](Self::ask) says; `asked` is what was asked.
-    pub fn turn(&self, place: &JobPlace, asked: &HttpRequest, facts: JobFacts<'_>, reply: &Reply) -> Turn {
+    pub fn turn(
+        &self,
+        place: &JobPlace,
+        asked: &HttpRequest,
+        facts: JobFacts<'_>,
+        reply: &UpstreamResponse,
+    ) -> Turn {
         let wait = retry_after(reply);
         if reply.status.is_redirection() && reply.headers.contains_key(header::LOCATION) {
             let place = self.whole_path(asked).and_then(|from| self.located(&from, reply));
@@ -255,7 +263,7 @@ impl JobRule {
         })
     }
 
-    fn stand(&self, look: &Look<'_>, redaction: &Redaction) -> Stand {
+    fn stand(&self, look: &Inspection<'_>, redaction: &Redaction) -> Stand {
         let number = |filter: &Option<Jq>| {
             let value = look.value(filter.as_ref()?)?;
             let number = match &value {
@@ -271,7 +279,7 @@ impl JobRule {
     }
 
     /// Where a `Location` points to, when that is the same server.
-    fn located(&self, from: &Uri, reply: &Reply) -> Option<JobPlace> {
+    fn located(&self, from: &Uri, reply: &UpstreamResponse) -> Option<JobPlace> {
         let target = resolve_location(from, reply.headers.get(header::LOCATION)?.to_str().ok()?)?;
         let same = same_origin(&self.base, &target);
         same.then(|| {
@@ -282,8 +290,8 @@ impl JobRule {
     /// The URI of a request.
     fn whole_path(&self, asked: &HttpRequest) -> Option<Uri> {
         let base = match asked.under {
-            Under::Address => self.base.path().trim_end_matches('/'),
-            Under::Root | Under::Itself => "",
+            PathBase::UpstreamUrl => self.base.path().trim_end_matches('/'),
+            PathBase::Origin | PathBase::UrlItself => "",
         };
         let (scheme, authority) = (self.base.scheme_str()?, self.base.authority()?);
         format!("{scheme}://{authority}{base}{}", asked.path_and_query).parse().ok()
@@ -294,7 +302,7 @@ const NO_LONGER: &str = "the job was begun when this tool was another";
 
 fn at(method: Method, path_and_query: PathAndQuery) -> HttpRequest {
     let (headers, body) = Default::default();
-    HttpRequest { method, under: Under::Root, path_and_query, headers, body }
+    HttpRequest { method, under: PathBase::Origin, path_and_query, headers, body }
 }
 
 fn text_of(value: &Value) -> Option<String> {
@@ -306,7 +314,7 @@ fn text_of(value: &Value) -> Option<String> {
 }
 
 /// The seconds of `Retry-After`; none at all are for the route's own `poll` to say.
-fn retry_after(reply: &Reply) -> Option<Duration> {
+fn retry_after(reply: &UpstreamResponse) -> Option<Duration> {
     let seconds: u32 = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }

@@ -41,31 +41,31 @@ fn named() -> JobRule {
     }
 }
 
-fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> Reply {
+fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> UpstreamResponse {
     let headers = headers.iter().map(|(name, value)| {
         (name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap())
     });
     let (status, body) = (StatusCode::from_u16(status).unwrap(), Bytes::copy_from_slice(body.as_bytes()));
-    Reply::new(status, headers.collect(), body)
+    UpstreamResponse::new(status, headers.collect(), body)
 }
 
 fn asked() -> HttpRequest {
-    HttpRequest { under: Under::Address, ..at(Method::POST, PathAndQuery::from_static("/reports")) }
+    HttpRequest { under: PathBase::UpstreamUrl, ..at(Method::POST, PathAndQuery::from_static("/reports")) }
 }
 
 fn with_facts<T>(look: impl FnOnce(JobFacts<'_>) -> T) -> T {
     let (tool, args) = ("make_report".parse().unwrap(), json!({}));
     let (limits, redaction) = (TranslationLimits::default(), Redaction::default());
-    look(JobFacts { facts: Facts::new(&tool, &args), limits: &limits, redaction: &redaction })
+    look(JobFacts { facts: CallInput::new(&tool, &args), limits: &limits, redaction: &redaction })
 }
 
 #[track_caller]
-fn check_begun(rule: &JobRule, reply: &Reply, expected: Begun) {
+fn check_begun(rule: &JobRule, reply: &UpstreamResponse, expected: Begun) {
     assert_eq!(with_facts(|facts| rule.begun(&asked(), facts, reply)), expected);
 }
 
 #[track_caller]
-fn check_turn(rule: &JobRule, place: &JobPlace, reply: &Reply, expected: Turn) {
+fn check_turn(rule: &JobRule, place: &JobPlace, reply: &UpstreamResponse, expected: Turn) {
     assert_eq!(with_facts(|facts| rule.turn(place, &asked(), facts, reply)), expected);
 }
 
@@ -173,7 +173,7 @@ fn a_named_job_tells_how_it_stands() {
 fn the_name_of_a_job_stays_in_its_place() {
     let rule = named();
     let asked = rule.ask(&name("6/7?x"), &Arguments::default(), &HeaderMap::new(), None).unwrap();
-    assert_eq!((asked.path_and_query.as_str(), asked.under), ("/jobs/6%2F7%3Fx", Under::Address));
+    assert_eq!((asked.path_and_query.as_str(), asked.under), ("/jobs/6%2F7%3Fx", PathBase::UpstreamUrl));
     for out in ["..", "../7", "7\0"] {
         rule.ask(&name(out), &Arguments::default(), &HeaderMap::new(), None).unwrap_err();
     }

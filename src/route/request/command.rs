@@ -11,7 +11,7 @@ use super::{Filling, RequestError, http::BodyTemplate};
 use crate::{
     model::Arguments,
     route::path::scalar,
-    translate::{Stop, Template},
+    translate::{Template, WorkBudget},
 };
 
 /// How the words of a command are made of a call's arguments.
@@ -74,7 +74,11 @@ impl CommandTemplate {
     /// # Errors
     ///
     /// [`RequestError`] when an argument can't be written where it belongs.
-    pub fn build(&self, arguments: &Arguments, stop: Option<&Stop>) -> Result<CommandRequest, RequestError> {
+    pub fn build(
+        &self,
+        arguments: &Arguments,
+        stop: Option<&WorkBudget>,
+    ) -> Result<CommandRequest, RequestError> {
         let mut filling = Filling::new(arguments, stop);
         let mut words = Words { list: Vec::new(), bytes: 0, is_past_options: self.is_past_options };
         for template in &self.words {

@@ -12,7 +12,7 @@ use super::{Filling, RequestError, forwarded};
 use crate::{
     model::Arguments,
     route::{path::PathTemplate, query::QueryTemplate},
-    translate::{Stop, Template},
+    translate::{Template, WorkBudget},
 };
 
 /// How an HTTP request is made of a call's arguments.
@@ -88,7 +88,7 @@ pub struct HttpRequest {
     /// The method.
     pub method: Method,
     /// What the path is under.
-    pub under: Under,
+    pub under: PathBase,
     /// Path and query.
     pub path_and_query: PathAndQuery,
     /// Headers, those of the message itself (`Host`, `Content-Length`) aside.
@@ -97,15 +97,15 @@ pub struct HttpRequest {
     pub body: Bytes,
 }
 
-/// What a path of an upstream is under.
+/// Base of a request's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Under {
-    /// The upstream's address, which may end in a path of its own.
-    Address,
+pub enum PathBase {
+    /// The upstream's URL, which may end in a path of its own.
+    UpstreamUrl,
     /// The root of its host: the path is one that the upstream gave.
-    Root,
-    /// Nothing: the address itself is asked, whatever the path says.
-    Itself,
+    Origin,
+    /// None: the request goes to the upstream's URL as it is.
+    UrlItself,
 }
 
 impl HttpTemplate {
@@ -134,7 +134,7 @@ impl HttpTemplate {
         &self,
         arguments: &Arguments,
         caller: &HeaderMap,
-        stop: Option<&Stop>,
+        stop: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
         let mut filling = Filling::new(arguments, stop);
         let mut headers = forwarded(&self.forwarded, caller);
@@ -157,7 +157,13 @@ impl HttpTemplate {
                 bytes
             }
         };
-        Ok(HttpRequest { method: self.method.clone(), under: Under::Address, path_and_query, headers, body })
+        Ok(HttpRequest {
+            method: self.method.clone(),
+            under: PathBase::UpstreamUrl,
+            path_and_query,
+            headers,
+            body,
+        })
     }
 
     /// Whether it has a header of this name, its own or the caller's.
@@ -236,7 +242,11 @@ impl JsonTemplate {
     /// # Errors
     ///
     /// [`RequestError`] when a template can't be filled in.
-    pub fn fill(&self, arguments: &Arguments, stop: Option<&Stop>) -> Result<Option<Value>, RequestError> {
+    pub fn fill(
+        &self,
+        arguments: &Arguments,
+        stop: Option<&WorkBudget>,
+    ) -> Result<Option<Value>, RequestError> {
         self.build(&mut Filling::new(arguments, stop))
     }
 

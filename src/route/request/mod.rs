@@ -14,7 +14,7 @@ use serde_json::Value;
 use self::tool::bytes_of;
 pub use self::{
     command::{CommandRequest, CommandTemplate, WordTemplate},
-    http::{BodyTemplate, HttpRequest, HttpTemplate, JsonTemplate, Under, ValueTemplate},
+    http::{BodyTemplate, HttpRequest, HttpTemplate, JsonTemplate, PathBase, ValueTemplate},
     tool::{Effect, McpMethod, ToolRequest, ToolTemplate},
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
         TraceContext,
         path::{ESCAPED, scalar},
     },
-    translate::{Stop, Template, TemplateBudget, TemplateError, template_names},
+    translate::{Template, TemplateBudget, TemplateError, WorkBudget, template_names},
 };
 
 /// How what the upstream is asked is made of a call's arguments.
@@ -84,7 +84,7 @@ impl RequestTemplate {
         &self,
         arguments: &Arguments,
         caller: &HeaderMap,
-        stop: Option<&Stop>,
+        stop: Option<&WorkBudget>,
     ) -> Result<UpstreamRequest, RequestError> {
         match self {
             Self::Http(template) => template.build(arguments, caller, stop).map(UpstreamRequest::Http),
@@ -166,9 +166,9 @@ impl UpstreamRequest {
             Self::Http(request) => {
                 let HttpRequest { method, under, path_and_query, headers, body } = request;
                 let under: &[u8] = match under {
-                    Under::Address => b"address",
-                    Under::Root => b"root",
-                    Under::Itself => b"itself",
+                    PathBase::UpstreamUrl => b"address",
+                    PathBase::Origin => b"root",
+                    PathBase::UrlItself => b"itself",
                 };
                 write_parts(
                     &mut out,
@@ -266,13 +266,13 @@ impl From<HttpTemplate> for RequestTemplate {
 /// together.
 pub(super) struct Filling<'a> {
     pub(super) arguments: &'a Arguments,
-    pub(super) stop: Option<&'a Stop>,
+    pub(super) stop: Option<&'a WorkBudget>,
     budget: TemplateBudget,
     names: Option<minijinja::Value>,
 }
 
 impl<'a> Filling<'a> {
-    pub(super) fn new(arguments: &'a Arguments, stop: Option<&'a Stop>) -> Self {
+    pub(super) fn new(arguments: &'a Arguments, stop: Option<&'a WorkBudget>) -> Self {
         Self { arguments, stop, budget: TemplateBudget::of_result().until(stop), names: None }
     }
 
@@ -281,7 +281,7 @@ impl<'a> Filling<'a> {
             if let Some(stop) = self.stop {
                 // Which copies them.
                 let bytes: usize = self.arguments.as_map().values().map(bytes_of).sum();
-                stop.allows(Stop::of_search(bytes));
+                stop.allows(WorkBudget::of_search(bytes));
             }
             template_names(self.arguments)
         });
@@ -353,7 +353,7 @@ mod tests {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let request = HttpRequest {
             method: Method::GET,
-            under: Under::Address,
+            under: PathBase::UpstreamUrl,
             path_and_query: PathAndQuery::from_static(path),
             headers: headers.collect(),
             body: body.into(),
@@ -405,7 +405,7 @@ mod filling_tests {
         let takes_more = |sources: &[&str]| {
             let arguments = json!({ "n": 700, "list": [1, 2], "text": "x".repeat(1000) });
             let arguments = Arguments::from(arguments.as_object().unwrap().clone());
-            let stop = Stop::after(10_000);
+            let stop = WorkBudget::after(10_000);
             let mut filling = Filling::new(&arguments, Some(&stop));
             let filled: Vec<_> =
                 sources.iter().map(|source| filling.render(&Template::compile(source).unwrap())).collect();

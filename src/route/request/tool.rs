@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
 use super::{JsonTemplate, RequestError, forwarded};
-use crate::{model::Arguments, translate::Stop};
+use crate::{model::Arguments, translate::WorkBudget};
 
 /// How a call of an MCP server's tool is made of a call's arguments.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl ToolTemplate {
         &self,
         arguments: &Arguments,
         caller: &HeaderMap,
-        stop: Option<&Stop>,
+        stop: Option<&WorkBudget>,
     ) -> Result<ToolRequest, RequestError> {
         let arguments = match self.arguments.fill(arguments, stop)? {
             None => Map::new(),

@@ -313,8 +313,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::Reply,
-        translate::{Facts, TranslationLimits, response_view::ExpandedBody},
+        model::UpstreamResponse,
+        translate::{CallInput, TranslationLimits, response_view::ExpandedBody},
     };
 
     #[track_caller]
@@ -325,9 +325,10 @@ mod tests {
     #[track_caller]
     fn check_with(ndjson: NdJson, text: &str, expected: Result<&str, &str>) {
         let body = Bytes::copy_from_slice(text.as_bytes());
-        let reply = Reply::new(StatusCode::OK, HeaderMap::new(), body);
+        let reply = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), body);
         let (tool, args, body) = ("tool".parse().unwrap(), json!({}), ExpandedBody::new());
-        let view = ResponseView::new(&reply, &body, Facts::new(&tool, &args), TranslationLimits::default());
+        let view =
+            ResponseView::new(&reply, &body, CallInput::new(&tool, &args), TranslationLimits::default());
         match (ndjson.find(&view, &Typing::AsFound), expected) {
             (Ok(Extracted::Raw(json)), Ok(expected)) => assert_eq!(json.as_str(), expected),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),

@@ -12,7 +12,7 @@ use crate::translate::{
     convert::{Booleans, to_boolean, to_integer, to_number},
     matcher::Pattern,
     response_view::ResponseView,
-    stop::Stop,
+    stop::WorkBudget,
     why::Why,
 };
 
@@ -182,7 +182,7 @@ impl Extraction for Regex {
 impl Regex {
     /// `stop` is looked at between two matches: each search takes a time that grows with the text, and many of them
     /// may take the square of that.
-    pub(super) fn extract(&self, text: &str, stop: Option<&Stop>) -> Result<Value, Why> {
+    pub(super) fn extract(&self, text: &str, stop: Option<&WorkBudget>) -> Result<Value, Why> {
         let text = &*with_plain_line_ends(text);
         let whole = Place { text, line: 1 };
         let records = match &self.each {
@@ -197,7 +197,7 @@ impl Regex {
                     let found = pattern.pattern.regex().captures_iter(text).map(|found| {
                         // The search for the next may go through all that is left.
                         let left = text.len() - found.get(0).map_or(0, |whole| whole.start());
-                        Stop::check_search(stop, left)?;
+                        WorkBudget::check_search(stop, left)?;
                         let mut record = Map::new();
                         pattern.read(&found, whole, &mut record).map(|()| Value::Object(record))
                     });
@@ -382,9 +382,9 @@ mod tests {
     fn nobody_waits_for_matches_after_the_call_has_ended() {
         let pattern = CapturePattern::plain(Pattern::compile("(?<x>a+b|a)").unwrap());
         let regex = Regex { patterns: vec![pattern], each: Each::Match, allow_empty: false };
-        let stop = Stop::default();
+        let stop = WorkBudget::default();
         assert!(regex.extract("aaa", Some(&stop)).is_ok());
-        stop.now();
+        stop.cancel();
         assert_eq!(regex.extract("aaa", Some(&stop)).unwrap_err().to_string(), STOPPED);
     }
 }

@@ -58,11 +58,11 @@ pub struct Field {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Missing {
     /// It can't be read.
-    IsAnError,
+    Error,
     /// The result does not have the field either.
-    IsLeftOut,
+    Omit,
     /// The field has this value, which is one of its type, or null.
-    Gives(Box<Value>),
+    Default(Box<Value>),
 }
 
 /// Why a value does not fit: where, from the outside in, and what is the matter with what stands there.
@@ -78,7 +78,7 @@ impl Field {
     /// A field that must be there, under its own name.
     pub fn new(name: impl Into<String>, kind: FieldType) -> Self {
         let name = name.into();
-        Self { from: Path::exact(&name), name, kind, missing: Missing::IsAnError }
+        Self { from: Path::exact(&name), name, kind, missing: Missing::Error }
     }
 }
 
@@ -117,12 +117,12 @@ impl Fields {
         let mut properties = Map::new();
         for field in &self.list {
             let mut schema = field.kind.schema();
-            if matches!(&field.missing, Missing::Gives(value) if value.is_null()) {
+            if matches!(&field.missing, Missing::Default(value) if value.is_null()) {
                 admit_null(&mut schema);
             }
             properties.insert(field.name.clone(), Value::Object(schema));
         }
-        let required = self.list.iter().filter(|field| field.missing != Missing::IsLeftOut);
+        let required = self.list.iter().filter(|field| field.missing != Missing::Omit);
         let mut schema = object_of(properties, required.map(|field| field.name.as_str()).collect());
         if let Some(others) = &self.others {
             schema.insert("additionalProperties".into(), Value::Object(others.schema()));
@@ -148,8 +148,7 @@ impl Fields {
     ///
     /// A sentence that names the first field without a place.
     pub(crate) fn check_names(&self, found: &Map<String, Value>) -> Result<(), Why> {
-        let without =
-            |field: &&Field| field.missing == Missing::IsAnError && field.from.find(found).is_none();
+        let without = |field: &&Field| field.missing == Missing::Error && field.from.find(found).is_none();
         match self.list.iter().find(without) {
             Some(field) => Err(missing(field, found).into()),
             None => Ok(()),
@@ -163,17 +162,17 @@ impl Fields {
             let value = field
                 .from
                 .find(found)
-                .filter(|value| field.missing == Missing::IsAnError || !field.kind.is_missing(value));
+                .filter(|value| field.missing == Missing::Error || !field.kind.is_missing(value));
             match (value, &field.missing) {
                 (Some(value), _) => {
                     let value = field.kind.apply(value).map_err(|misfit| misfit.under(&place()))?;
                     typed.insert(field.name.clone(), value);
                 }
-                (None, Missing::IsLeftOut) => {}
-                (None, Missing::Gives(value)) => {
+                (None, Missing::Omit) => {}
+                (None, Missing::Default(value)) => {
                     typed.insert(field.name.clone(), Value::clone(value));
                 }
-                (None, Missing::IsAnError) => return Err(missing(field, found)),
+                (None, Missing::Error) => return Err(missing(field, found)),
             }
         }
         // The values that no field has used, under their own names. Null values are omitted.

@@ -121,9 +121,9 @@ fn lists_objects_and_lists_of_objects_are_typed_throughout() {
 fn what_is_missing_is_left_out_or_given_and_null_is_null() {
     let number = || FieldType::from(FieldKind::Number(NumberForm::default()));
     let mut given = Field::new("given", number());
-    given.missing = Missing::Gives(json!(0).into());
+    given.missing = Missing::Default(json!(0).into());
     let mut left = Field::new("left", number());
-    left.missing = Missing::IsLeftOut;
+    left.missing = Missing::Omit;
     let mut null = Field::new("null", number());
     null.kind.nulls = vec!["N/A".into(), String::new()];
     let fields = Fields::new(vec![given, left, null]);

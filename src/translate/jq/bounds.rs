@@ -14,7 +14,7 @@ use jaq_core::{
 };
 use jaq_json::{Error, Num, Rc, Val};
 
-use crate::translate::stop::{STOPPED, Stop};
+use crate::translate::stop::{STOPPED, WorkBudget};
 
 /// How much work one run of a filter may do, in steps: values of terms that may have several.
 pub const JQ_WORK_LIMIT: u64 = 20_000_000;
@@ -105,12 +105,12 @@ pub(super) struct Spent {
     /// What the filter itself raised last, with `error(…)`; it may have been caught since.
     pub(super) raised: Cell<Option<Val>>,
     /// What ends the run when nobody waits any more.
-    stop: Option<Stop>,
+    stop: Option<WorkBudget>,
 }
 
 impl Spent {
     /// Nothing yet.
-    pub(super) fn until(stop: Option<&Stop>) -> Self {
+    pub(super) fn until(stop: Option<&WorkBudget>) -> Self {
         Self {
             work_left: Cell::new(WORK_HERE),
             bytes_left: Cell::new(MEMORY_HERE_BYTES),

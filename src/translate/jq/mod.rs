@@ -23,7 +23,7 @@ use jaq_core::{
 use jaq_json::{Error, Map, Num, Val};
 use serde_json::Value;
 
-use super::{stop::Stop, translator::TranslationLimits};
+use super::{stop::WorkBudget, translator::TranslationLimits};
 use crate::model::{Exit, JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, check_number};
 
 /// One compiled jq filter. Clones share what was compiled.
@@ -90,7 +90,7 @@ pub struct JqNames<'a> {
     /// How many values, counted at every depth, it may give.
     pub most_values: usize,
     /// What ends the filter when nobody waits any more.
-    pub stop: Option<&'a Stop>,
+    pub stop: Option<&'a WorkBudget>,
 }
 
 /// How many operators a filter may have, words such as `if` counted twice. Parser and evaluator take a step down
@@ -238,7 +238,7 @@ impl Jq {
     /// it decides whether somebody is asked, and who can't tell asks.
     pub fn holds_before(&self, args: &Value, answers: &Value) -> bool {
         // Calls are looked at on threads that serve others too.
-        let spent = Spent::until(Some(&Stop::after(STEPS_BEFORE)));
+        let spent = Spent::until(Some(&WorkBudget::after(STEPS_BEFORE)));
         let (headers, most_values) = (&Value::Null, TranslationLimits::DEFAULT_VALUES);
         let names =
             JqNames { args, answers, status: 0, exit: None, headers, captures: &[], most_values, stop: None };

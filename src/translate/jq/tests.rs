@@ -188,10 +188,10 @@ fn what_is_counted_is_a_path_all_the_same() {
 #[test]
 fn a_filter_ends_when_nobody_waits_any_more() {
     let (jq, empty, stop) =
-        (Jq::compile("reduce range(9) as $i (0; . + $i)").unwrap(), Value::Null, Stop::default());
+        (Jq::compile("reduce range(9) as $i (0; . + $i)").unwrap(), Value::Null, WorkBudget::default());
     let names = || JqNames { stop: Some(&stop), ..names(&empty) };
     assert!(jq.apply(&empty, names()).is_ok());
-    stop.now();
+    stop.cancel();
     assert!(jq.apply(&empty, names()).is_err());
 }
 

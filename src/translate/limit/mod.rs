@@ -14,7 +14,7 @@ use super::{
     content::{Shown, TextKind},
     output_schema::OutputSchema,
     response_view::ResponseView,
-    stop::Stop,
+    stop::WorkBudget,
     template::{Budget, Template, from_json},
 };
 use crate::model::{Block, Content, JsonText, LimitedWriter, Shapes, Structured, Text};
@@ -53,7 +53,7 @@ impl Limit {
     pub(super) fn structure(
         &self,
         structured: Structured,
-        output: Option<(&OutputSchema, Option<&Stop>)>,
+        output: Option<(&OutputSchema, Option<&WorkBudget>)>,
         args: &Value,
         pretty: bool,
     ) -> Result<(Structured, Option<Cut>), String> {

@@ -14,7 +14,7 @@ use minijinja::{
 };
 
 use super::TemplateError;
-use crate::translate::stop::{STOPPED, Stop};
+use crate::translate::stop::{STOPPED, WorkBudget};
 
 /// How much work one rendering may do, in instructions of the template engine; a template that loops longer is an error.
 pub(super) const FUEL: u64 = 2_000_000;
@@ -30,7 +30,7 @@ pub(super) const STEP_BYTES: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: Cell<u64>,
-    stop: Option<Stop>,
+    stop: Option<WorkBudget>,
 }
 
 impl Budget {
@@ -40,7 +40,7 @@ impl Budget {
     }
 
     /// The same, which ends when nobody waits for it any more.
-    pub(crate) fn until(self, stop: Option<&Stop>) -> Self {
+    pub(crate) fn until(self, stop: Option<&WorkBudget>) -> Self {
         Self { stop: stop.cloned(), ..self }
     }
 
@@ -82,7 +82,7 @@ pub(super) struct LookedUp {
     names: Value,
     left: AtomicU64,
     made_left: AtomicUsize,
-    stop: Option<Stop>,
+    stop: Option<WorkBudget>,
 }
 
 /// The name by which the filters of a template find what they may still charge; no template can write it.

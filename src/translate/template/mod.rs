@@ -1,5 +1,5 @@
-//! Jinja templates, compiled once. `bounds` is how much one may do, `counted` sees to it that it is counted, `values` is
-//! what goes in and comes out.
+//! Jinja templates, compiled once. `bounds` has the limits on work and output, `counted` counts the work, `values`
+//! converts from and to JSON.
 
 mod bounds;
 mod counted;
@@ -20,7 +20,7 @@ use values::{json_text, markdown_table, to_json, write_encoded, write_escaped, w
 pub use values::{line_names, template_names};
 
 use super::{
-    Stop,
+    WorkBudget,
     leak_filter::{Sent, safe_words_for},
 };
 use crate::model::LimitedWriter;
@@ -153,7 +153,7 @@ impl Template {
     /// # Errors
     ///
     /// As [`Self::render`], earlier.
-    pub fn render_until(&self, names: &Value, stop: &Stop) -> Result<String, TemplateError> {
+    pub fn render_until(&self, names: &Value, stop: &WorkBudget) -> Result<String, TemplateError> {
         let rendered = self.render_within(names, &Budget::of_result().until(Some(stop)));
         if stop.has_run_out() { Err(TemplateError::too_slow()) } else { rendered }
     }

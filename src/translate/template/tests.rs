@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::*;
-use crate::translate::stop::{STOPPED, Stop};
+use crate::translate::stop::{STOPPED, WorkBudget};
 
 #[track_caller]
 fn check(source: &str, names: &str, expected: Result<&str, &str>) {
@@ -105,11 +105,11 @@ fn an_error_names_its_place_in_the_template_as_it_was_written() {
 #[test]
 fn a_template_ends_when_nobody_waits_for_it() {
     let template = Template::compile("{{ 1 if text else 2 }}").unwrap();
-    let stop = Stop::default();
+    let stop = WorkBudget::default();
     let budget = Budget::of_result().until(Some(&stop));
     let names = Value::from_pairs([("text", "a")]);
     assert_eq!(template.render_within(&names, &budget).unwrap(), "1");
-    stop.now();
+    stop.cancel();
     assert_eq!(template.render_within(&names, &budget).unwrap_err().message, STOPPED);
 }
 
@@ -162,7 +162,7 @@ fn where_steps_are_counted_a_template_takes_no_more_than_it_may() {
     let text = "ab\n".repeat(1000);
     let names = Value::from_pairs([("text", text.as_str()), ("letters", "abcdefghijklmnopqrstuvwxyz")]);
     let has_run_out = |source: &str| {
-        let stop = Stop::after(10_000);
+        let stop = WorkBudget::after(10_000);
         let budget = Budget::of_result().until(Some(&stop));
         let template = Template::compile(source).unwrap();
         // Each of several blocks may take what one may take alone; together they may not.

@@ -92,8 +92,8 @@ fn what_a_filter_gives_is_counted() {
 /// Whether the translation of a reply takes more than ten thousand steps.
 fn is_long(rule: Rule, body: &str) -> bool {
     let tool: ToolName = "get_weather".parse().unwrap();
-    let (args, stop) = (json!({}), Stop::after(10_000));
-    let facts = Facts { stop: Some(&stop), ..Facts::new(&tool, &args) };
+    let (args, stop) = (json!({}), WorkBudget::after(10_000));
+    let facts = CallInput { stop: Some(&stop), ..CallInput::new(&tool, &args) };
     let media_type = if body.starts_with('{') { "application/json" } else { "text/plain" };
     let translation = translate(
         &translator(vec![rule], None),

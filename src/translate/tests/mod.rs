@@ -13,14 +13,14 @@ use super::{
     extract::{Extract, Extractor, ExtractorKind},
     *,
 };
-use crate::model::{Fault, Outcome, Reply, Shapes, ToolName, ToolResult, write_result};
+use crate::model::{Fault, Outcome, Shapes, ToolName, ToolResult, UpstreamResponse, write_result};
 
-fn reply(status: u16, media_type: &str, body: impl Into<Bytes>) -> Reply {
+fn reply(status: u16, media_type: &str, body: impl Into<Bytes>) -> UpstreamResponse {
     let mut headers = HeaderMap::new();
     if !media_type.is_empty() {
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_str(media_type).unwrap());
     }
-    Reply::new(StatusCode::from_u16(status).unwrap(), headers, body.into())
+    UpstreamResponse::new(StatusCode::from_u16(status).unwrap(), headers, body.into())
 }
 
 fn translator(rules: Vec<Rule>, output: Option<Value>) -> Translator {
@@ -61,10 +61,10 @@ fn error_rule(text: &str) -> ErrorRule {
     ErrorRule { extract: None, text, code: None, structured: None, status: None }
 }
 
-fn run(translator: &Translator, reply: &Reply) -> ToolResult {
+fn run(translator: &Translator, reply: &UpstreamResponse) -> ToolResult {
     let tool: ToolName = "get_weather".parse().unwrap();
     let args = json!({"city": "Oslo"});
-    translate(translator, Facts::new(&tool, &args), reply, &mut Trace::on()).result
+    translate(translator, CallInput::new(&tool, &args), reply, &mut Trace::on()).result
 }
 
 fn sent(result: &ToolResult) -> Value {
@@ -75,7 +75,7 @@ fn sent(result: &ToolResult) -> Value {
 
 /// The text of the only block, the structure as text, and whether it is an error.
 #[track_caller]
-fn check(translator: &Translator, reply: &Reply, text: &str, structured: Option<&str>) {
+fn check(translator: &Translator, reply: &UpstreamResponse, text: &str, structured: Option<&str>) {
     let result = sent(&run(translator, reply));
     assert_eq!(result["content"][0]["text"].as_str().unwrap(), text);
     assert_eq!(result.get("structuredContent").map(Value::to_string).as_deref(), structured);
@@ -184,7 +184,7 @@ fn what_was_expanded_is_a_step_of_the_trace() {
     compressed.headers.insert(http::header::CONTENT_ENCODING, HeaderValue::from_static("br"));
     let (tool, args) = ("get_weather".parse().unwrap(), json!({}));
     let mut trace = Trace::on();
-    translate(&translator(vec![], None), Facts::new(&tool, &args), &compressed, &mut trace);
+    translate(&translator(vec![], None), CallInput::new(&tool, &args), &compressed, &mut trace);
     let steps = trace.into_steps();
     assert_eq!((steps[0].what.as_str(), steps[0].found.as_str()), ("expand", "br: 10 bytes to 6 bytes"));
 }

@@ -26,7 +26,7 @@ const ORDINARY: [&str; 9] = [
     r#"{"content": [{"type": "text", "text": "{\"a\": 1}"}], "isError": false}"#,
 ];
 
-fn any_reply() -> impl Strategy<Value = Reply> {
+fn any_reply() -> impl Strategy<Value = UpstreamResponse> {
     let status = prop_oneof![4 => Just(200_u16), 1 => 100_u16..=999];
     let media_type = prop_oneof![
         4 => Just(String::new()),

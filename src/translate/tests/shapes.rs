@@ -26,7 +26,7 @@ fn jq(source: &str) -> Jq {
 
 /// A field that may be missing.
 fn field(name: &str, from: &str, kind: FieldType) -> Field {
-    Field { from: from.parse().unwrap(), missing: Missing::IsLeftOut, ..Field::new(name, kind) }
+    Field { from: from.parse().unwrap(), missing: Missing::Omit, ..Field::new(name, kind) }
 }
 
 fn number() -> FieldType {
@@ -58,7 +58,7 @@ pub(super) fn typing(index: usize) -> Typing {
         2 => Typing::Fields(Fields::new(vec![
             field("a", "a", list_of(FieldKind::String)),
             Field {
-                missing: Missing::Gives(json!("up").into()),
+                missing: Missing::Default(json!("up").into()),
                 ..Field::new("b", words(Some(json!("other"))).into())
             },
             field("when", "a", or_null(FieldKind::DateTime(TimeForm::default()))),

@@ -60,7 +60,7 @@ fn what_a_route_keeps_to_itself_is_in_no_note_and_its_replacing_is_a_step() {
     let mut translator = translator(vec![success(ExtractorKind::Json(Json), None, None)], None);
     translator.redaction = Redaction::new(vec![secret]);
     let (tool, args) = ("pay".parse().unwrap(), json!({}));
-    let facts = Facts::new(&tool, &args);
+    let facts = CallInput::new(&tool, &args);
     // In whatever charset it is.
     let unreadable = reply(200, "application/json", "no card 1234");
     let utf16: Vec<u8> = "no card 1234".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -116,14 +116,14 @@ fn typed_fields_make_the_structure_and_its_schema() {
         Field { from, missing, ..Field::new(name, kind.into()) }
     };
     let fields = Fields::new(vec![
-        field("temperature", "temp", FieldKind::Number(NumberForm::default()), Missing::IsAnError),
+        field("temperature", "temp", FieldKind::Number(NumberForm::default()), Missing::Error),
         field(
             "raining",
             "rain",
             FieldKind::Boolean(Booleans { yes: vec!["yes".into()], no: vec!["no".into()] }),
-            Missing::IsAnError,
+            Missing::Error,
         ),
-        field("wind", "wind", FieldKind::Integer(NumberForm::default()), Missing::IsLeftOut),
+        field("wind", "wind", FieldKind::Integer(NumberForm::default()), Missing::Omit),
     ]);
     let schema = Value::Object(fields.schema());
     let mut rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::{
-    Address, Ask, CredentialError, HttpSettings, ResponseBody, Tried, UpstreamError,
+    Address, AttemptedEndpoints, CredentialError, HttpSettings, ResponseBody, UpstreamCall, UpstreamError,
     connection::{self, RequestBody},
     credentials::{Credential, CredentialSource},
     endpoints::{AddressView, Endpoint, Endpoints, Lookup},
@@ -16,9 +16,9 @@ use super::{
     secret_scrubber::{ResponseScrubber, SecretScrubber},
 };
 use crate::{
-    model::Reply,
-    route::{HttpRequest, Under, UpstreamName, UpstreamRequest, resolve_location, same_origin},
-    telemetry::{Chain, Ticket},
+    model::UpstreamResponse,
+    route::{HttpRequest, PathBase, UpstreamName, UpstreamRequest, resolve_location, same_origin},
+    telemetry::{CallContext, Chain},
 };
 
 /// How often one attempt is sent over another connection, because the reused one was closed in the meantime.
@@ -93,17 +93,17 @@ impl HttpUpstream {
     /// # Errors
     ///
     /// [`UpstreamError`], if there is no response.
-    pub async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        self.attempt(ask, &Tried::default()).await
+    pub async fn answer(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+        self.attempt(ask, &AttemptedEndpoints::default()).await
     }
 
     /// Sends a request to one address, and to another when nothing could be sent to that one.
     pub(in crate::upstream) async fn attempt(
         &self,
-        ask: &Ask,
-        tried: &Tried,
-    ) -> Result<Reply, UpstreamError> {
-        let Ask { request, reply_limit_bytes, due, meanwhile, idempotent, ticket, .. } = ask;
+        ask: &UpstreamCall,
+        tried: &AttemptedEndpoints,
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        let UpstreamCall { request, reply_limit_bytes, due, meanwhile, idempotent, ticket, .. } = ask;
         let UpstreamRequest::Http(request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
@@ -140,7 +140,7 @@ impl HttpUpstream {
         request: HttpRequest,
         due: Instant,
     ) -> Result<IncomingResponse, UpstreamError> {
-        let (tried, ticket) = (Tried::default(), Ticket::default());
+        let (tried, ticket) = (AttemptedEndpoints::default(), CallContext::default());
         let credential = self.credential(&ticket).await?;
         let mut load = self.shared.endpoints.pick(&tried, due).await?;
         loop {
@@ -159,7 +159,7 @@ impl HttpUpstream {
         endpoint: &Endpoint,
         request: &HttpRequest,
         mut credential: Option<Credential>,
-        ticket: &Ticket,
+        ticket: &CallContext,
     ) -> Result<IncomingResponse, UpstreamError> {
         let mut next = self.request_to(endpoint.address(), request)?;
         let (mut redirects_left, mut is_renewed) = (self.shared.settings.redirects, false);
@@ -192,9 +192,9 @@ impl HttpUpstream {
     /// A route's request as it is sent to an address, credentials aside.
     fn request_to(&self, address: &Address, request: &HttpRequest) -> Result<Request<Bytes>, UpstreamError> {
         let uri = match request.under {
-            Under::Address => address.join(&request.path_and_query),
-            Under::Root => address.join_root(&request.path_and_query),
-            Under::Itself => address.itself(),
+            PathBase::UpstreamUrl => address.join(&request.path_and_query),
+            PathBase::Origin => address.join_root(&request.path_and_query),
+            PathBase::UrlItself => address.itself(),
         };
         let mut outgoing = Request::new(request.body.clone());
         *outgoing.method_mut() = request.method.clone();
@@ -264,7 +264,7 @@ impl HttpUpstream {
     }
 
     /// The credential for a request, if the upstream has one.
-    async fn credential(&self, ticket: &Ticket) -> Result<Option<Credential>, UpstreamError> {
+    async fn credential(&self, ticket: &CallContext) -> Result<Option<Credential>, UpstreamError> {
         let Some(credentials) = &self.shared.credentials else { return Ok(None) };
         credentials.credential(ticket).await.map(Some).map_err(|source| self.no_credential(source))
     }
@@ -274,7 +274,7 @@ impl HttpUpstream {
         &self,
         response: &Response<ResponseBody>,
         sent: Option<&Credential>,
-        ticket: &Ticket,
+        ticket: &CallContext,
     ) -> Result<Option<Credential>, UpstreamError> {
         match (&self.shared.credentials, sent) {
             (Some(credentials), Some(sent)) if response.status() == StatusCode::UNAUTHORIZED => {

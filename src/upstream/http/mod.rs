@@ -2,9 +2,9 @@
 //!
 //! In reading order: [`Address`] is the address of one, [`ClientTls`] its TLS settings, and [`AuthSettings`]
 //! the credential that it is sent; `connection` connects, `pool` reuses connections; [`HttpUpstream`]
-//! (`client`) sends an [`Ask`], follows redirects and renews credentials; `response` checks the framing and
-//! reads the body to a limit, `secret_scrubber` redacts our own secrets in it; `passthrough` forwards a
-//! request unread; `endpoints` picks the address where there are several.
+//! (`client`) sends an [`UpstreamCall`], follows redirects and renews credentials; `response` checks the
+//! framing and reads the body to a limit, `secret_scrubber` redacts our own secrets in it; `passthrough`
+//! forwards a request unread; `endpoints` picks the address where there are several.
 //!
 //! Only this module names the HTTP client.
 
@@ -22,7 +22,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, Version};
 
-use super::{Ask, Happened, Meanwhile, Tried, UpstreamError, error::ConnectTimedOut};
+use super::{
+    AttemptedEndpoints, ProgressEvent, ProgressSender, UpstreamCall, UpstreamError, error::ConnectTimedOut,
+};
 use crate::route::UpstreamName;
 
 pub use crate::tls::{ClientTls, ClientTlsOptions, Identity, TlsError, Trust};

@@ -8,9 +8,11 @@ use http_body::Body;
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use tokio::time::Instant;
 
-use super::{HttpUpstream, Tried, UpstreamError, connection::BoxError, response::remove_hop_by_hop};
+use super::{
+    AttemptedEndpoints, HttpUpstream, UpstreamError, connection::BoxError, response::remove_hop_by_hop,
+};
 use crate::{
-    telemetry::Ticket,
+    telemetry::CallContext,
     wire::{MapPoll, PolledFrame},
 };
 
@@ -46,7 +48,7 @@ impl HttpUpstream {
         remove_hop_by_hop(request.headers_mut());
         request.headers_mut().remove(header::EXPECT);
         let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        let tried = Tried::default();
+        let tried = AttemptedEndpoints::default();
         let mut load = self.shared.endpoints.pick(&tried, due).await?;
         loop {
             let address = load.endpoint().address();
@@ -59,7 +61,8 @@ impl HttpUpstream {
                 Err((error, unsent)) => (Err(error), unsent),
             };
             let status = result.as_ref().map(Response::status);
-            let fails_over = self.shared.endpoints.fail_over(&mut load, &tried, &Ticket::default(), status);
+            let fails_over =
+                self.shared.endpoints.fail_over(&mut load, &tried, &CallContext::default(), status);
             match (result, unsent) {
                 (Ok(mut response), _) => {
                     remove_hop_by_hop(response.headers_mut());

@@ -10,8 +10,8 @@ use http::{
 use http_body::Body;
 use http_body_util::BodyExt;
 
-use super::{Happened, Meanwhile, ResponseBody, UpstreamError, secret_scrubber::ResponseScrubber};
-use crate::{model::Reply, route::UpstreamName, upstream::buffer::BodyAccount};
+use super::{ProgressEvent, ProgressSender, ResponseBody, UpstreamError, secret_scrubber::ResponseScrubber};
+use crate::{model::UpstreamResponse, route::UpstreamName, upstream::buffer::BodyAccount};
 
 /// A response whose head is there.
 pub(in crate::upstream) struct IncomingResponse {
@@ -39,13 +39,13 @@ impl IncomingResponse {
         self,
         limit_bytes: usize,
         mut account: BodyAccount<'_>,
-        meanwhile: Option<&Meanwhile>,
-    ) -> Result<Reply, UpstreamError> {
+        meanwhile: Option<&ProgressSender>,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         let Self { upstream, response, scrubber } = self;
         let (mut head, body) = response.into_parts();
         let body = read_body(&upstream, body, limit_bytes, &mut account, meanwhile).await?;
         remove_hop_by_hop(&mut head.headers);
-        let reply = scrubber.scrub(Reply::new(head.status, head.headers, body));
+        let reply = scrubber.scrub(UpstreamResponse::new(head.status, head.headers, body));
         account.finish_reply(reply).await.map_err(|full| full.of(&upstream))
     }
 }
@@ -156,7 +156,7 @@ async fn read_body(
     mut body: ResponseBody,
     limit_bytes: usize,
     account: &mut BodyAccount<'_>,
-    meanwhile: Option<&Meanwhile>,
+    meanwhile: Option<&ProgressSender>,
 ) -> Result<Bytes, UpstreamError> {
     let too_long = || UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes };
     let hint = body.size_hint();
@@ -167,7 +167,7 @@ async fn read_body(
     account.cover(announced).await.map_err(|full| full.of(upstream))?;
     let received = |bytes: usize| {
         if let Some(meanwhile) = meanwhile {
-            meanwhile.tell(Happened::Received { bytes: bytes as u64, of: hint.exact() });
+            meanwhile.send(ProgressEvent::Received { bytes: bytes as u64, of: hint.exact() });
         }
     };
     let Some(first) = next_chunk(upstream, &mut body).await? else { return Ok(Bytes::new()) };

@@ -15,7 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::bytes::Regex;
 
 use super::{Address, AuthSettings, HttpSettings};
-use crate::model::Reply;
+use crate::model::UpstreamResponse;
 
 /// Replaces a secret.
 pub(in crate::upstream) const MARK: &str = "[redacted]";
@@ -36,7 +36,7 @@ pub(in crate::upstream) struct ResponseScrubber {
 }
 
 impl ResponseScrubber {
-    pub(in crate::upstream) fn scrub(&self, reply: Reply) -> Reply {
+    pub(in crate::upstream) fn scrub(&self, reply: UpstreamResponse) -> UpstreamResponse {
         let reply = self.own.scrub(reply);
         match &self.credential {
             Some(credential) => credential.scrub(reply),
@@ -93,7 +93,7 @@ impl SecretScrubber {
     }
 
     /// The response without them. What is compressed is not searched.
-    fn scrub(&self, mut reply: Reply) -> Reply {
+    fn scrub(&self, mut reply: UpstreamResponse) -> UpstreamResponse {
         let wanted = if reply.status.is_success() { &self.everywhere } else { &self.in_errors };
         let Some(secrets) = wanted else { return reply };
         if let Cow::Owned(hidden) = secrets.replace_all(&reply.body, MARK.as_bytes()) {
@@ -284,7 +284,8 @@ mod tests {
     fn check(scrubber: &SecretScrubber, status: u16, body: &str, expected: &str) {
         let mut headers = HeaderMap::new();
         headers.insert("x-echo", HeaderValue::from_str(&body.replace('\n', " ")).unwrap());
-        let reply = Reply::new(StatusCode::from_u16(status).unwrap(), headers, body.to_owned().into());
+        let reply =
+            UpstreamResponse::new(StatusCode::from_u16(status).unwrap(), headers, body.to_owned().into());
         let shown = scrubber.scrub(reply);
         assert_eq!(shown.body, expected.as_bytes());
         assert_eq!(shown.headers["x-echo"], expected.replace('\n', " "));
@@ -313,7 +314,11 @@ mod tests {
                 for written in [encoded.clone(), url_safe, encoded.to_lowercase(), in_url] {
                     for status in [200, 401] {
                         let body = Bytes::from(format!("x {written} y"));
-                        let reply = Reply::new(StatusCode::from_u16(status).unwrap(), HeaderMap::new(), body);
+                        let reply = UpstreamResponse::new(
+                            StatusCode::from_u16(status).unwrap(),
+                            HeaderMap::new(),
+                            body,
+                        );
                         let shown = String::from_utf8(scrubber.scrub(reply).body.to_vec()).unwrap();
                         assert!(shown.contains(MARK) && shown.len() < 36, "{status} {written}: {shown}");
                     }

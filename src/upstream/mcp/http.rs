@@ -30,10 +30,10 @@ use super::{
     whole_response,
 };
 use crate::{
-    model::Reply,
-    route::{HttpRequest, Under, UpstreamName},
+    model::UpstreamResponse,
+    route::{HttpRequest, PathBase, UpstreamName},
     upstream::{
-        Meanwhile, UpstreamError,
+        ProgressSender, UpstreamError,
         buffer::BodyAccount,
         error::Withheld,
         http::{HttpSettings, HttpUpstream, IncomingResponse, ResponseBody, ResponseScrubber},
@@ -77,7 +77,7 @@ enum Failure {
     /// The server does not know the session, and has not processed the request.
     Forgotten,
     /// The server begins no session, and refuses with an HTTP status.
-    Refused(Reply),
+    Refused(UpstreamResponse),
     /// For another reason.
     Error(UpstreamError),
 }
@@ -371,7 +371,7 @@ fn post_request(
 }
 
 fn request(method: Method, headers: HeaderMap, body: Bytes) -> HttpRequest {
-    let (under, path_and_query) = (Under::Itself, PathAndQuery::from_static("/"));
+    let (under, path_and_query) = (PathBase::UrlItself, PathAndQuery::from_static("/"));
     HttpRequest { method, under, path_and_query, headers, body }
 }
 
@@ -438,7 +438,8 @@ impl HttpLink {
                     tokio::spawn(timeout(END_TIMEOUT, async move {
                         while let Some(Ok(_)) = body.frame().await {}
                     }));
-                    let text = scrubber.scrub(Reply::new(StatusCode::OK, HeaderMap::new(), text)).body;
+                    let text =
+                        scrubber.scrub(UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), text)).body;
                     return Ok(account.finish(text));
                 }
                 self.react(session, &data, outgoing.meanwhile().map(|meanwhile| (id, meanwhile)));
@@ -458,7 +459,7 @@ impl HttpLink {
     }
 
     /// Reacts to messages that are no responses: notifications, and requests of the server.
-    fn react(self: &Arc<Self>, session: &Arc<Session>, text: &str, call: Option<(u64, &Meanwhile)>) {
+    fn react(self: &Arc<Self>, session: &Arc<Session>, text: &str, call: Option<(u64, &ProgressSender)>) {
         for message in jsonrpc::messages(text) {
             match jsonrpc::reaction(self.name(), &message, call) {
                 Reaction::None => {}

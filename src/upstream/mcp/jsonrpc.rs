@@ -13,7 +13,7 @@ use tracing::debug;
 
 use crate::{
     route::UpstreamName,
-    upstream::{Happened, Meanwhile, error::Withheld},
+    upstream::{ProgressEvent, ProgressSender, error::Withheld},
 };
 
 /// One message of a server.
@@ -204,7 +204,7 @@ struct ProgressParams<'a> {
 pub(super) fn reaction(
     upstream: &UpstreamName,
     message: &Message<'_>,
-    call: Option<(u64, &Meanwhile)>,
+    call: Option<(u64, &ProgressSender)>,
 ) -> Reaction {
     match message {
         // To a call that was abandoned.
@@ -227,7 +227,7 @@ pub(super) fn reaction(
                         .progress_token
                         .is_some_and(|token| token.get().trim_matches('"') == id.to_string())
                 {
-                    meanwhile.tell(Happened::Progress { done: read.progress, total: read.total });
+                    meanwhile.send(ProgressEvent::Progress { done: read.progress, total: read.total });
                 }
                 Reaction::None
             }

@@ -1,5 +1,5 @@
-//! The beginning of a session (`initialize` or `server/discover`): the revision of the protocol and the
-//! capabilities that are agreed on, and what each request has of them.
+//! MCP lifecycle towards an upstream: negotiates revision and capabilities (`initialize` or `server/discover`), and
+//! builds the parameters and `_meta` of each request.
 
 use std::collections::HashMap;
 

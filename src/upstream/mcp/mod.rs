@@ -32,19 +32,19 @@ use self::{
     jsonrpc::{Response, RpcError},
 };
 use super::{
-    Ask, Cause, Meanwhile, UpstreamError, buffer::BodyAccount, error::Withheld, http::HttpSettings,
-    program::Program,
+    Cause, ProgressSender, UpstreamCall, UpstreamError, buffer::BodyAccount, error::Withheld,
+    http::HttpSettings, program::Program,
 };
 use crate::{
-    model::Reply,
+    model::UpstreamResponse,
     route::{McpMethod, ToolRequest, UpstreamName, UpstreamRequest},
     translate::extract::MCP_MEDIA_TYPE,
 };
 
 /// One MCP server. Clones share the session with it, or the child.
 ///
-/// Sends a tool call (or `prompts/get`, …) and returns the JSON-RPC response as a [`Reply`] of type
-/// [`MCP_MEDIA_TYPE`]. Dropping the future sends `notifications/cancelled`.
+/// Sends a tool call (or `prompts/get`, …) and returns the JSON-RPC response as a [`UpstreamResponse`] of
+/// type [`MCP_MEDIA_TYPE`]. Dropping the future sends `notifications/cancelled`.
 #[derive(Debug, Clone)]
 pub struct McpUpstream {
     name: UpstreamName,
@@ -97,12 +97,12 @@ struct Outgoing<'a> {
     headers: &'a HeaderMap,
     limit_bytes: usize,
     /// The call that it is sent for; `None` of requests of our own.
-    ask: Option<&'a Ask>,
+    ask: Option<&'a UpstreamCall>,
 }
 
 impl<'a> Outgoing<'a> {
     /// Where progress is reported before its response is there.
-    fn meanwhile(&self) -> Option<&'a Meanwhile> {
+    fn meanwhile(&self) -> Option<&'a ProgressSender> {
         self.ask.and_then(|ask| ask.meanwhile.as_ref())
     }
 
@@ -120,7 +120,7 @@ enum Answer {
     /// A JSON-RPC response, whole.
     Message(Bytes),
     /// An HTTP response without a JSON-RPC message, with an error status.
-    Refused(Reply),
+    Refused(UpstreamResponse),
 }
 
 /// One list of a server, each entry as JSON.
@@ -340,8 +340,8 @@ impl McpUpstream {
 }
 
 impl McpUpstream {
-    pub(super) async fn answer(&self, ask: &Ask) -> Result<Reply, UpstreamError> {
-        let Ask { request, reply_limit_bytes, .. } = ask;
+    pub(super) async fn answer(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+        let UpstreamCall { request, reply_limit_bytes, .. } = ask;
         let UpstreamRequest::Tool(request) = request else {
             return Err(UpstreamError::of_another_kind(&self.name));
         };
@@ -376,7 +376,7 @@ impl McpUpstream {
                 }
                 let mut headers = HeaderMap::new();
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
-                Ok(Reply::new(StatusCode::OK, headers, text))
+                Ok(UpstreamResponse::new(StatusCode::OK, headers, text))
             }
         }
     }

@@ -31,8 +31,8 @@ use glossator::{
     pipeline::{Gateway, Snapshot, SnapshotParts},
     policy::{PolicySettings, UpstreamPolicies},
     route::{
-        Envelope, ErrorStatus, HttpTemplate, InputSchema, Offer, PathTemplate, Route, RouteTable, Traces,
-        UpstreamName,
+        Envelope, ErrorStatus, HttpTemplate, InputSchema, PathTemplate, Route, RouteTable, Traces,
+        UpstreamName, Visibility,
     },
     translate::{Otherwise, OutputSchema, TranslationLimits, Translator, Wrap},
     upstream::{
@@ -324,7 +324,7 @@ fn route(
         definition,
         input: InputSchema::new(&input).unwrap(),
         completions: Vec::new(),
-        tool: Offer::Made,
+        tool: Visibility::Listed,
         resource: None,
         scopes: Default::default(),
         asking: Default::default(),

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use glossator::{
     model::{Shapes, write_result},
-    pipeline::{Call, Face, Gateway, NoElicitor},
+    pipeline::{ApiKind, Call, Gateway, NoElicitor},
     telemetry::RequestId,
-    upstream::Caller,
+    upstream::ClientIdentity,
 };
 use http::{HeaderMap, request::Parts};
 use rmcp::{
@@ -71,7 +71,7 @@ impl ServerHandler for Sdk {
     ) -> Result<ListToolsResult, ErrorData> {
         let snapshot = self.0.snapshot();
         let cursor = request.and_then(|request| request.cursor);
-        let page = snapshot.lists.tools.page(cursor.as_deref(), 200, &Caller::Only);
+        let page = snapshot.lists.tools.page(cursor.as_deref(), 200, &ClientIdentity::Only);
         let page = page.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let tools =
             page.entries.iter().map(|tool| serde_json::from_str(tool.json(shapes(&context)).get()).unwrap());
@@ -95,7 +95,13 @@ impl ServerHandler for Sdk {
             return Err(ErrorData::invalid_params(format!("unknown tool `{}`", request.name), None));
         };
         let arguments = request.arguments.unwrap_or_default();
-        let call = Call::new(arguments, &headers, RequestId::of_headers(&headers), Face::Mcp, Caller::Only);
+        let call = Call::new(
+            arguments,
+            &headers,
+            RequestId::of_headers(&headers),
+            ApiKind::Mcp,
+            ClientIdentity::Only,
+        );
         let result = snapshot.call(route, call, &mut NoElicitor).await;
         let mut json = Vec::new();
         write_result(&result, shapes(&context), &mut json);
@@ -106,7 +112,7 @@ impl ServerHandler for Sdk {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let snapshot = self.0.snapshot();
-        let tool = snapshot.lists.tools.seen_by(&Caller::Only).find(|tool| tool.key() == name)?;
+        let tool = snapshot.lists.tools.seen_by(&ClientIdentity::Only).find(|tool| tool.key() == name)?;
         serde_json::from_str(tool.json(Shapes::Any).get()).ok()
     }
 }

@@ -18,7 +18,7 @@ use crate::translate::{
     fields::Fields,
     matcher::Pattern,
     response_view::ResponseView,
-    stop::Stop,
+    stop::WorkBudget,
     why::{Why, at_most},
 };
 
@@ -119,7 +119,7 @@ impl Pairs {
         &self,
         text: &str,
         wanted: Option<&Fields>,
-        stop: Option<&Stop>,
+        stop: Option<&WorkBudget>,
     ) -> Result<Value, Why> {
         let expected = || match &self.pattern {
             Some(pattern) => format!("lines that match `{pattern}`, found none"),
@@ -159,7 +159,7 @@ impl Pairs {
         wanted: Option<&Fields>,
         first_line: usize,
         limit: usize,
-        stop: Option<&Stop>,
+        stop: Option<&WorkBudget>,
     ) -> Result<(Map<String, Value>, usize), Why> {
         let (found, sections, open) = Default::default();
         let mut builder =
@@ -241,7 +241,7 @@ struct Builder<'p, 't> {
     pairs: &'p Pairs,
     /// The fields whose outermost keys are extracted; all keys if there are none.
     wanted: Option<&'p Fields>,
-    stop: Option<&'p Stop>,
+    stop: Option<&'p WorkBudget>,
     /// How many pairs there may be, and how many there are.
     limit: usize,
     count: usize,
@@ -334,7 +334,7 @@ impl<'t> Builder<'_, 't> {
         self.close(0);
         for found in pattern.regex().captures_iter(bare) {
             // The search for the next may go through all that is left.
-            Stop::check_search(self.stop, bare.len() - found.get(0).map_or(0, |whole| whole.start()))?;
+            WorkBudget::check_search(self.stop, bare.len() - found.get(0).map_or(0, |whole| whole.start()))?;
             let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };
             let key = key.as_str().trim();
             if !key.is_empty() {

@@ -266,10 +266,10 @@ fn lines_go_on_with_the_last_pair_of_a_pattern() {
 
 #[test]
 fn nobody_waits_for_pairs_after_the_call_has_ended() {
-    let stop = Stop::default();
+    let stop = WorkBudget::default();
     let pairs = matching("(?<key>a)(?<value>b)");
     assert!(pairs.extract("abab", None, Some(&stop)).is_ok());
-    stop.now();
+    stop.cancel();
     assert_eq!(pairs.extract("abab", None, Some(&stop)).unwrap_err().to_string(), STOPPED);
 }
 

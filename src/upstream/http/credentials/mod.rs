@@ -15,9 +15,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, StatusCode, header::InvalidHeaderValue};
 
 use super::{
-    Address, AddressError, Ask, HttpSettings, HttpUpstream, UpstreamError, secret_scrubber::SecretScrubber,
+    Address, AddressError, HttpSettings, HttpUpstream, UpstreamCall, UpstreamError,
+    secret_scrubber::SecretScrubber,
 };
-use crate::telemetry::Ticket;
+use crate::telemetry::CallContext;
 use token_cache::{TokenCache, TokenFile};
 
 pub use oauth::{AuthStyle, OAuthSettings, TokenUrl};
@@ -133,7 +134,7 @@ impl CredentialSource {
     }
 
     /// The credential for a request of a call.
-    pub(super) async fn credential(&self, ticket: &Ticket) -> Result<Credential, Arc<CredentialError>> {
+    pub(super) async fn credential(&self, ticket: &CallContext) -> Result<Credential, Arc<CredentialError>> {
         match self {
             Self::Fixed(credential) => Ok(credential.clone()),
             Self::File(file) => file.credential().await,
@@ -145,7 +146,7 @@ impl CredentialSource {
     pub(super) async fn another(
         &self,
         refused: &Credential,
-        ticket: &Ticket,
+        ticket: &CallContext,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         match self {
             Self::Fixed(_) => Ok(None),
@@ -208,7 +209,7 @@ pub enum CredentialError {
     },
     /// It failed, and it is not yet time to try again.
     #[error("the next token request is sent in {rest:?}, after {failures} failures")]
-    Resting {
+    CircuitOpen {
         /// How long yet.
         rest: Duration,
         /// How often it failed since it last gave one.
@@ -226,7 +227,7 @@ impl CredentialError {
     /// How long no token is requested, if that is so.
     pub fn rest(&self) -> Option<Duration> {
         match self {
-            Self::Resting { rest, .. } => Some(*rest),
+            Self::CircuitOpen { rest, .. } => Some(*rest),
             Self::File { .. }
             | Self::NoTokenInFile { .. }
             | Self::Unreached(_)

@@ -9,14 +9,14 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header, uri::PathAndQuery};
 use serde_json::Value;
 
 use super::{
-    Address, AddressError, Ask, BearerToken, CredentialError, Hidden, HttpSettings, HttpUpstream,
+    Address, AddressError, BearerToken, CredentialError, Hidden, HttpSettings, HttpUpstream, UpstreamCall,
     secret_header,
     token_cache::{Granted, Granting, TokenCache},
 };
 use crate::{
-    model::Reply,
-    route::{HttpRequest, Under},
-    upstream::Due,
+    model::UpstreamResponse,
+    route::{HttpRequest, PathBase},
+    upstream::Deadline,
 };
 
 /// How much of a response is read.
@@ -105,7 +105,7 @@ impl OAuthSettings {
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         HttpRequest {
             method: Method::POST,
-            under: Under::Root,
+            under: PathBase::Origin,
             path_and_query: self.path_and_query.clone(),
             headers,
             body: Bytes::from(body),
@@ -119,8 +119,8 @@ pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
     let server = HttpUpstream::new(settings.server.clone());
     TokenCache::new(settings.server.name.clone(), move || {
         // The cache has a timeout of its own.
-        let due = Due::after(DEFAULT_LIFE);
-        let ask = Ask::new(settings.request().into(), RESPONSE_LIMIT_BYTES, due, false);
+        let due = Deadline::after(DEFAULT_LIFE);
+        let ask = UpstreamCall::new(settings.request().into(), RESPONSE_LIMIT_BYTES, due, false);
         let server = server.clone();
         let granting: Granting = Box::pin(async move {
             let reply = server.answer(&ask).await.map_err(CredentialError::Unreached)?;
@@ -132,7 +132,7 @@ pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
 
 /// Parses the server's response. No error quotes it, except registered codes: it may contain the token, or
 /// the secret.
-fn granted(reply: &Reply) -> Result<Granted, CredentialError> {
+fn granted(reply: &UpstreamResponse) -> Result<Granted, CredentialError> {
     let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     if !reply.status.is_success() {
         return Err(CredentialError::Refused { status: reply.status, code: code_of(&answer) });
@@ -234,7 +234,7 @@ mod tests {
     #[track_caller]
     fn check(status: u16, body: &str, expected: Result<u64, &str>) {
         let status = StatusCode::from_u16(status).unwrap();
-        let reply = Reply::new(status, HeaderMap::new(), body.to_owned().into());
+        let reply = UpstreamResponse::new(status, HeaderMap::new(), body.to_owned().into());
         match (granted(&reply), expected) {
             (Ok(granted), Ok(seconds)) => assert_eq!(granted.life, Duration::from_secs(seconds)),
             (Err(error), Err(words)) => {

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::{BearerToken, Credential, CredentialError};
 use crate::{
     route::UpstreamName,
-    telemetry::{Chain, Ticket},
+    telemetry::{CallContext, Chain},
     upstream::SharedTask,
 };
 
@@ -91,7 +91,7 @@ impl TokenCache {
     }
 
     /// The token that is there; where there is none that can be sent, the next, requested by this call.
-    pub(super) async fn credential(&self, ticket: &Ticket) -> Outcome {
+    pub(super) async fn credential(&self, ticket: &CallContext) -> Outcome {
         let coming = {
             let mut state = self.shared.state();
             let now = Instant::now();
@@ -122,7 +122,7 @@ impl TokenCache {
     pub(super) async fn another(
         &self,
         refused: &Credential,
-        ticket: &Ticket,
+        ticket: &CallContext,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         {
             let mut state = self.shared.state();
@@ -155,7 +155,7 @@ impl Shared {
     fn coming(
         self: &Arc<Self>,
         state: &mut State,
-        ticket: &Ticket,
+        ticket: &CallContext,
     ) -> Result<SharedTask<Outcome>, Arc<CredentialError>> {
         if let Some(coming) = state.coming.as_ref().filter(|coming| coming.is_running()) {
             return Ok(coming.clone());
@@ -165,7 +165,7 @@ impl Shared {
             && now < *until
         {
             let (failures, source) = (*failures, last.clone());
-            return Err(Arc::new(CredentialError::Resting { rest: *until - now, failures, source }));
+            return Err(Arc::new(CredentialError::CircuitOpen { rest: *until - now, failures, source }));
         }
         let (shared, asked, ticket) = (self.clone(), (self.ask)(), ticket.clone());
         let coming = SharedTask::spawn(async move {
@@ -177,7 +177,12 @@ impl Shared {
         Ok(coming)
     }
 
-    fn learn(&self, answer: Result<Granted, CredentialError>, asked_at: Instant, ticket: &Ticket) -> Outcome {
+    fn learn(
+        &self,
+        answer: Result<Granted, CredentialError>,
+        asked_at: Instant,
+        ticket: &CallContext,
+    ) -> Outcome {
         let (upstream, request_id) = (&self.upstream, ticket.request_id());
         let mut state = self.state();
         state.coming = None;
@@ -339,7 +344,7 @@ mod tests {
         }
 
         async fn told(&self) -> String {
-            shown(self.tokens.credential(&Ticket::default()).await)
+            shown(self.tokens.credential(&CallContext::default()).await)
         }
     }
 
@@ -394,7 +399,7 @@ mod tests {
             tokio::time::sleep(SECOND).await;
         }
         tokio::time::advance(20 * SECOND).await;
-        assert!(server.tokens.credential(&Ticket::default()).await.is_err());
+        assert!(server.tokens.credential(&CallContext::default()).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]
@@ -418,12 +423,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_token_that_is_refused_is_replaced_once_for_all() {
         let server = Server::new();
-        let first = server.tokens.credential(&Ticket::default()).await.unwrap();
+        let first = server.tokens.credential(&CallContext::default()).await.unwrap();
         server.tokens.accepted(&first);
-        let ticket = Ticket::default();
+        let ticket = CallContext::default();
         let (one, two) =
             tokio::join!(server.tokens.another(&first, &ticket), server.tokens.another(&first, &ticket));
-        for other in [one, two, server.tokens.another(&first, &Ticket::default()).await] {
+        for other in [one, two, server.tokens.another(&first, &CallContext::default()).await] {
             assert_eq!(shown(other.map(Option::unwrap)), "token-2");
         }
         assert_eq!(server.asked(), 2);
@@ -432,17 +437,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_token_that_was_never_good_is_not_replaced_at_once() {
         let server = Server::new();
-        let first = server.tokens.credential(&Ticket::default()).await.unwrap();
-        assert!(server.tokens.another(&first, &Ticket::default()).await.unwrap().is_none());
+        let first = server.tokens.credential(&CallContext::default()).await.unwrap();
+        assert!(server.tokens.another(&first, &CallContext::default()).await.unwrap().is_none());
         tokio::time::advance(OLD).await;
-        assert!(server.tokens.another(&first, &Ticket::default()).await.unwrap().is_some());
+        assert!(server.tokens.another(&first, &CallContext::default()).await.unwrap().is_some());
         assert_eq!(server.asked(), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_server_is_not_waited_for() {
         let tokens = TokenCache::new("legacy".parse().unwrap(), || Box::pin(std::future::pending()));
-        assert!(shown(tokens.credential(&Ticket::default()).await).contains("within 10s"));
+        assert!(shown(tokens.credential(&CallContext::default()).await).contains("within 10s"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -455,8 +460,8 @@ mod tests {
                 Ok(Granted { token: BearerToken::new("token").unwrap(), life: SECOND })
             })
         });
-        assert!(shown(tokens.credential(&Ticket::default()).await).contains("ended without one"));
-        assert_eq!(shown(tokens.credential(&Ticket::default()).await), "token");
+        assert!(shown(tokens.credential(&CallContext::default()).await).contains("ended without one"));
+        assert_eq!(shown(tokens.credential(&CallContext::default()).await), "token");
     }
 
     struct Place(PathBuf);

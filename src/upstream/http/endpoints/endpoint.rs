@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::AddressView;
 use crate::{
     settings::section::{Checked, OpenSection},
-    telemetry::Ticket,
+    telemetry::CallContext,
     upstream::{
         Stage, UpstreamError,
         http::{Address, HttpSettings, connection::Connector, pool::ConnectionPool},
@@ -82,8 +82,8 @@ impl Endpoint {
     /// Whether a request may go there.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         match self.condition().state(now) {
-            State::Up | State::ToBeTried => true,
-            State::LeftOut { .. } | State::Unhealthy => false,
+            State::Up | State::Probing => true,
+            State::Ejected { .. } | State::Unhealthy => false,
         }
     }
 
@@ -98,11 +98,11 @@ impl Endpoint {
     /// A health check ended.
     pub(super) fn checked(&self, well: bool, failures: u32) {
         let change = self.condition().checked(well, failures);
-        self.log(change, &Ticket::default());
+        self.log(change, &CallContext::default());
     }
 
     /// Records the outcome of a request. An only endpoint is used whatever its state, so nothing is logged.
-    fn record(&self, outcome: Outcome, is_only: bool, ticket: &Ticket) {
+    fn record(&self, outcome: Outcome, is_only: bool, ticket: &CallContext) {
         let change = match outcome {
             Outcome::Success => self.condition().succeeded(),
             Outcome::Failure => self.condition().failed(&self.settings.outlier_detection, Instant::now()),
@@ -111,12 +111,12 @@ impl Endpoint {
         self.log(change.filter(|_| !is_only), ticket);
     }
 
-    fn log(&self, change: Option<Change>, ticket: &Ticket) {
+    fn log(&self, change: Option<Change>, ticket: &CallContext) {
         let Some(change) = change else { return };
         let (upstream, request_id) = (&self.settings.name, ticket.request_id());
         let address = self.view(Instant::now()).address;
         match change {
-            Change::LeftOut(rest) => {
+            Change::Ejected(rest) => {
                 warn!(%upstream, request_id, address, ?rest, "endpoint ejected");
             }
             Change::Back => info!(%upstream, request_id, address, "endpoint is back"),
@@ -156,7 +156,7 @@ impl Outcome {
 
 /// A request at its endpoint: counted there until this is dropped.
 #[derive(Debug)]
-pub(in crate::upstream::http) struct Load {
+pub(in crate::upstream::http) struct InFlightRequest {
     endpoint: Arc<Endpoint>,
     pub(super) due: Instant,
     /// Whether there was no other endpoint to choose from.
@@ -164,7 +164,7 @@ pub(in crate::upstream::http) struct Load {
     is_recorded: bool,
 }
 
-impl Load {
+impl InFlightRequest {
     pub(super) fn new(endpoint: Arc<Endpoint>, is_only: bool, due: Instant) -> Self {
         endpoint.in_flight.fetch_add(1, Ordering::Relaxed);
         endpoint.condition().asked(&endpoint.settings.outlier_detection, Instant::now);
@@ -176,17 +176,17 @@ impl Load {
     }
 
     /// Records the outcome of the request, or of its first part.
-    pub(super) fn record(&mut self, outcome: Outcome, ticket: &Ticket) {
+    pub(super) fn record(&mut self, outcome: Outcome, ticket: &CallContext) {
         self.is_recorded = true;
         self.endpoint.record(outcome, self.is_only, ticket);
     }
 }
 
-impl Drop for Load {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         if !self.is_recorded && Instant::now() >= self.due {
             // Dropped because its time was over, not because its client left.
-            self.endpoint.record(Outcome::Failure, self.is_only, &Ticket::default());
+            self.endpoint.record(Outcome::Failure, self.is_only, &CallContext::default());
         }
         self.endpoint.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
@@ -231,12 +231,12 @@ pub enum State {
     /// They do.
     Up,
     /// It failed, and is ejected for some time.
-    LeftOut {
+    Ejected {
         /// The remaining time.
         rest: Duration,
     },
     /// It was ejected, and the next request probes it.
-    ToBeTried,
+    Probing,
     /// Its health checks fail.
     Unhealthy,
 }
@@ -250,8 +250,8 @@ impl State {
         let [up, left_out, to_be_tried, unhealthy] = Self::WORDS;
         match self {
             Self::Up => up,
-            Self::LeftOut { .. } => left_out,
-            Self::ToBeTried => to_be_tried,
+            Self::Ejected { .. } => left_out,
+            Self::Probing => to_be_tried,
             Self::Unhealthy => unhealthy,
         }
     }
@@ -273,7 +273,7 @@ struct Condition {
 /// A change for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
-    LeftOut(Duration),
+    Ejected(Duration),
     Back,
     Unhealthy,
     Healthy,
@@ -284,8 +284,8 @@ impl Condition {
         match self.out_until {
             _ if self.unhealthy => State::Unhealthy,
             None => State::Up,
-            Some(until) if now < until => State::LeftOut { rest: until - now },
-            Some(_) => State::ToBeTried,
+            Some(until) if now < until => State::Ejected { rest: until - now },
+            Some(_) => State::Probing,
         }
     }
 
@@ -316,7 +316,7 @@ impl Condition {
         let rest =
             settings.base_ejection_time.saturating_mul(1 << beyond.min(16)).min(settings.max_ejection_time);
         self.out_until = Some(now + rest);
-        Some(Change::LeftOut(rest))
+        Some(Change::Ejected(rest))
     }
 
     /// A health check ended; after so many failed ones it is unhealthy.
@@ -348,15 +348,15 @@ mod tests {
         let (mut condition, mut now) = (Condition::default(), Instant::now());
         assert_eq!(condition.failed(&settings, now), None);
         for rest in [1, 2, 3, 3] {
-            assert_eq!(condition.failed(&settings, now), Some(Change::LeftOut(rest * SECOND)));
-            assert_eq!(condition.state(now), State::LeftOut { rest: rest * SECOND });
+            assert_eq!(condition.failed(&settings, now), Some(Change::Ejected(rest * SECOND)));
+            assert_eq!(condition.state(now), State::Ejected { rest: rest * SECOND });
             assert_eq!(condition.failed(&settings, now), None, "it is out already");
             now += rest * SECOND;
-            assert_eq!(condition.state(now), State::ToBeTried);
+            assert_eq!(condition.state(now), State::Probing);
             condition.asked(&settings, || now);
-            assert_eq!(condition.state(now), State::LeftOut { rest: SECOND }, "one is enough");
+            assert_eq!(condition.state(now), State::Ejected { rest: SECOND }, "one is enough");
         }
-        assert_eq!(condition.state(now + 3 * SECOND), State::ToBeTried, "that one never came back");
+        assert_eq!(condition.state(now + 3 * SECOND), State::Probing, "that one never came back");
         assert_eq!(condition.succeeded(), Some(Change::Back));
         assert_eq!((condition.state(now), condition.failed(&settings, now)), (State::Up, None));
     }

@@ -20,11 +20,11 @@ use tokio::{task::AbortHandle, time::Instant};
 use self::endpoint::Outcome;
 use super::HttpSettings;
 use crate::{
-    telemetry::Ticket,
-    upstream::{Stage, Tried, UpstreamError},
+    telemetry::CallContext,
+    upstream::{AttemptedEndpoints, Stage, UpstreamError},
 };
 
-pub(super) use endpoint::{Endpoint, Load};
+pub(super) use endpoint::{Endpoint, InFlightRequest};
 pub use endpoint::{OutlierDetectionSettings, State};
 pub use health::HealthCheckSettings;
 pub(super) use resolve::Lookup;
@@ -89,22 +89,26 @@ impl Endpoints {
     /// # Errors
     ///
     /// When no name has an address.
-    pub(super) async fn pick(self: &Arc<Self>, tried: &Tried, due: Instant) -> Result<Load, UpstreamError> {
+    pub(super) async fn pick(
+        self: &Arc<Self>,
+        tried: &AttemptedEndpoints,
+        due: Instant,
+    ) -> Result<InFlightRequest, UpstreamError> {
         let endpoints = self.known().await?;
         let endpoint = pick(&endpoints, tried).clone();
         if endpoints.len() > 1 {
             tried.add(endpoint.id());
         }
-        Ok(Load::new(endpoint, endpoints.len() == 1, due))
+        Ok(InFlightRequest::new(endpoint, endpoints.len() == 1, due))
     }
 
     /// Records the result of a request. Where nothing could be sent and there is another endpoint, the load
     /// moves there and this returns whether it did.
     pub(super) fn fail_over(
         &self,
-        load: &mut Load,
-        tried: &Tried,
-        ticket: &Ticket,
+        load: &mut InFlightRequest,
+        tried: &AttemptedEndpoints,
+        ticket: &CallContext,
         result: Result<StatusCode, &UpstreamError>,
     ) -> bool {
         load.record(Outcome::of(result), ticket);
@@ -113,12 +117,12 @@ impl Endpoints {
         other.map(|other| *load = other).is_some()
     }
 
-    fn pick_other(&self, tried: &Tried, due: Instant) -> Option<Load> {
+    fn pick_other(&self, tried: &AttemptedEndpoints, due: Instant) -> Option<InFlightRequest> {
         let endpoints = self.current.load();
         // An only endpoint is not among those that were tried.
         let endpoint = pick_new(&endpoints, tried).filter(|_| endpoints.len() > 1)?.clone();
         tried.add(endpoint.id());
-        Some(Load::new(endpoint, false, due))
+        Some(InFlightRequest::new(endpoint, false, due))
     }
 
     /// From now on, calls back after each successful health check; only the first callback counts.
@@ -145,7 +149,7 @@ pub struct AddressView {
 }
 
 /// The endpoint for a request. There is at least one.
-fn pick<'t>(endpoints: &'t [Entry], tried: &Tried) -> &'t Arc<Endpoint> {
+fn pick<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> &'t Arc<Endpoint> {
     if let [only] = endpoints {
         return &only.endpoint;
     }
@@ -160,7 +164,7 @@ fn pick<'t>(endpoints: &'t [Entry], tried: &Tried) -> &'t Arc<Endpoint> {
 }
 
 /// One that is not ejected and was not tried.
-fn pick_new<'t>(endpoints: &'t [Entry], tried: &Tried) -> Option<&'t Arc<Endpoint>> {
+fn pick_new<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> Option<&'t Arc<Endpoint>> {
     let now = Instant::now();
     let is_new = |entry: &Entry| entry.endpoint.is_open(now) && !tried.has(entry.endpoint.id());
     less_loaded(endpoints, |entry| !entry.last_resort && is_new(entry))

@@ -17,9 +17,9 @@ use tokio::{
 
 use super::*;
 use crate::{
-    route::{HttpRequest, Under},
-    telemetry::Ticket,
-    upstream::{Ask, Due, http::HttpUpstream},
+    route::{HttpRequest, PathBase},
+    telemetry::CallContext,
+    upstream::{Deadline, UpstreamCall, http::HttpUpstream},
 };
 
 /// A server that answers with its own name, and tells how many connections to it are open.
@@ -83,12 +83,12 @@ fn upstream(records: &Records, dns_refresh: Duration) -> HttpUpstream {
 async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
     let request = HttpRequest {
         method: Method::GET,
-        under: Under::Address,
+        under: PathBase::UpstreamUrl,
         path_and_query: PathAndQuery::from_static("/"),
         headers: HeaderMap::new(),
         body: Bytes::new(),
     };
-    let ask = Ask::new(request.into(), 100, Due::after(Duration::from_secs(20)), true);
+    let ask = UpstreamCall::new(request.into(), 100, Deadline::after(Duration::from_secs(20)), true);
     Ok(String::from_utf8(upstream.answer(&ask).await?.body.to_vec()).unwrap())
 }
 
@@ -177,7 +177,7 @@ fn endpoints(addresses: &[&str]) -> Arc<Endpoints> {
     Endpoints::new(Arc::new(settings), Lookup::System)
 }
 
-async fn picked(endpoints: &Arc<Endpoints>, tried: &Tried) -> Load {
+async fn picked(endpoints: &Arc<Endpoints>, tried: &AttemptedEndpoints) -> InFlightRequest {
     endpoints.pick(tried, Instant::now() + Duration::from_secs(1)).await.unwrap()
 }
 
@@ -186,7 +186,7 @@ async fn of_two_the_one_with_less_to_do_is_picked() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     let mut loads = Vec::new();
     for _ in 0..10 {
-        loads.push(picked(&endpoints, &Tried::default()).await);
+        loads.push(picked(&endpoints, &AttemptedEndpoints::default()).await);
     }
     assert!(endpoints.view().iter().all(|one| one.in_flight == 5), "{:?}", endpoints.view());
     drop(loads);
@@ -196,20 +196,20 @@ async fn of_two_the_one_with_less_to_do_is_picked() {
 #[tokio::test(start_paused = true)]
 async fn what_fails_is_left_out_and_then_tried_by_one() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
-    let mut bad = picked(&endpoints, &Tried::default()).await;
-    bad.record(Outcome::Failure, &Ticket::default());
+    let mut bad = picked(&endpoints, &AttemptedEndpoints::default()).await;
+    bad.record(Outcome::Failure, &CallContext::default());
     let bad = bad.endpoint().id();
     for _ in 0..20 {
-        assert_ne!(picked(&endpoints, &Tried::default()).await.endpoint().id(), bad);
+        assert_ne!(picked(&endpoints, &AttemptedEndpoints::default()).await.endpoint().id(), bad);
     }
     tokio::time::advance(Duration::from_secs(5)).await;
     let mut loads = Vec::new();
     for _ in 0..20 {
-        loads.push(picked(&endpoints, &Tried::default()).await);
+        loads.push(picked(&endpoints, &AttemptedEndpoints::default()).await);
     }
     assert_eq!(loads.iter().filter(|load| load.endpoint().id() == bad).count(), 1);
     for load in &mut loads {
-        load.record(Outcome::Success, &Ticket::default());
+        load.record(Outcome::Success, &CallContext::default());
     }
     assert!(endpoints.view().iter().all(|one| one.state == State::Up));
 }
@@ -218,11 +218,13 @@ async fn what_fails_is_left_out_and_then_tried_by_one() {
 async fn when_all_are_left_out_all_are_tried() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
     for _ in 0..2 {
-        picked(&endpoints, &Tried::default()).await.record(Outcome::Failure, &Ticket::default());
+        picked(&endpoints, &AttemptedEndpoints::default())
+            .await
+            .record(Outcome::Failure, &CallContext::default());
     }
-    let is_out = |one: &AddressView| matches!(one.state, State::LeftOut { .. });
+    let is_out = |one: &AddressView| matches!(one.state, State::Ejected { .. });
     assert!(endpoints.view().iter().all(is_out));
-    let tried = Tried::default();
+    let tried = AttemptedEndpoints::default();
     let (one, other) = (picked(&endpoints, &tried).await, picked(&endpoints, &tried).await);
     assert_ne!(one.endpoint().id(), other.endpoint().id());
 }
@@ -231,7 +233,7 @@ async fn when_all_are_left_out_all_are_tried() {
 async fn an_attempt_that_follows_goes_to_another_address() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2", "http://10.0.0.3"]);
     for _ in 0..20 {
-        let tried = Tried::default();
+        let tried = AttemptedEndpoints::default();
         let mut ids: Vec<_> = [
             picked(&endpoints, &tried).await,
             picked(&endpoints, &tried).await,
@@ -251,9 +253,9 @@ async fn an_attempt_that_follows_goes_to_another_address() {
 #[tokio::test(start_paused = true)]
 async fn who_is_given_up_at_the_end_of_its_time_has_failed_and_who_is_left_before_has_not() {
     let endpoints = endpoints(&["http://10.0.0.1", "http://10.0.0.2"]);
-    drop(picked(&endpoints, &Tried::default()).await);
+    drop(picked(&endpoints, &AttemptedEndpoints::default()).await);
     assert!(endpoints.view().iter().all(|one| one.state == State::Up));
-    let load = picked(&endpoints, &Tried::default()).await;
+    let load = picked(&endpoints, &AttemptedEndpoints::default()).await;
     tokio::time::advance(Duration::from_secs(1)).await;
     drop(load);
     assert_eq!(endpoints.view().iter().filter(|one| one.state != State::Up).count(), 1);
@@ -266,9 +268,9 @@ async fn the_other_family_of_a_name_is_asked_when_the_first_is_out() {
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
     let endpoints = Endpoints::new(Arc::new(settings), Lookup::Scripted(records.clone()));
     for _ in 0..20 {
-        assert!(picked(&endpoints, &Tried::default()).await.endpoint().at().unwrap().is_ipv6());
+        assert!(picked(&endpoints, &AttemptedEndpoints::default()).await.endpoint().at().unwrap().is_ipv6());
     }
-    let tried = Tried::default();
+    let tried = AttemptedEndpoints::default();
     let first = picked(&endpoints, &tried).await;
     let other = endpoints.pick_other(&tried, Instant::now()).unwrap();
     assert!(first.endpoint().at().unwrap().is_ipv6() && other.endpoint().at().unwrap().is_ipv4());
@@ -276,7 +278,7 @@ async fn the_other_family_of_a_name_is_asked_when_the_first_is_out() {
 
 #[tokio::test(start_paused = true)]
 async fn an_only_address_that_cannot_be_reached_is_tried_once() {
-    let (endpoints, tried) = (endpoints(&["http://10.0.0.1"]), Tried::default());
+    let (endpoints, tried) = (endpoints(&["http://10.0.0.1"]), AttemptedEndpoints::default());
     let _load = picked(&endpoints, &tried).await;
     assert!(endpoints.pick_other(&tried, Instant::now()).is_none());
 }

@@ -148,15 +148,15 @@ fn a_header_has_what_the_fields_need_even_without_rows() {
         under_header().extract(text, &typing(name, missing)).map(|value| value.to_string())
     };
     let line = "df: /x: No such file or directory";
-    let error = found(line, "Mounted on", Missing::IsAnError).unwrap_err();
+    let error = found(line, "Mounted on", Missing::Error).unwrap_err();
     assert!(
         error.to_string().contains("line 1: field `Mounted on` is missing: expected `Mounted on`"),
         "{error}"
     );
-    assert!(found(line, "Mounted on", Missing::IsLeftOut).is_err());
-    assert_eq!(found("Use% Mounted on\n", "Mounted on", Missing::IsAnError).unwrap(), "[]");
-    assert!(found("A  B\n", "C", Missing::IsAnError).is_err());
-    assert_eq!(found("A  B\n", "C", Missing::IsLeftOut).unwrap(), "[]");
+    assert!(found(line, "Mounted on", Missing::Omit).is_err());
+    assert_eq!(found("Use% Mounted on\n", "Mounted on", Missing::Error).unwrap(), "[]");
+    assert!(found("A  B\n", "C", Missing::Error).is_err());
+    assert_eq!(found("A  B\n", "C", Missing::Omit).unwrap(), "[]");
 }
 
 #[test]
