@@ -38,11 +38,6 @@ pub(super) fn pattern(report: &Report<'_>, node: &Node, what: &str) -> Option<Pa
     Pattern::read(&section::cursor(report, node.span, node, what, Pattern::KIND)).ok()
 }
 
-/// A regular expression in which `^` and `$` are the ends of a line.
-pub(super) fn pattern_of_lines(report: &Report<'_>, node: &Node, what: &str) -> Option<Pattern> {
-    Pattern::read_of_lines(&section::cursor(report, node.span, node, what, Pattern::KIND)).ok()
-}
-
 /// A jq filter, which may also use these captures.
 pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[String]) -> Option<Jq> {
     let text = section::text_of(report, node, what).filter(|_| !report.is_stopped())?;

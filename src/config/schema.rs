@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{EXTRACT, FIELD_TYPES, FILE, Keys, Takes};
-use crate::settings::keys::ShortForm;
+use super::keys::{EXTRACT, FILE, Keys, Takes};
+use crate::{settings::keys::ShortForm, translate::type_names};
 
 /// The JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {
@@ -75,9 +75,8 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
         Takes::Word(words) => json!({ "enum": words }),
         Takes::Flag => json!({ "type": "boolean" }),
         Takes::FieldType => {
-            let words = |ending: &str| {
-                FIELD_TYPES.iter().map(move |word| format!("{word}{ending}")).collect::<Vec<_>>()
-            };
+            let words =
+                |ending: &str| type_names().map(move |word| format!("{word}{ending}")).collect::<Vec<_>>();
             let words = ["", "?", "[]", "[]?"].map(words).concat();
             json!({ "enum": words })
         }
@@ -103,13 +102,10 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
                 definitions.insert(keys.id, written);
             }
             let map = json!({ "$ref": format!("#/$defs/{}", keys.id) });
-            match keys.short_form {
-                ShortForm::None => map,
-                ShortForm::Nothing => json!({ "anyOf": [map, { "type": "null" }] }),
-                ShortForm::Text(key) => {
-                    let text = takes(keys.get(key).map_or(Takes::Text, |key| key.kind), definitions);
-                    json!({ "anyOf": [text, map] })
-                }
+            match (keys.short_kind(), keys.short_form) {
+                (Some(kind), _) => json!({ "anyOf": [takes(kind, definitions), map] }),
+                (None, ShortForm::Nothing) => json!({ "anyOf": [map, { "type": "null" }] }),
+                (None, ShortForm::None | ShortForm::Text(_)) => map,
             }
         }
         Takes::Either(kinds) => {

@@ -111,6 +111,15 @@ impl KeyTable {
         }))
     }
 
+    /// Kind of the text that may stand for the whole section.
+    pub(crate) fn short_kind(&self) -> Option<ValueKind> {
+        let ShortForm::Text(key) = self.short_form else { return None };
+        match self.get(key)?.kind {
+            ValueKind::OneOrMore(item) => Some(*item),
+            kind => Some(kind),
+        }
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
         let names: Vec<_> = self.keys().map(|key| key.name).collect();
         names.into_iter()
@@ -226,8 +235,7 @@ impl fmt::Display for ValueKind {
             Self::Map(value) => write!(formatter, "map of names to {value}"),
             Self::Section(table) => {
                 let table = table();
-                if let ShortForm::Text(key) = table.short_form {
-                    let kind = table.get(key).map_or(Self::Text, |key| key.kind);
+                if let Some(kind) = table.short_kind() {
                     write!(formatter, "{kind}; or ")?;
                 }
                 write!(formatter, "map of {}", table.section)?;

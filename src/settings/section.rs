@@ -111,6 +111,8 @@ pub(crate) struct Cursor<'a> {
     pub(crate) name: &'a str,
     pub(crate) kind: ValueKind,
     pub(crate) key: Option<&'static KeySpec>,
+    /// The keys of the section that it is in.
+    siblings: &'a [Entry],
     section_id: &'static str,
     /// Whether it may be `${VARIABLE}`.
     expands: bool,
@@ -127,7 +129,18 @@ impl<'a> Cursor<'a> {
         name: &'a str,
         kind: ValueKind,
     ) -> Self {
-        Self { context, node, place, name, kind, key: None, section_id: "", expands: false, expanded: false }
+        Self {
+            context,
+            node,
+            place,
+            name,
+            kind,
+            key: None,
+            siblings: &[],
+            section_id: "",
+            expands: false,
+            expanded: false,
+        }
     }
 
     /// A part of the value, under another name.
@@ -138,6 +151,16 @@ impl<'a> Cursor<'a> {
     /// The same at the place of its key.
     pub(crate) fn at(self, place: Span) -> Self {
         Self { place, ..self }
+    }
+
+    /// The value of one of its own keys, under another name.
+    pub(crate) fn member(&self, entry: &'a Entry, name: &'a str, kind: ValueKind) -> Self {
+        Self { place: entry.key.span, ..self.part(&entry.value, name, kind) }
+    }
+
+    /// The value of another key of the section that it is in, which decides how it is read.
+    pub(crate) fn sibling(&self, name: &str) -> Option<&'a Node> {
+        self.siblings.iter().find(|entry| entry.key.text == name).map(|entry| &entry.value)
     }
 
     /// The value with its variables put in, and whether one came from outside; `None` where there are none.
@@ -312,6 +335,7 @@ impl<'a> OpenSection<'a> {
             name: &name,
             kind: key.kind,
             key: Some(key),
+            siblings: self.entries,
             section_id: self.table.id,
             expands: self.table.expands_variables,
             expanded: false,

@@ -51,6 +51,7 @@ pub use fields::{
     Count, DurationForm, Field, FieldKind, FieldType, Fields, Kilo, Missing, NumberForm, Path, PathError,
     ShortClock, SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, Values, Zone,
 };
+pub(crate) use fields::{FieldSetting, type_names};
 pub use jq::{
     JQ_FOLD_STEPS, JQ_MEMORY_LIMIT_BYTES, JQ_ROUND_STEPS, JQ_WORK_LIMIT, Jq, JqError, JqNames,
     on_a_deep_stack,

@@ -13,7 +13,8 @@ use glossator::{
         Otherwise, OutputSchema, Path, Pattern, Rule, SuccessRule, Trace, TranslationLimits, Translator,
         Wrap,
         extract::{
-            Binary, CapturePattern, Each, Extract, Extractor, ExtractorKind, Pairs, Regex, Text, Typing,
+            Binary, CapturePattern, CapturePatterns, Each, Extract, Extractor, ExtractorKind, Pairs, Records,
+            Regex, Text, Typing,
         },
         translate,
     },
@@ -81,8 +82,8 @@ fn pairs_to_typed_fields(bencher: Bencher<'_, '_>, bytes: usize) {
 #[divan::bench(args = SIZES)]
 fn regex_each_line(bencher: Bencher<'_, '_>, bytes: usize) {
     let pattern = Pattern::compile(r"^(?<key>\w+): (?<value>\d+)$").expect("the pattern is fixed");
-    let patterns = vec![CapturePattern::plain(pattern)];
-    let regex = Regex { patterns, each: Each::Line, allow_empty: false };
+    let patterns = CapturePatterns(vec![CapturePattern::plain(pattern)]);
+    let regex = Regex { patterns, each: Each::Line, records: Records::default() };
     let rule = rule(ExtractorKind::Regex(regex), None, None);
     run(bencher, &translator(Some(rule), None), &reply("text/plain", pairs_of(bytes)));
 }

@@ -1,18 +1,10 @@
 //! `fields` and `type`: what is taken from what an extractor found, with types.
 
-use super::field_type;
 use crate::{
-    config::{
-        keys::FIELD,
-        node::{Entry, Kind, Node},
-        report::Report,
-        section::Section,
-        source::Span,
-        suggest,
-    },
-    model::Schema,
+    config::{node::Entry, report::Report, section, suggest},
+    settings::section::Setting,
     translate::{
-        Count, Field, FieldKind, FieldType, Fields, Missing, Path,
+        Count, FieldKind, FieldSetting, Fields, Missing, Path,
         extract::{ExtractorKind, Finds, Gives, Typing},
     },
 };
@@ -27,12 +19,16 @@ pub(super) fn typing(
     match (fields, one) {
         (None, None) => Some(Typing::AsFound),
         (Some(entry), None) => {
-            let fields = read(report, &entry.value)?;
+            let fields: Fields = read(report, entry, "`fields`")?;
             check_sources(report, kind, &fields, entry)?;
             Some(Typing::Fields(fields))
         }
         (fields, Some(entry)) => value(report, kind, fields, entry),
     }
+}
+
+fn read<T: Setting>(report: &Report<'_>, entry: &Entry, name: &str) -> Option<T> {
+    T::read(&section::cursor(report, entry.key.span, &entry.value, name, T::KIND)).ok()
 }
 
 /// The type of one value.
@@ -42,7 +38,7 @@ fn value(
     outer: Option<&Entry>,
     entry: &Entry,
 ) -> Option<Typing> {
-    let written = written(report, entry)?;
+    let written: FieldSetting = read(report, entry, "`type`")?;
     if extractor.gives() == Gives::Block {
         let message = format!("`{}` gives a block, and no value that could have a type", extractor.name());
         report.error(entry.key.span, message, "leave `type` out");
@@ -55,7 +51,7 @@ fn value(
             report.error(outer.key.span, message, "write `type: object[]`, or leave one of the two out");
             return None;
         };
-        *inner = Some(read(report, &outer.value)?);
+        *inner = Some(read(report, outer, "`fields`")?);
     }
     if written.missing != Missing::Error {
         let message = "the value as a whole can't be missing";
@@ -114,110 +110,6 @@ fn leads_into_rows(extractor: &ExtractorKind, path: &Path) -> bool {
     matches!(extractor, ExtractorKind::Metrics(_))
         && extractor.gives() == Gives::Many
         && path.first().bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Reads `fields`. `None` when something is wrong; that has been reported then.
-pub(super) fn read(report: &Report<'_>, node: &Node) -> Option<Fields> {
-    let Some(entries) = node.as_map() else {
-        let message = format!("`fields` takes a map of names and types, found {}", node.found());
-        report.error(node.span, message, "write `fields: { temperature: number, conditions: string }`");
-        return None;
-    };
-    let (mut fields, mut others) = (Vec::new(), None);
-    let mut good = !entries.is_empty();
-    if entries.is_empty() {
-        report.error(
-            node.span,
-            "`fields` names no field",
-            "write `fields: { temperature: number }`, or leave it out",
-        );
-    }
-    for entry in entries {
-        let Some(written) = written(report, entry) else {
-            good = false;
-            continue;
-        };
-        if entry.key.text == OTHERS {
-            if written.from.is_some() || matches!(written.missing, Missing::Default(_)) {
-                let message = format!("`{OTHERS}` is all other fields: it has no `from` and no `default`");
-                report.error(entry.key.span, message, "leave them out");
-                good = false;
-            }
-            others = Some(written.kind);
-            continue;
-        }
-        let from = written.from.map_or_else(|| Path::exact(&entry.key.text), |(path, _)| path);
-        let (kind, missing) = (written.kind, written.missing);
-        fields.push(Field { from, missing, ..Field::new(entry.key.text.clone(), kind) });
-    }
-    good.then(|| Fields::new(fields).with_others(others))
-}
-
-/// The name that stands for all fields without a name of their own.
-const OTHERS: &str = "*";
-
-/// A field as it is written, its name aside.
-struct Written {
-    kind: FieldType,
-    from: Option<(Path, Span)>,
-    missing: Missing,
-}
-
-fn written(report: &Report<'_>, entry: &Entry) -> Option<Written> {
-    if let Kind::Text(_) = &entry.value.kind {
-        let (kind, optional) = field_type::by_word(report, &entry.value)?;
-        let missing = if optional { Missing::Omit } else { Missing::Error };
-        return Some(Written { kind: kind.into(), from: None, missing }).map(|mut written| {
-            written.kind.count = field_type::count_of(&entry.value);
-            written
-        });
-    }
-    let section = Section::open(report, entry.key.span, &entry.value, &FIELD)?;
-    let before = report.errors();
-    let from = section.text_node("from").map(|(node, text)| match text.parse::<Path>() {
-        Ok(path) => Some((path, node.span)),
-        Err(error) => {
-            let help = "write a name, or a path such as `disk.0.size`; a name with dots inside goes in double quotes";
-            report.error(node.span, format!("`from` is not a path: {error}"), help);
-            None
-        }
-    });
-    let flag = section.flag("optional").unwrap_or(false);
-    let default = section.entry("default");
-    let read = field_type::read(&section);
-    let from = match from {
-        Some(from) => Some(from?),
-        None => None,
-    };
-    let (kind, optional) = read.filter(|_| report.errors() == before)?;
-    let optional = flag || optional;
-    let missing = match default {
-        Some(entry) if optional => {
-            report.error(entry.key.span, "a field with a `default` is never missing", "leave `optional` out");
-            return None;
-        }
-        Some(entry) => Missing::Default(default_of(report, &kind, &entry.value)?.into()),
-        None if optional => Missing::Omit,
-        None => Missing::Error,
-    };
-    Some(Written { kind, from, missing })
-}
-
-fn default_of(report: &Report<'_>, kind: &FieldType, node: &Node) -> Option<serde_json::Value> {
-    let value = node.to_json();
-    // Of any type: it says that there is no value.
-    if value.is_null() {
-        return Some(value);
-    }
-    let schema = Schema::compile(&kind.schema()).ok()?;
-    let Some(violation) = schema.violations(&value, 1).into_iter().next() else { return Some(value) };
-    let help = if kind.count == Count::List {
-        "a list is written `[…]`"
-    } else {
-        "write a value of the field's own type"
-    };
-    report.error(node.span, format!("`default` is none of the field's values: it {}", violation.what), help);
-    None
 }
 
 fn path_is_among(path: &Path, name: &str) -> bool {

@@ -1,22 +1,14 @@
-//! `extract`: what pulls a value out of a reply. The extractors are in [`crate::translate::extract`], most
-//! with their options; those of the others are read here, a file each.
+//! `extract`: what pulls a value out of a reply. The extractors are in [`crate::translate::extract`], with their
+//! options; here they get names, and `fields` beside them.
 
-mod binary;
-mod field_type;
 mod fields;
-mod grok;
-mod html;
-mod pairs;
 mod parts;
-mod records;
-mod regex;
 mod source;
 
 use settings_derive::Section as DeriveSection;
 
-pub(super) use self::binary::media_type;
 use super::{
-    keys::{EXTRACT, FIELDS, Keys, Takes},
+    keys::{EXTRACT, Takes},
     node::{Entry, Kind, Node},
     renamed,
     report::Report,
@@ -26,9 +18,12 @@ use super::{
 };
 use crate::{
     settings::section::{Cursor, Setting},
-    translate::extract::{
-        Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Header, Json, Mcp, Metrics, NdJson,
-        Text, XmlSettings,
+    translate::{
+        Fields,
+        extract::{
+            Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header,
+            HtmlSettings, Json, Mcp, MediaType, Metrics, NdJson, Pairs, Regex, Text, XmlSettings,
+        },
     },
 };
 
@@ -45,25 +40,28 @@ struct Form {
 /// The declared options of an extractor.
 trait Options: Setting {
     const NAME: &'static str;
+    /// What it needs, and an example of it, where its name alone means nothing.
+    const NEEDS: Option<(&'static str, &'static str)> = None;
 
     fn into_kind(self) -> ExtractorKind;
 }
 
 /// Declares how extractors are written: the options, as their own type has them, and `fields`.
 macro_rules! options {
-    ($($written:ident: $name:tt $(($short:ident))? = $options:ident => $kind:ident;)*) => {$(
+    ($($written:ident: $name:tt $(($($short:tt)*))? = $options:ident => $kind:ident $(needs $needs:expr)?;)*) => {$(
         #[derive(DeriveSection)]
-        #[section(id = $name $(, $short)?)]
+        #[section(id = $name $(, $($short)*)?)]
         pub(in crate::config) struct $written {
             #[key(part)]
             options: $options,
             /// Named fields with types.
-            #[key(kind = FIELDS)]
+            #[key(kind = Fields::KIND)]
             fields: ReadElsewhere,
         }
 
         impl Options for $written {
             const NAME: &'static str = $name;
+            $(const NEEDS: Option<(&'static str, &'static str)> = Some($needs);)?
 
             fn into_kind(self) -> ExtractorKind {
                 ExtractorKind::$kind(self.options.into())
@@ -76,12 +74,27 @@ options! {
     ColumnsOptions: "columns" (bare) = Columns => Columns;
     CsvOptions: "csv" (bare) = Csv => Csv;
     FormOptions: "form" (bare) = WebForm => Form;
-    HeaderOptions: "header" = Header => Header;
+    GrokOptions: "grok" (text = "pattern") = Grok => Grok
+        needs ("a pattern", "extract: { grok: '%{IP:client} %{GREEDYDATA:message}' }");
+    HeaderOptions: "header" = Header => Header
+        needs ("the names of headers", "extract: { header: [Location] }");
+    HtmlOptions: "html" (bare) = HtmlSettings => Html;
     JsonOptions: "json" (bare) = Json => Json;
     McpOptions: "mcp" (bare) = Mcp => Mcp;
     MetricsOptions: "metrics" (bare) = Metrics => Metrics;
     NdJsonOptions: "ndjson" (bare) = NdJson => NdJson;
+    PairsOptions: "pairs" (bare) = Pairs => Pairs;
+    RegexOptions: "regex" (text = "pattern") = Regex => Regex
+        needs ("a pattern", "extract: { regex: '(?<name>…)' }");
     XmlOptions: "xml" (bare) = XmlSettings => Xml;
+}
+
+impl Options for Binary {
+    const NAME: &'static str = "binary";
+
+    fn into_kind(self) -> ExtractorKind {
+        ExtractorKind::Binary(self)
+    }
 }
 
 impl Options for Text {
@@ -93,42 +106,39 @@ impl Options for Text {
 }
 
 const fn form<T: Options>() -> Form {
-    Form { name: T::NAME, needs: None, read: |value| T::read(value).ok().map(T::into_kind) }
+    Form { name: T::NAME, needs: T::NEEDS, read: |value| T::read(value).ok().map(T::into_kind) }
 }
 
 const HEADER: Form = Form {
-    name: HeaderOptions::NAME,
-    needs: Some(("the names of headers", "extract: { header: [Location] }")),
     read: |value| match Header::read_short(value) {
         Some(header) => header.ok().map(ExtractorKind::Header),
         None => HeaderOptions::read(value).ok().map(Options::into_kind),
     },
+    ..form::<HeaderOptions>()
 };
 
 /// Every extractor, in alphabetical order.
 static FORMS: [Form; 15] = [
-    binary::FORM,
+    form::<Binary>(),
     form::<ColumnsOptions>(),
     form::<CsvOptions>(),
     form::<FormOptions>(),
-    grok::FORM,
+    form::<GrokOptions>(),
     HEADER,
-    html::FORM,
+    form::<HtmlOptions>(),
     form::<JsonOptions>(),
     form::<McpOptions>(),
     form::<MetricsOptions>(),
     form::<NdJsonOptions>(),
-    pairs::FORM,
-    regex::FORM,
+    form::<PairsOptions>(),
+    form::<RegexOptions>(),
     form::<Text>(),
     form::<XmlOptions>(),
 ];
 
-/// Opens the options of an extractor that are read key by key.
-fn open<'s>(value: &Cursor<'s>, keys: &'static Keys) -> Option<Section<'s, 's>> {
-    let section = Section::open(value.context.report, value.place, value.node, keys)?;
-    let _ = keys.get("fields").and_then(|_| section.entry("fields"));
-    Some(section)
+/// The media type of a section that is read key by key.
+pub(super) fn media_type(section: &Section<'_, '_>) -> Option<String> {
+    section.read::<MediaType>("media_type").map(|MediaType(text)| text)
 }
 
 /// What reads a value from a reply, and where its fields are named.

@@ -7,7 +7,6 @@ mod ask;
 mod content;
 mod example;
 mod extract;
-mod field;
 mod process;
 mod prompt;
 mod route;
@@ -15,8 +14,7 @@ mod rule;
 mod upstream;
 
 pub(super) use self::{
-    ask::*, content::*, example::*, extract::*, field::*, process::*, prompt::*, route::*, rule::*,
-    upstream::*,
+    ask::*, content::*, example::*, extract::*, process::*, prompt::*, route::*, rule::*, upstream::*,
 };
 
 use crate::{
@@ -28,8 +26,8 @@ use crate::{
 pub(super) use crate::settings::keys::{KeySpec as Key, KeyTable as Keys, Row, ValueKind as Takes};
 
 use Takes::{
-    Anything, Count, Duration, Either, FieldType, Flag, Fraction, JsonSchema, List, Map, Nothing, OneOrMore,
-    Scalar, Section, Size, Text, Word,
+    Anything, Count, Duration, Either, Flag, Fraction, JsonSchema, List, Map, Nothing, OneOrMore, Scalar,
+    Section, Size, Text, Word,
 };
 
 const fn key(name: &'static str, takes: Takes, means: &'static str) -> Row {

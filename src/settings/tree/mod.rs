@@ -128,6 +128,11 @@ impl Node {
         }
     }
 
+    /// The items of a list, or the one value that is written in its place.
+    pub(crate) fn one_or_more(&self) -> &[Self] {
+        self.as_list().unwrap_or_else(|| std::slice::from_ref(self))
+    }
+
     /// The members, when it is a map.
     pub(crate) fn as_map(&self) -> Option<&[Entry]> {
         match &self.kind {

@@ -4,7 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytestring::ByteString;
 use http::HeaderName;
 use serde_json::{Map, Value};
-use settings_derive::Section;
+use settings_derive::{Section, Word};
 
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
 use crate::{
@@ -107,16 +107,46 @@ impl Extraction for Text {
 }
 
 /// Returns the body as a content block.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Section)]
+#[section(bare)]
 pub struct Binary {
-    /// The kind of block; derived from the media type if the rule has none.
+    /// The kind of block; by the media type when absent.
+    #[key(name = "as")]
     pub kind: Option<BinaryKind>,
-    /// The media type; that of the response if the rule has none.
+    /// The media type; the reply's own when absent.
+    #[key(with = read_media_type)]
     pub media_type: Option<String>,
 }
 
+/// A media type, with parameters or without.
+#[derive(Debug)]
+pub(crate) struct MediaType(pub(crate) String);
+
+impl Setting for MediaType {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let text = text_of(value)?;
+        let is_token = |part: &str| {
+            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+            !part.is_empty() && part.bytes().all(is_allowed)
+        };
+        match text.split(';').next().unwrap_or_default().trim().split_once('/') {
+            Some((kind, subtype)) if is_token(kind) && is_token(subtype) => Ok(Self(text.to_owned())),
+            _ => {
+                let message = format!("expected a media type, found {}", value.node.found());
+                value.reject(Invalid::new(message, "write `image/png`, or `text/csv`"))
+            }
+        }
+    }
+}
+
+fn read_media_type(value: &Cursor<'_>) -> Checked<Option<String>> {
+    MediaType::read(value).map(|MediaType(text)| Some(text))
+}
+
 /// The kinds of binary content block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum BinaryKind {
     /// A picture.
     Image,

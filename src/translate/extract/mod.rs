@@ -18,21 +18,26 @@ use bytestring::ByteString;
 use serde_json::Value;
 
 pub(super) use self::html::message_of as message_of_page;
-pub(crate) use self::mcp::{Answered, Verdict};
 pub use self::{
     columns::{Columns, Widths},
     csv::Csv,
     documents::{Binary, BinaryKind, Header, HeaderNames, HeaderShape, Json, NdJson, Text},
     form::Form,
-    grok::{GrokError, GrokPatterns},
-    html::{Count, CssError, CssSelector, EachElement, Html, Selected, Table, TableShape, Take},
+    grok::{Grok, GrokError, GrokPatterns},
+    html::{
+        Count, CssError, CssSelector, EachElement, Html, HtmlSettings, Selected, Table, TableShape, Take,
+    },
     mcp::{MCP_MEDIA_TYPE, Mcp},
     metrics::{Metrics, MetricsShape, NamePattern},
-    pairs::{Indented, Pairs},
+    pairs::{EachPairs, Indented, Pairs},
     parts::{Extract, Part, Typing},
-    records::{Blocks, ColumnNames, RaggedRows},
-    regex::{Capture, CaptureKind, CapturePattern, Each, Regex},
+    records::{ColumnNames, RaggedRows, Records},
+    regex::{Capture, CaptureKind, CapturePattern, CapturePatterns, Each, Regex},
     xml::{Attributes, Path, PathError, Pick, Prefixes, Xml, XmlSettings},
+};
+pub(crate) use self::{
+    documents::MediaType,
+    mcp::{Answered, Verdict},
 };
 use super::{response_view::ResponseView, why::Why};
 use crate::model::{Content, JsonText, kind_of};
@@ -220,7 +225,9 @@ impl Extractor {
     /// A status page has many keys and a route takes few of them: without this a call with 2 KB of text takes
     /// twice the instructions.
     fn extract_wanted(&self, view: &ResponseView<'_>) -> Option<Extracted> {
-        let ExtractorKind::Pairs(pairs @ Pairs { blocks: None, .. }) = &self.kind else { return None };
+        let ExtractorKind::Pairs(pairs @ Pairs { each: EachPairs::Text, .. }) = &self.kind else {
+            return None;
+        };
         let Typing::Fields(fields) = &self.typing else { return None };
         let wanted = Some(fields).filter(|fields| self.source.is_none() && !fields.have_others())?;
         let found = pairs.extract(view.text().ok()?, Some(wanted), view.facts.stop).ok()?;
@@ -230,7 +237,7 @@ impl Extractor {
     /// Of several patterns names those that match nothing: what they capture is what is missing.
     fn with_missing_patterns(&self, why: Why, view: &ResponseView<'_>) -> Why {
         let (ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex)) = &self.kind else { return why };
-        if self.source.is_some() || regex.patterns.len() < 2 {
+        if self.source.is_some() || regex.patterns.0.len() < 2 {
             return why;
         }
         let Ok(text) = view.text() else { return why };

@@ -149,7 +149,7 @@ impl Part {
             ExtractorKind::Regex(_) => view.text().is_ok(),
             // What matches may have a capture of another type.
             ExtractorKind::Grok(regex) => {
-                view.text().is_ok_and(|text| regex.missing_in(text).count() == regex.patterns.len())
+                view.text().is_ok_and(|text| regex.missing_in(text).count() == regex.patterns.0.len())
             }
             kind => kind.extraction().reads_text() && view.text().is_ok_and(|text| text.trim().is_empty()),
         }

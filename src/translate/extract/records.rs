@@ -3,13 +3,14 @@
 use std::{borrow::Cow, collections::HashSet};
 
 use serde_json::{Map, Value, map::Entry};
-use settings_derive::Word;
+use settings_derive::{Section, Word};
 
 use super::{RECORD_LIMIT, Typing};
 use crate::{
     settings::{
         keys::ValueKind,
-        section::{Checked, Cursor, Invalid, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        value::text_of,
     },
     translate::{
         matcher::Pattern,
@@ -17,17 +18,46 @@ use crate::{
     },
 };
 
-/// How a text is cut into blocks of lines.
-///
-/// A block has at least one line. Blank lines stand between blocks where nothing else is said.
-#[derive(Debug, Default)]
-pub struct Blocks {
-    /// What stands between two blocks, wherever in a line; not empty. There are no patterns beside it.
-    pub delimiter: Option<String>,
-    /// A line that matches stands between two blocks and belongs to none.
-    pub separator: Option<Pattern>,
-    /// A line that matches is the first of a block; lines that belong to no block begun so are passed over.
-    pub start: Option<Pattern>,
+/// Options of extractors that read many records of one text: what separates blocks of lines, and whether it is
+/// right that there are none.
+#[derive(Debug, Section)]
+#[section(default, check = Self::check)]
+pub struct Records {
+    /// What stands between two blocks, wherever in a line: `"\x1e"`.
+    #[key(with = read_delimiter, shown = "a blank line")]
+    pub block_delimiter: Option<String>,
+    /// A regular expression: a line that matches stands between two blocks.
+    #[key(conflicts = "block_delimiter", shown = "a blank line")]
+    pub block_separator: Option<Pattern>,
+    /// A regular expression: a line that matches is the first of a block; what is before the first is passed
+    /// over.
+    #[key(conflicts = "block_delimiter")]
+    pub block_start: Option<Pattern>,
+    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    #[key(default = false)]
+    pub allow_empty: bool,
+}
+
+fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<String>> {
+    not_empty(value, "write what stands between two blocks: `block_delimiter: \"\\x1e\"`").map(Some)
+}
+
+/// Reads a text that is not empty.
+fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
+    match text_of(value)? {
+        "" => value.reject(Invalid::new(format!("{} is empty", value.name), help)),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// Reads one text or several, none of them empty.
+pub(super) fn texts(value: &Cursor<'_>, help: &str) -> Checked<Vec<String>> {
+    let items = value.node.one_or_more();
+    if items.is_empty() {
+        return value.reject(Invalid::new(format!("{} is empty", value.name), help));
+    }
+    let texts = items.iter().map(|item| not_empty(&value.part(item, value.name, ValueKind::Text), help));
+    texts.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// One block.
@@ -39,17 +69,39 @@ pub(super) struct Block<'t> {
     pub(super) text: &'t str,
 }
 
-impl Blocks {
-    /// The blocks of a text, in order.
-    pub(super) fn of<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Block<'t>> {
-        let (cut, lines) = match &self.delimiter {
+impl Records {
+    /// Reports options that have no effect beside the word of `each`.
+    fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
+        let each = section.entry("each").and_then(|entry| entry.value.as_text()).unwrap_or("first");
+        let (is_one, is_many) = (matches!(each, "first" | "text"), matches!(each, "match" | "line"));
+        let mut checked = Ok(self);
+        let mut reject = |name: &str, message: &str| {
+            if let Some(entry) = section.entry(name) {
+                let help = "write `each: block` beside it, or leave it out";
+                checked = Err(section.reject_at(entry.key.span, message, help));
+            }
+        };
+        for name in ["block_delimiter", "block_separator", "block_start"] {
+            if is_one || is_many {
+                reject(name, &format!("`{name}` has no effect without `each: block`"));
+            }
+        }
+        if is_one {
+            reject("allow_empty", "`allow_empty` is for lists, and `each` asks for one object");
+        }
+        checked
+    }
+
+    /// The blocks of a text, in order: each has at least one line.
+    pub(super) fn blocks<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Block<'t>> {
+        let (cut, lines) = match &self.block_delimiter {
             Some(delimiter) => (Some(cut(text, delimiter)), None),
-            None => (None, Some(self.of_lines(text))),
+            None => (None, Some(self.blocks_of_lines(text))),
         };
         cut.into_iter().flatten().chain(lines.into_iter().flatten())
     }
 
-    fn of_lines<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Block<'t>> {
+    fn blocks_of_lines<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Block<'t>> {
         let mut lines = text.split_inclusive('\n').enumerate().peekable();
         let mut position = 0;
         std::iter::from_fn(move || {
@@ -58,7 +110,7 @@ impl Blocks {
             while let Some((index, line)) = lines.peek() {
                 let (index, bare) = (*index, line.trim_end_matches(['\n', '\r']));
                 let end = position + line.len();
-                let starts = self.start.as_ref().is_some_and(|start| start.regex().is_match(bare));
+                let starts = self.block_start.as_ref().is_some_and(|start| start.regex().is_match(bare));
                 if starts && open.is_some() {
                     break;
                 }
@@ -73,7 +125,7 @@ impl Blocks {
                 }
                 match &mut open {
                     Some((_, _, last)) => *last = end,
-                    None if starts || self.start.is_none() => open = Some((index + 1, begin, end)),
+                    None if starts || self.block_start.is_none() => open = Some((index + 1, begin, end)),
                     None => {}
                 }
             }
@@ -82,9 +134,9 @@ impl Blocks {
     }
 
     fn separates(&self, line: &str) -> bool {
-        match &self.separator {
+        match &self.block_separator {
             Some(separator) => separator.regex().is_match(line),
-            None => self.start.is_none() && line.trim().is_empty(),
+            None => self.block_start.is_none() && line.trim().is_empty(),
         }
     }
 }
@@ -395,9 +447,12 @@ mod tests {
     #[track_caller]
     fn check(separator: Option<&str>, start: Option<&str>, text: &str, expected: &[(usize, &str)]) {
         let compiled = |source| Pattern::compile(source).unwrap();
-        let blocks =
-            Blocks { delimiter: None, separator: separator.map(compiled), start: start.map(compiled) };
-        let found: Vec<_> = blocks.of(text).map(|block| (block.line, block.text)).collect();
+        let records = Records {
+            block_separator: separator.map(compiled),
+            block_start: start.map(compiled),
+            ..Records::default()
+        };
+        let found: Vec<_> = records.blocks(text).map(|block| (block.line, block.text)).collect();
         assert_eq!(found, expected);
     }
 
@@ -429,8 +484,8 @@ mod tests {
 
     #[test]
     fn a_text_between_blocks_may_stand_anywhere() {
-        let blocks = Blocks { delimiter: Some("\x1e".into()), ..Blocks::default() };
-        let found: Vec<_> = blocks.of("a\nb\x1ec\n\n d\x1e\r\ne\r\n\x1e \x1e").collect();
+        let records = Records { block_delimiter: Some("\x1e".into()), ..Records::default() };
+        let found: Vec<_> = records.blocks("a\nb\x1ec\n\n d\x1e\r\ne\r\n\x1e \x1e").collect();
         let expected = [(1, "a\nb"), (2, "c\n\n d"), (5, "e")];
         assert_eq!(found, expected.map(|(line, text)| Block { line, text }));
     }

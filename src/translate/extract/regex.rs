@@ -3,17 +3,25 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
+use settings_derive::{Section, Word};
 
 use super::{
     Extracted, Extraction, Finds, Gives, Typing,
-    records::{Blocks, add, gather, with_plain_line_ends},
+    records::{Records, add, gather, with_plain_line_ends},
 };
-use crate::translate::{
-    convert::{Booleans, to_boolean, to_integer, to_number},
-    matcher::Pattern,
-    response_view::ResponseView,
-    stop::WorkBudget,
-    why::Why,
+use crate::{
+    settings::{
+        keys::{KeySpec, ValueKind},
+        section::{Checked, Cursor, Invalid, Setting},
+        tree::Node,
+    },
+    translate::{
+        convert::{Booleans, to_boolean, to_integer, to_number},
+        matcher::Pattern,
+        response_view::ResponseView,
+        stop::WorkBudget,
+        why::Why,
+    },
 };
 
 /// How much of a captured text an error shows, in characters.
@@ -25,28 +33,70 @@ const LONGEST_SHOWN: usize = 60;
 /// any order. A capture that took no part in a match is left out, and so are all of a pattern that is not found
 /// where another is. A name that is captured several times gives an array. Lines may end with CRLF; patterns see
 /// `\n`.
-#[derive(Debug)]
+#[derive(Debug, Section)]
 pub struct Regex {
-    /// The patterns; never empty, and one alone with [`Each::Match`].
-    pub patterns: Vec<CapturePattern>,
-    /// How often.
+    /// The regular expression, with named captures: `(?<name>…)`; or several.
+    #[key(name = "pattern", example = "pattern: '(?<name>…)'")]
+    pub patterns: CapturePatterns,
+    /// The first match, every match, or every line or block of lines that matches.
+    #[key(default = Each::First)]
     pub each: Each,
-    /// Whether an empty array is right where nothing matches; an error otherwise.
-    pub allow_empty: bool,
+    /// How records are separated.
+    #[key(part)]
+    pub records: Records,
 }
 
 /// How often patterns are looked for.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum Each {
     /// Once: the first match gives an object.
-    #[default]
     First,
     /// As often as it is there: each match gives an object of an array.
     Match,
     /// Once a line: each line that matches gives an object of an array; the others are passed over.
     Line,
     /// Once a block of lines: each block that matches gives an object of an array; the others are passed over.
-    Block(Box<Blocks>),
+    Block,
+}
+
+/// Patterns, at least one; one alone with [`Each::Match`].
+#[derive(Debug)]
+pub struct CapturePatterns(pub Vec<CapturePattern>);
+
+impl Setting for CapturePatterns {
+    const KIND: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Self::read_with(value, |pattern| {
+            let in_blocks = pattern.sibling("each").and_then(Node::as_text) == Some("block");
+            let read = if in_blocks { Pattern::read_of_lines(pattern) } else { Pattern::read(pattern) };
+            let captures = CapturePattern::plain(read?);
+            captures.check_names(pattern, "`(?<temperature>\\d+)`")
+        })
+    }
+}
+
+impl CapturePatterns {
+    /// Reads one pattern or several, each by `read`.
+    pub(super) fn read_with(
+        value: &Cursor<'_>,
+        read: impl Fn(&Cursor<'_>) -> Checked<CapturePattern>,
+    ) -> Checked<Self> {
+        let patterns = value.node.one_or_more();
+        if patterns.is_empty() {
+            let help = format!("write `{}`", value.key.map_or("", |key: &KeySpec| key.example));
+            return value.reject(Invalid::new("`pattern` names no pattern", help));
+        }
+        let read = patterns.iter().map(|node| read(&value.part(node, "the pattern", ValueKind::Text)));
+        let read = read.collect::<Vec<_>>().into_iter().collect::<Checked<_>>()?;
+        if patterns.len() > 1 && value.sibling("each").and_then(Node::as_text) == Some("match") {
+            let help =
+                "write `each: line` or `each: block`, which join what several patterns find in one record";
+            let invalid = Invalid::new("`each: match` takes one pattern, found several", help);
+            return value.reject_at(patterns[1].span, invalid);
+        }
+        Ok(Self(read))
+    }
 }
 
 /// A pattern, and what its captures are called.
@@ -93,6 +143,15 @@ impl CapturePattern {
     /// A pattern that was written otherwise, with the captures that it has, in order.
     pub fn renamed(pattern: Pattern, written: &str, captures: Vec<Capture>) -> Self {
         Self { pattern, written: written.to_owned(), captures }
+    }
+
+    /// Reports a pattern that captures nothing by name.
+    pub(super) fn check_names(self, value: &Cursor<'_>, example: &str) -> Checked<Self> {
+        if self.captures.is_empty() {
+            let help = format!("name what is to be found: {example}");
+            return value.reject(Invalid::new("the pattern captures nothing by name", help));
+        }
+        Ok(self)
     }
 
     /// The regular expression.
@@ -166,12 +225,12 @@ impl Extraction for Regex {
     fn gives(&self) -> Gives {
         match self.each {
             Each::First => Gives::One,
-            Each::Match | Each::Line | Each::Block(_) => Gives::Many,
+            Each::Match | Each::Line | Each::Block => Gives::Many,
         }
     }
 
     fn finds(&self) -> Finds<'_> {
-        Finds::Names(self.patterns.iter().flat_map(CapturePattern::names).collect())
+        Finds::Names(self.patterns.0.iter().flat_map(CapturePattern::names).collect())
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
@@ -185,7 +244,7 @@ impl Regex {
     pub(super) fn extract(&self, text: &str, stop: Option<&WorkBudget>) -> Result<Value, Why> {
         let text = &*with_plain_line_ends(text);
         let whole = Place { text, line: 1 };
-        let records = match &self.each {
+        let records = match self.each {
             Each::First => {
                 return match self.record(whole) {
                     Some(record) => record,
@@ -203,22 +262,23 @@ impl Regex {
                     });
                     gather(found, "matches")
                 };
-                self.patterns.first().map_or_else(|| Ok(Vec::new()), matches)?
+                self.patterns.0.first().map_or_else(|| Ok(Vec::new()), matches)?
             }
             Each::Line => {
                 let places = text.lines().enumerate().map(|(index, text)| Place { text, line: index + 1 });
                 gather(places.filter_map(|place| self.record(place)), "lines that match")?
             }
-            Each::Block(blocks) => {
-                let places = blocks.of(text).map(|block| Place { text: block.text, line: block.line });
+            Each::Block => {
+                let places =
+                    self.records.blocks(text).map(|block| Place { text: block.text, line: block.line });
                 gather(places.filter_map(|place| self.record(place)), "blocks that match")?
             }
         };
-        if records.is_empty() && !self.allow_empty {
+        if records.is_empty() && !self.records.allow_empty {
             return Err(self.nothing(match self.each {
                 Each::First | Each::Match => "text",
                 Each::Line => "a line",
-                Each::Block(_) => "a block",
+                Each::Block => "a block",
             }));
         }
         Ok(Value::Array(records))
@@ -227,7 +287,7 @@ impl Regex {
     /// What the patterns capture in one place; `None` where none of them is found.
     fn record(&self, place: Place<'_>) -> Option<Result<Value, Why>> {
         let mut record = None;
-        for pattern in &self.patterns {
+        for pattern in &self.patterns.0 {
             let Some(found) = pattern.pattern.regex().captures(place.text) else { continue };
             if let Err(error) = pattern.read(&found, place, record.get_or_insert_with(Map::new)) {
                 return Some(Err(error));
@@ -240,11 +300,12 @@ impl Regex {
     pub(super) fn missing_in(&self, text: &str) -> impl Iterator<Item = &str> {
         let text = with_plain_line_ends(text);
         let missing = move |pattern: &&CapturePattern| !pattern.pattern.regex().is_match(&text);
-        self.patterns.iter().filter(missing).map(|pattern| pattern.written.as_str())
+        self.patterns.0.iter().filter(missing).map(|pattern| pattern.written.as_str())
     }
 
     fn nothing(&self, what: &str) -> Why {
-        let patterns: Vec<_> = self.patterns.iter().map(|pattern| format!("`{}`", pattern.written)).collect();
+        let patterns: Vec<_> =
+            self.patterns.0.iter().map(|pattern| format!("`{}`", pattern.written)).collect();
         why!("expected {what} that matches {}, found none", patterns.join(" or "))
     }
 }
@@ -256,12 +317,24 @@ mod tests {
 
     #[track_caller]
     fn check(patterns: &[&str], each: Each, text: &str, expected: Result<&str, &str>) {
-        let multi_line = matches!(each, Each::Block(_));
+        check_records(patterns, each, Records::default(), text, expected);
+    }
+
+    #[track_caller]
+    fn check_records(
+        patterns: &[&str],
+        each: Each,
+        records: Records,
+        text: &str,
+        expected: Result<&str, &str>,
+    ) {
+        let multi_line = each == Each::Block;
         let compiled = |source: &&str| {
             let pattern = if multi_line { Pattern::of_lines(source) } else { Pattern::compile(source) };
             CapturePattern::plain(pattern.unwrap())
         };
-        let regex = Regex { patterns: patterns.iter().map(compiled).collect(), each, allow_empty: false };
+        let regex =
+            Regex { patterns: CapturePatterns(patterns.iter().map(compiled).collect()), each, records };
         match (regex.extract(text, None), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value.to_string(), expected),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
@@ -327,15 +400,16 @@ mod tests {
         let status = "Package: bash\nStatus: ok\n\nPackage: dash\nVersion: 5\nStatus: half\n\n\n# end\n";
         let patterns = ["^Status: (?<status>.*)$", "^Package: (?<package>.*)$"];
         let expected = r#"[{"status":"ok","package":"bash"},{"status":"half","package":"dash"}]"#;
-        check(&patterns, Each::Block(Box::default()), status, Ok(expected));
-        check(&patterns, Each::Block(Box::default()), &status.replace('\n', "\r\n"), Ok(expected));
-        check(&patterns, Each::Block(Box::default()), "x\n\ny", Err("expected a block that matches"));
+        check(&patterns, Each::Block, status, Ok(expected));
+        check(&patterns, Each::Block, &status.replace('\n', "\r\n"), Ok(expected));
+        check(&patterns, Each::Block, "x\n\ny", Err("expected a block that matches"));
         let addresses = "1: lo: <UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n2: eth0: <UP> mtu 1400\n    \
             link/ether 02:fc:00:00:00:01 brd ff\n    inet 192.0.2.2/24 brd 192.0.2.255\n";
-        let start = Some(Pattern::compile(r"^\d+: ").unwrap());
-        check(
+        let block_start = Some(Pattern::compile(r"^\d+: ").unwrap());
+        check_records(
             &[r"^\d+: (?<name>\S+): .* mtu (?<mtu>\d+)", r"link/ether (?<mac>\S+)", r"inet (?<address>\S+)"],
-            Each::Block(Box::new(Blocks { start, ..Blocks::default() })),
+            Each::Block,
+            Records { block_start, ..Records::default() },
             addresses,
             Ok(concat!(
                 r#"[{"name":"lo","mtu":"65536","address":"127.0.0.1/8"},"#,
@@ -347,7 +421,8 @@ mod tests {
     #[test]
     fn an_empty_list_is_right_where_the_rule_says_so() {
         let patterns = vec![CapturePattern::plain(Pattern::compile("^(?<job>\\d+)$").unwrap())];
-        let regex = Regex { patterns, each: Each::Line, allow_empty: true };
+        let records = Records { allow_empty: true, ..Records::default() };
+        let regex = Regex { patterns: CapturePatterns(patterns), each: Each::Line, records };
         assert_eq!(regex.extract("Queue is empty\n", None).unwrap().to_string(), "[]");
     }
 
@@ -356,7 +431,8 @@ mod tests {
         let pattern = Pattern::compile("(?<g>\\w+) bytes").unwrap();
         let capture = Capture { group: "g".into(), name: "size".into(), kind: CaptureKind::Integer };
         let patterns = vec![CapturePattern::renamed(pattern, "%{WORD:size:int} bytes", vec![capture])];
-        let regex = Regex { patterns, each: Each::Match, allow_empty: false };
+        let regex =
+            Regex { patterns: CapturePatterns(patterns), each: Each::Match, records: Records::default() };
         assert_eq!(regex.extract("5 bytes\r\n", None).unwrap().to_string(), r#"[{"size":5}]"#);
         let error = regex.extract("5 bytes\r\n\r\nno bytes", None).unwrap_err();
         assert_eq!(error.to_string(), "line 3: `size` must be an integer; found `no`");
@@ -368,10 +444,11 @@ mod tests {
         check(&["(?<a>a)"], Each::Match, &many, Err("at most 100000 matches"));
         check(&["(?<a>a)"], Each::Line, &many, Err("at most 100000 lines that match"));
         check(&["(?<a>b)"], Each::Line, &many, Err("found none"));
-        let separator = Some(Pattern::compile("^-$").unwrap());
-        check(
+        let block_separator = Some(Pattern::compile("^-$").unwrap());
+        check_records(
             &["(?<a>a+)$"],
-            Each::Block(Box::new(Blocks { separator, ..Blocks::default() })),
+            Each::Block,
+            Records { block_separator, ..Records::default() },
             &many,
             Ok(r#"[{"a":"a"}]"#),
         );
@@ -381,7 +458,8 @@ mod tests {
     #[test]
     fn nobody_waits_for_matches_after_the_call_has_ended() {
         let pattern = CapturePattern::plain(Pattern::compile("(?<x>a+b|a)").unwrap());
-        let regex = Regex { patterns: vec![pattern], each: Each::Match, allow_empty: false };
+        let patterns = CapturePatterns(vec![pattern]);
+        let regex = Regex { patterns, each: Each::Match, records: Records::default() };
         let stop = WorkBudget::default();
         assert!(regex.extract("aaa", Some(&stop)).is_ok());
         stop.cancel();

@@ -1,6 +1,7 @@
 //! Durations as people and programs write them, as a number of seconds.
 
 use serde_json::Value;
+use settings_derive::Word;
 
 /// How durations are read and given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +21,13 @@ pub struct TimeUnit {
 }
 
 /// What the two numbers of `4:05` are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum ShortClock {
     /// Hours and minutes.
+    #[word("h:mm")]
     Hours,
     /// Minutes and seconds.
+    #[word("m:ss")]
     Minutes,
 }
 

@@ -3,11 +3,12 @@
 //!
 //! In reading order: [`Fields`] names the fields of an object; a [`Field`] says where its value is found, by a
 //! [`Path`], and what it is, by a [`FieldType`]; a type is one of the [`FieldKind`]s, each with a file of its own where
-//! it reads more than a word.
+//! it reads more than a word. `settings` reads them from a file.
 
 mod duration;
 mod kind;
 mod number;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -18,6 +19,7 @@ use serde_json::{Map, Value};
 
 use self::kind::admit_null;
 pub(in crate::translate) use self::kind::{list_of, object_of};
+pub(crate) use self::settings::{FieldSetting, type_names};
 pub use self::{
     duration::{DurationForm, ShortClock, TimeUnit},
     kind::{Count, FieldKind, FieldType, Values},

@@ -160,9 +160,13 @@ fn a_short_reply_that_makes_much_work_is_told_from_one_that_does_not() {
 fn patterns_that_look_again_and_again_are_counted() {
     let matches = |pattern: &str| {
         let pattern = Pattern::compile(pattern).unwrap();
-        let patterns = vec![extract::CapturePattern::plain(pattern)];
+        let patterns = extract::CapturePatterns(vec![extract::CapturePattern::plain(pattern)]);
         success(
-            ExtractorKind::Regex(extract::Regex { patterns, each: Each::Match, allow_empty: false }),
+            ExtractorKind::Regex(extract::Regex {
+                patterns,
+                each: Each::Match,
+                records: extract::Records::default(),
+            }),
             None,
             None,
         )

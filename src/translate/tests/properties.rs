@@ -7,9 +7,10 @@ use super::*;
 use crate::{
     model::Schema,
     translate::extract::{
-        Binary, CapturePattern, Columns, Count, CssSelector, Csv, Each, EachElement, Form, GrokPatterns,
-        Header, HeaderNames, Html, Indented, Json, Mcp, Metrics, MetricsShape, NdJson, Pairs, Path, Pick,
-        Prefixes, RaggedRows, Regex, Selected, Table, TableShape, Take, Text, Widths, Xml,
+        Binary, CapturePattern, CapturePatterns, Columns, Count, CssSelector, Csv, Each, EachElement,
+        EachPairs, Form, GrokPatterns, Header, HeaderNames, Html, Indented, Json, Mcp, Metrics, MetricsShape,
+        NdJson, Pairs, Path, Pick, Prefixes, RaggedRows, Records, Regex, Selected, Table, TableShape, Take,
+        Text, Widths, Xml,
     },
 };
 
@@ -65,8 +66,10 @@ fn any_reply() -> impl Strategy<Value = UpstreamResponse> {
     })
 }
 
-fn captures(pattern: &str) -> CapturePattern {
-    CapturePattern::plain(Pattern::compile(pattern).unwrap())
+fn regex(patterns: &[&str], each: Each, allow_empty: bool) -> ExtractorKind {
+    let captures = |pattern: &&str| CapturePattern::plain(Pattern::compile(pattern).unwrap());
+    let patterns = CapturePatterns(patterns.iter().map(captures).collect());
+    ExtractorKind::Regex(Regex { patterns, each, records: Records { allow_empty, ..Records::default() } })
 }
 
 /// The extractors, by number; with the last one the media type decides.
@@ -80,26 +83,14 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
             shape: Default::default(),
         })),
         4 => Some(ExtractorKind::Binary(Binary { kind: None, media_type: None })),
-        5 => Some(ExtractorKind::Regex(Regex {
-            patterns: vec![captures("(?<a>[a-z]+)")],
-            each: Each::Match,
-            allow_empty: false,
-        })),
-        6 => Some(ExtractorKind::Regex(Regex {
-            patterns: vec![captures("(?<a>.)(?<b>x)?")],
-            each: Each::Line,
-            allow_empty: true,
-        })),
-        7 => Some(ExtractorKind::Regex(Regex {
-            patterns: vec![captures("(?<a>[0-9]+)"), captures("(?<b>[a-z])")],
-            each: Each::Block(Box::default()),
-            allow_empty: true,
-        })),
+        5 => Some(regex(&["(?<a>[a-z]+)"], Each::Match, false)),
+        6 => Some(regex(&["(?<a>.)(?<b>x)?"], Each::Line, true)),
+        7 => Some(regex(&["(?<a>[0-9]+)", "(?<b>[a-z])"], Each::Block, true)),
         8 => Some(ExtractorKind::Pairs(Pairs {
             separators: vec![":".into(), "=".into()],
             indented: Indented::Nested,
             sections: Some(Pattern::compile(Pairs::BRACKETS).unwrap()),
-            blocks: Some(Box::default()),
+            each: EachPairs::Block,
             ..Pairs::default()
         })),
         9 => Some(ExtractorKind::Pairs(Pairs {
@@ -110,9 +101,11 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
             ..Pairs::default()
         })),
         21 => Some(ExtractorKind::Grok(Regex {
-            patterns: vec![GrokPatterns::default().compile("%{WORD:a} ?%{NUMBER:b:float}?").unwrap()],
+            patterns: CapturePatterns(vec![
+                GrokPatterns::default().compile("%{WORD:a} ?%{NUMBER:b:float}?").unwrap(),
+            ]),
             each: Each::Match,
-            allow_empty: false,
+            records: Records::default(),
         })),
         10 => Some(ExtractorKind::Metrics(Metrics::default())),
         11 => Some(ExtractorKind::Metrics(Metrics {

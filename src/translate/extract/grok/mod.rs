@@ -1,8 +1,11 @@
 //! `grok`: patterns with other patterns in them by name, `%{IP:client}`. What is here turns one into a
 //! regular expression; it is looked for as those of [`Regex`](super::Regex) are.
 
+mod settings;
+
 use std::fmt::Write;
 
+pub use self::settings::Grok;
 use super::{Capture, CaptureKind, CapturePattern};
 use crate::translate::matcher::{Pattern, PatternError};
 

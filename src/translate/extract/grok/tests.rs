@@ -3,7 +3,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
-use crate::translate::extract::{Each, Regex};
+use crate::translate::extract::{CapturePatterns, Each, Records, Regex};
 
 /// Of every pattern of the library, a text that it fits as a whole and one that it does not.
 const SAMPLES: &[(&str, &str, &str)] = &[
@@ -143,7 +143,8 @@ fn the_page_lists_the_library() {
 fn check(own: &[(&str, &str)], written: &str, text: &str, expected: &str) {
     let own = own.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     let pattern = GrokPatterns::new(own).compile(written).unwrap();
-    let found = Regex { patterns: vec![pattern], each: Each::First, allow_empty: false }.extract(text, None);
+    let patterns = CapturePatterns(vec![pattern]);
+    let found = Regex { patterns, each: Each::First, records: Records::default() }.extract(text, None);
     match found {
         Ok(value) => assert_eq!(value.to_string(), expected),
         Err(error) => assert!(!expected.is_empty() && error.to_string().contains(expected), "{error}"),
@@ -215,7 +216,8 @@ fn what_is_wrong_is_told() {
 #[test]
 fn hostile_replies_take_linear_time() {
     let pattern = GrokPatterns::default().compile("^%{COMBINEDAPACHELOG}$").unwrap();
-    let regex = Regex { patterns: vec![pattern], each: Each::Line, allow_empty: true };
+    let records = Records { allow_empty: true, ..Records::default() };
+    let regex = Regex { patterns: CapturePatterns(vec![pattern]), each: Each::Line, records };
     for text in
         ["\"\\".repeat(1 << 19), "1.".repeat(1 << 19), "a:".repeat(1 << 19), "1 - - [\n".repeat(1 << 17)]
     {

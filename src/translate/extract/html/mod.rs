@@ -1,6 +1,7 @@
 //! `html`: a page, by CSS selectors, as the rows of a table, or as text without markup.
 
 mod page;
+mod settings;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -11,9 +12,12 @@ use std::collections::HashSet;
 use scraper::{Element, ElementRef, Html as Page};
 use serde_json::{Map, Value, json};
 
-pub use self::page::{CssError, CssSelector};
 use self::page::{NodeId, Work};
 pub(in crate::translate) use self::text::message_of;
+pub use self::{
+    page::{CssError, CssSelector},
+    settings::HtmlSettings,
+};
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
 use crate::translate::{
     fields::{list_of, object_of},

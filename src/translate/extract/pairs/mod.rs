@@ -9,17 +9,24 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 use serde_json::{Map, Value};
+use settings_derive::{Section, Word};
 
 use super::{
     Extracted, Extraction, Gives, RECORD_LIMIT, Typing,
-    records::{Blocks, add, gather},
+    records::{Records, add, gather, texts},
 };
-use crate::translate::{
-    fields::Fields,
-    matcher::Pattern,
-    response_view::ResponseView,
-    stop::WorkBudget,
-    why::{Why, at_most},
+use crate::{
+    settings::{
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        tree::Kind,
+    },
+    translate::{
+        fields::Fields,
+        matcher::Pattern,
+        response_view::ResponseView,
+        stop::WorkBudget,
+        why::{Why, at_most},
+    },
 };
 
 /// Reads lines of a key, a separator and a value into an object of strings.
@@ -28,37 +35,73 @@ use crate::translate::{
 /// the separator. Lines without a separator (headings, rules, blank lines) are passed over, unless they begin right below
 /// the value of the line before: it has several then. A reply without any pair is an error. A key that comes again gives
 /// an array of its values, in order.
-#[derive(Debug)]
+#[derive(Debug, Section)]
+#[section(default, check_keys = Self::check_keys)]
 pub struct Pairs {
-    /// With the captures `key` and `value`: every match in a line is a pair. It stands in place of separators, and no
-    /// line is nested below another.
-    pub pattern: Option<Pattern>,
-    /// What stands between key and value: whichever comes first, the longest of those at one place. There is at
-    /// least one, and none is empty.
+    /// What stands between key and value; or several, the first in the line counts.
+    ///
+    /// The longest of those at one place; there is at least one, and none is empty.
+    #[key(
+        name = "separator",
+        kind = ValueKind::OneOrMore(&ValueKind::Text),
+        with = read_separators,
+        default = vec![":".to_owned()],
+        conflicts = "pattern"
+    )]
     pub separators: Vec<String>,
-    /// What lines begin with that are passed over, white space aside; none is empty.
+    /// Instead: a regular expression with the captures `key` and `value`; every match in a line is a pair.
+    #[key(with = read_pattern)]
+    pub pattern: Option<Pattern>,
+    /// What lines begin with that are passed over.
+    #[key(name = "comment", kind = ValueKind::OneOrMore(&ValueKind::Text), with = read_comments)]
     pub comments: Vec<String>,
-    /// Whether `"…"` (with `\"` and `\\`) and `'…'` round a value are left out.
+    /// Whether quotes round a value are left out.
+    ///
+    /// Those are `"…"` (with `\"` and `\\`) and `'…'`.
+    #[key(default = false)]
     pub unquote: bool,
-    /// What the lines mean that begin with white space.
+    /// What lines mean that begin with white space: the same as others; they are below the line before; or they
+    /// go on with its value, with a line break, a space or nothing between.
+    #[key(default = Indented::Same)]
     pub indented: Indented,
-    /// A line that matches begins a section, an object of its own; its first named capture is the name.
+    /// Whether `[name]` begins a section, an object of its own; or a regular expression with one capture, the
+    /// name.
+    #[key(
+        kind = ValueKind::Either(&[ValueKind::Flag, ValueKind::Text]),
+        with = read_sections,
+        shown = "`false`"
+    )]
     pub sections: Option<Pattern>,
-    /// A line that matches ends the section that was begun last, and sections may stand in others; without it, the next
-    /// section ends the one before.
+    /// A regular expression: a line that matches ends a section, and sections may stand in others.
+    #[key(
+        requires = "sections",
+        help = "write how a section begins: `sections: '^BEGIN:(?<name>.+)'`",
+        shown = "the next section ends it"
+    )]
     pub section_end: Option<Pattern>,
-    /// Each block of lines gives an object of an array, blocks without pairs aside; the whole text gives one
-    /// object where this is missing.
-    pub blocks: Option<Box<Blocks>>,
-    /// Whether an empty array is right where no block has a pair; an error otherwise.
-    pub allow_empty: bool,
+    /// The whole text, or every block of lines.
+    ///
+    /// Each block gives an object of an array, blocks without pairs aside; the whole text gives one object.
+    #[key(default = EachPairs::Text)]
+    pub each: EachPairs,
+    /// How blocks are separated.
+    #[key(part)]
+    pub records: Records,
+}
+
+/// What gives an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+pub enum EachPairs {
+    /// The whole text.
+    Text,
+    /// A block of lines.
+    Block,
 }
 
 /// What lines mean that begin with white space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum Indented {
     /// The same as other lines.
-    #[default]
     Same,
     /// They belong to the line before that is indented less, which becomes an object: of its own value as
     /// `value`, where it has one, and of what is below it. A line without separator is a key then, if there is
@@ -73,25 +116,44 @@ pub enum Indented {
     Fold,
 }
 
-impl Default for Pairs {
-    fn default() -> Self {
-        Self {
-            pattern: None,
-            separators: vec![Self::DEFAULT_SEPARATOR.to_owned()],
-            comments: Vec::new(),
-            unquote: false,
-            indented: Indented::Same,
-            sections: None,
-            section_end: None,
-            blocks: None,
-            allow_empty: false,
-        }
+fn read_separators(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    texts(value, "write what stands between key and value: `separator: \"=\"`")
+}
+
+fn read_comments(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    texts(value, "write what such lines begin with: `comment: \"#\"`")
+}
+
+fn read_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
+    let pattern = Pattern::read(value)?;
+    let mut names = pattern.names().to_vec();
+    names.sort_unstable();
+    if names != ["key", "value"] {
+        let found = if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) };
+        let message = format!("`pattern` of `pairs` captures `key` and `value`, found {found}");
+        return value.reject(Invalid::new(message, "write `pattern: '(?<key>\\w+)=(?<value>\\S*)'`"));
     }
+    Ok(Some(pattern))
+}
+
+fn read_sections(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
+    if let Kind::Flag(flag) = value.node.kind {
+        return Ok(flag.then(|| Pattern::compile(Pairs::BRACKETS).expect("the pattern is ours")));
+    }
+    let pattern = Pattern::read(value)?;
+    if pattern.names().len() != 1 {
+        let message = format!("`sections` captures one name, found {}", pattern.names().len());
+        return value.reject(Invalid::new(message, "write `sections: '^# (?<name>.+)'`"));
+    }
+    Ok(Some(pattern))
 }
 
 impl Extraction for Pairs {
     fn gives(&self) -> Gives {
-        if self.blocks.is_some() { Gives::Many } else { Gives::One }
+        match self.each {
+            EachPairs::Text => Gives::One,
+            EachPairs::Block => Gives::Many,
+        }
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
@@ -100,8 +162,14 @@ impl Extraction for Pairs {
 }
 
 impl Pairs {
-    /// The separator where a rule names none.
-    pub const DEFAULT_SEPARATOR: &'static str = ":";
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let is_nested =
+            section.entry("indented").is_some_and(|entry| entry.value.as_text() == Some("nested"));
+        if is_nested && section.entry("pattern").is_some() {
+            return Err(section.conflict("indented", "pattern"));
+        }
+        Ok(())
+    }
 
     /// A section by its name in brackets, `[name]`, with or without a comment behind it.
     pub const BRACKETS: &'static str = r"^\[(?<name>[^\[\]]+)\]\s*(?:[#;].*)?$";
@@ -124,19 +192,19 @@ impl Pairs {
         let expected = || match &self.pattern {
             Some(pattern) => format!("lines that match `{pattern}`, found none"),
             None => {
-                let separator = self.separators.first().map_or(Self::DEFAULT_SEPARATOR, String::as_str);
+                let separator = self.separators.first().map_or(":", String::as_str);
                 format!("lines of `key{separator} value`, found none")
             }
         };
-        let Some(blocks) = &self.blocks else {
+        if self.each == EachPairs::Text {
             let (object, _) = self.object(text, wanted, 1, RECORD_LIMIT, stop)?;
             if object.is_empty() {
                 return Err(why!("expected {}", expected()));
             }
             return Ok(Value::Object(object));
-        };
+        }
         let mut left = Self::PAIRS_OF_BLOCKS_LIMIT;
-        let objects = blocks.of(text).filter_map(|block| {
+        let objects = self.records.blocks(text).filter_map(|block| {
             let limit = left.min(RECORD_LIMIT);
             let (object, count) = match self.object(block.text, None, block.line, limit, stop) {
                 Ok(found) => found,
@@ -146,7 +214,7 @@ impl Pairs {
             (!object.is_empty()).then_some(Ok(Value::Object(object)))
         });
         let objects = gather(objects, "blocks of pairs")?;
-        if objects.is_empty() && !self.allow_empty {
+        if objects.is_empty() && !self.records.allow_empty {
             return Err(why!("expected blocks of {}", expected()));
         }
         Ok(Value::Array(objects))

@@ -106,9 +106,13 @@ fn values_of_many_lines_have_a_limit() {
 fn a_reply_without_pairs_is_an_error() {
     check(&Pairs::default(), "", Err("found none"));
     check(&Pairs::default(), "Service restarting", Err("expected lines of `key: value`"));
-    let blocks = || Pairs { blocks: Some(Box::default()), ..Pairs::default() };
+    let blocks = || Pairs { each: EachPairs::Block, ..Pairs::default() };
     check(&blocks(), "none\n\nat all", Err("expected blocks of lines of `key: value`"));
-    check(&Pairs { allow_empty: true, ..blocks() }, "none\n\nat all", Ok("[]"));
+    check(
+        &Pairs { records: Records { allow_empty: true, ..Records::default() }, ..blocks() },
+        "none\n\nat all",
+        Ok("[]"),
+    );
 }
 
 #[test]
@@ -189,7 +193,7 @@ fn sections_are_objects_and_repeated_ones_gather() {
 fn blocks_of_pairs_are_a_list() {
     let text = "processor\t: 0\nflags\t\t: fpu vme\n\nprocessor\t: 1\nflags\t\t: fpu\n\n";
     let expected = r#"[{"processor":"0","flags":"fpu vme"},{"processor":"1","flags":"fpu"}]"#;
-    check(&Pairs { blocks: Some(Box::default()), ..Pairs::default() }, text, Ok(expected));
+    check(&Pairs { each: EachPairs::Block, ..Pairs::default() }, text, Ok(expected));
 }
 
 #[test]
@@ -204,7 +208,7 @@ fn hostile_replies_take_linear_time_and_bounded_memory() {
     check(&indented(Indented::Words), &"a".repeat(1 << 20), Err("found none"));
     let folded = format!("a: b\n{}", " c\n".repeat(150_000));
     assert!(indented(Indented::Words).extract(&folded, None, None).is_ok());
-    let blocks = || Pairs { blocks: Some(Box::default()), ..Pairs::default() };
+    let blocks = || Pairs { each: EachPairs::Block, ..Pairs::default() };
     check(&blocks(), &"a:\n\n".repeat(150_000), Err("at most 100000 blocks of pairs"));
     check(&sectioned(), &"[a]\n".repeat(150_000), Err("at most 100000 pairs"));
     check(&sectioned(), &"[".repeat(1 << 20), Err("found none"));
@@ -239,9 +243,10 @@ fn a_pattern_says_what_is_a_pair() {
 
 #[test]
 fn a_line_may_have_several_pairs_of_a_pattern() {
-    let line = Blocks { start: Some(Pattern::compile("^").unwrap()), ..Blocks::default() };
+    let records = Records { block_start: Some(Pattern::compile("^").unwrap()), ..Records::default() };
     let pairs = Pairs {
-        blocks: Some(Box::new(line)),
+        each: EachPairs::Block,
+        records,
         unquote: true,
         ..matching(r#"(?<key>[\w.-]+)=(?<value>"(?:[^"\\]|\\.)*"|\S*)"#)
     };
@@ -286,4 +291,9 @@ proptest::proptest! {
     fn lines_are_those_of_the_standard_library(text in "[a\r\n]{0,12}") {
         proptest::prop_assert!(lines(&text).eq(text.lines()), "{text:?}");
     }
+}
+
+#[test]
+fn our_own_pattern_has_a_name() {
+    assert_eq!(Pattern::compile(Pairs::BRACKETS).unwrap().names(), ["name"]);
 }

@@ -1,0 +1,130 @@
+//! The options of `grok`, and problems with patterns.
+
+use settings_derive::Section;
+
+use super::{GrokError, GrokPatterns};
+use crate::{
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+        suggest,
+        value::text_of,
+    },
+    translate::extract::{
+        records::Records,
+        regex::{CapturePattern, CapturePatterns, Each, Regex},
+    },
+};
+
+/// Options of `grok`, which becomes a [`Regex`].
+#[derive(Debug, Section)]
+pub struct Grok {
+    /// The pattern, with names of others: `%{NAME:capture:type}`; or several.
+    #[key(with = read_pattern, example = "pattern: '%{IP:client} %{GREEDYDATA:message}'")]
+    pattern: CapturePatterns,
+    /// Patterns of one's own, by name.
+    patterns: GrokPatterns,
+    /// The first match, every match, or every line or block of lines that matches.
+    #[key(default = Each::First)]
+    each: Each,
+    /// How records are separated.
+    #[key(part)]
+    records: Records,
+}
+
+impl From<Grok> for Regex {
+    fn from(Grok { pattern: patterns, each, records, .. }: Grok) -> Self {
+        Self { patterns, each, records }
+    }
+}
+
+fn read_pattern(value: &Cursor<'_>) -> Checked<CapturePatterns> {
+    let own = value.sibling("patterns").and_then(|node| node.as_map()).unwrap_or_default();
+    let own = own.iter().map(|entry| Some((entry.key.text.clone(), entry.value.as_text()?.to_owned())));
+    let known = own.collect::<Option<_>>().map(GrokPatterns::new);
+    let is_right = |known: &GrokPatterns| known.own.iter().all(|(_, text)| known.compile(text).is_ok());
+    let Some(known) = known.filter(is_right) else {
+        // `patterns` reports it; a pattern that names a wrong one is no second problem.
+        return Ok(CapturePatterns(Vec::new()));
+    };
+    CapturePatterns::read_with(value, |pattern| {
+        let text = text_of(pattern)?;
+        let captures = known.compile(text).or_else(|error| reject(pattern, text, &error, &known))?;
+        captures.check_names(pattern, "`%{IP:client}`")
+    })
+}
+
+impl Setting for GrokPatterns {
+    const KIND: ValueKind = ValueKind::Map(&ValueKind::Text);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Some(entries) = value.node.as_map() else { return value.reject_kind("a map", None) };
+        let own = entries.iter().map(|entry| {
+            let name = &entry.key.text;
+            let shown = format!("pattern `{name}`");
+            let text = text_of(&value.member(entry, &shown, ValueKind::Text));
+            if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+                let message = format!("`{name}` can't be the name of a pattern");
+                let help = "write letters, digits and `_`: `QUEUE_ID`";
+                return value.reject_at(entry.key.span, Invalid::new(message, help));
+            }
+            Ok((name.clone(), text?.to_owned()))
+        });
+        let patterns = Self::new(own.collect::<Vec<_>>().into_iter().collect::<Checked<_>>()?);
+        let compiled = entries.iter().zip(&patterns.own).map(|(entry, (name, text))| {
+            let value = value.member(entry, name, ValueKind::Text);
+            patterns.compile(text).or_else(|error| reject(&value, text, &error, &patterns)).map(|_| ())
+        });
+        compiled.collect::<Vec<_>>().into_iter().collect::<Checked<()>>()?;
+        Ok(patterns)
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+/// Reports what is wrong with a pattern in its place, and a way out.
+fn reject(
+    value: &Cursor<'_>,
+    text: &str,
+    error: &GrokError,
+    patterns: &GrokPatterns,
+) -> Checked<CapturePattern> {
+    let (found, help) = match error {
+        GrokError::UnknownName(name) => {
+            let nearest = suggest::nearest(&name.to_ascii_uppercase(), patterns.names());
+            let help = nearest.map_or_else(
+                || "the page of `grok` lists the patterns; your own stand in `patterns`".to_owned(),
+                |nearest| format!("did you mean `{nearest}`?"),
+            );
+            (Some(format!("%{{{name}")), help)
+        }
+        GrokError::Malformed(found) => {
+            (Some(format!("%{{{found}")), "write `%{IP:client}`, or `%{NUMBER:bytes:int}`".to_owned())
+        }
+        GrokError::CaptureName(name) if name.starts_with('[') => {
+            let plain = name.trim_matches(['[', ']']).replace("][", ".");
+            (Some(name.clone()), format!("write `{plain}`; `structured` makes objects in objects of it"))
+        }
+        GrokError::CaptureName(name) => {
+            (Some(format!(":{name}")), "write letters, digits, `_`, `-`, `.` and `@`".to_owned())
+        }
+        GrokError::UnknownType(name) => {
+            let types = GrokPatterns::TYPES;
+            let help = suggest::help(name, "the types are", types).unwrap_or_default();
+            (Some(format!(":{name}}}")), help)
+        }
+        GrokError::Circular(name) => {
+            (Some(format!("%{{{name}")), "a pattern has others in it, but never itself".to_owned())
+        }
+        GrokError::TooLong => (None, "name fewer patterns".to_owned()),
+        GrokError::Pattern(_) => {
+            (None, "the syntax is that of the `regex` crate, which can't look ahead or back".to_owned())
+        }
+    };
+    // The mistake may be in a pattern that this one names.
+    let at = found.and_then(|found| text.find(&found)).map(|at| text[..at].chars().count());
+    let place = at.map(|at| value.context.report.character_in(value.node, text, at));
+    value.reject_at(place.unwrap_or(value.node.span), Invalid::new(error.to_string(), help))
+}

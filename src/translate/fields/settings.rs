@@ -1,0 +1,560 @@
+//! Fields as they are written: a type, or a map with the options of all types.
+
+use serde_json::Value;
+use settings_derive::{Section, Word};
+
+use super::{
+    Count, DurationForm, Field, FieldKind, FieldType, Fields, Kilo, Missing, NumberForm, Path, ShortClock,
+    SizeForm, SizeUnit, TimeForm, TimeFormat, TimeUnit, Values, Zone,
+};
+use crate::{
+    model::Schema,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        source::Span,
+        suggest,
+        tree::{Kind, Node},
+        value::{FromText, Word as _, text_of, text_settings},
+    },
+    translate::convert::Booleans,
+};
+
+const TEXTS: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
+const WORDS: ValueKind = ValueKind::OneOrMore(&ValueKind::Scalar);
+
+/// A field, its name aside.
+#[derive(Debug)]
+pub(crate) struct FieldSetting {
+    pub(crate) kind: FieldType,
+    /// Where it is found, and the place of that in the file.
+    pub(crate) from: Option<(Path, Span)>,
+    pub(crate) missing: Missing,
+}
+
+/// The options of all types.
+#[derive(Debug, Section)]
+#[section(name = "a field", id = "field", text = "type", check_keys = Self::check_keys)]
+struct FieldSettings {
+    /// The type of the field; not needed beside `values`.
+    #[key(name = "type")]
+    written: Option<TypeWord>,
+    /// Where it is in what was found: a name, or a path.
+    #[key(shown = "the field's own name")]
+    from: Option<Path>,
+    /// Whether it may be missing from a reply.
+    #[key(default = false)]
+    optional: bool,
+    /// Its value when it is missing; `null` is one of any type.
+    default: Option<DefaultValue>,
+    /// A name for people.
+    title: Option<String>,
+    /// What it means, for models and people.
+    description: Option<String>,
+    /// Words that mean null.
+    #[key(kind = WORDS, with = read_words)]
+    null_values: Vec<String>,
+    /// `boolean`: the words that mean true.
+    #[key(kind = WORDS, with = read_words, default = vec!["true".to_owned()], shown = "`[true]`")]
+    true_values: Vec<String>,
+    /// `boolean`: the words that mean false.
+    #[key(kind = WORDS, with = read_words, default = vec!["false".to_owned()], shown = "`[false]`")]
+    false_values: Vec<String>,
+    /// The words there may be, and the value of each; `"*"` is every other.
+    values: Option<Values>,
+    /// `values`: whether `OK` and `ok` are the same.
+    #[key(default = false)]
+    ignore_case: bool,
+    /// `number`, `integer`: what may stand before it, such as `$`.
+    #[key(kind = TEXTS, with = read_affixes)]
+    prefix: Vec<String>,
+    /// `number`, `integer`: what may stand behind it, such as `%`.
+    #[key(kind = TEXTS, with = read_affixes)]
+    suffix: Vec<String>,
+    /// `number`, `integer`, `size`: what stands before a fraction.
+    #[key(default = DecimalSeparator::Point)]
+    decimal_separator: DecimalSeparator,
+    /// `number`, `integer`: what may stand between thousands.
+    thousands_separator: Option<ThousandsSeparator>,
+    /// `date-time`, `date`: as `strftime` has it, or `unix`, `unix-ms`, `iso` (the default); or several, the
+    /// first that reads it counts.
+    format: TimeFormat,
+    /// `date-time`, `date`: where times without an offset are, as in `Europe/Oslo` or `+01:00`.
+    timezone: Option<Zone>,
+    /// `duration`, `size`: what a bare number counts, such as `ms` or `KiB`. Default `s`, `B`.
+    input_unit: Option<String>,
+    /// `duration`: what the result counts.
+    #[key(default = ResultUnit::Seconds)]
+    output_unit: ResultUnit,
+    /// `duration`: what `4:05` means.
+    clock_format: Option<ShortClock>,
+    /// `size`: what `K` and `kB` are, 1000 or 1024.
+    #[key(default = Kilo::Usual, shown = "1024 for `K` and 1000 for `kB`")]
+    kilo_base: Kilo,
+    /// `object`: its own fields.
+    fields: Option<Fields>,
+}
+
+/// The options that only some types have.
+const OPTIONS_OF_TYPES: [(&str, &[&str]); 14] = [
+    ("true_values", &["boolean"]),
+    ("false_values", &["boolean"]),
+    ("ignore_case", &["values"]),
+    ("prefix", &["number", "integer"]),
+    ("suffix", &["number", "integer"]),
+    ("decimal_separator", &["number", "integer", "size"]),
+    ("thousands_separator", &["number", "integer"]),
+    ("format", &["date-time", "date"]),
+    ("timezone", &["date-time", "date"]),
+    ("input_unit", &["duration", "size"]),
+    ("output_unit", &["duration"]),
+    ("clock_format", &["duration"]),
+    ("kilo_base", &["size"]),
+    ("fields", &["object"]),
+];
+
+/// The names of types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+enum TypeName {
+    String,
+    Number,
+    Integer,
+    Boolean,
+    #[word("date-time")]
+    DateTime,
+    Date,
+    Duration,
+    Size,
+    Object,
+    Any,
+}
+
+/// The names of types; with `[]` it is a list, with `?` the field may be missing.
+pub(crate) fn type_names() -> impl Iterator<Item = &'static str> + Clone {
+    TypeName::WORDS.iter().map(|(word, _)| *word)
+}
+
+/// A type without options: `number`, `number?`, `number[]`, `number[]?`.
+#[derive(Debug, Clone, Copy)]
+struct TypeWord {
+    name: TypeName,
+    count: Count,
+    optional: bool,
+}
+
+impl TypeWord {
+    fn of(node: &Node) -> Option<Self> {
+        let (text, optional, count) = Self::parts(node);
+        let (_, name) = TypeName::WORDS.iter().find(|(word, _)| *word == text)?;
+        Some(Self { name: *name, count, optional })
+    }
+
+    fn parts(node: &Node) -> (String, bool, Count) {
+        let text = node.scalar().unwrap_or_default();
+        let word = text.strip_suffix('?').unwrap_or(&text);
+        match word.strip_suffix("[]") {
+            Some(item) => (item.to_owned(), word != text, Count::List),
+            None => (word.to_owned(), word != text, Count::One),
+        }
+    }
+}
+
+impl Setting for TypeWord {
+    const KIND: ValueKind = ValueKind::FieldType;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        if let Some(word) = Self::of(value.node) {
+            return Ok(word);
+        }
+        let listed = suggest::listed(type_names());
+        let message = format!("the type of a field must be one of {listed}; found {}", value.node.found());
+        let (word, ..) = Self::parts(value.node);
+        let help = suggest::nearest(&word, type_names()).map_or_else(
+            || "with `[]` behind it it is a list, with `?` the field may be missing".to_owned(),
+            |word| format!("did you mean `{word}`?"),
+        );
+        value.reject(Invalid::new(message, help))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+enum DecimalSeparator {
+    #[word(".")]
+    Point,
+    #[word(",")]
+    Comma,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+enum ThousandsSeparator {
+    #[word(",")]
+    Comma,
+    #[word(".")]
+    Point,
+    #[word(" ")]
+    Space,
+    #[word("'")]
+    Apostrophe,
+    #[word("_")]
+    Underscore,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
+enum ResultUnit {
+    #[word("s")]
+    Seconds,
+    #[word("ms")]
+    Milliseconds,
+}
+
+impl FieldSettings {
+    /// Reports options that the type does not have.
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let written = section.entry("type").map(|entry| TypeWord::of(&entry.value));
+        let word = match (written, section.entry("values")) {
+            (None, None) => {
+                return Err(section.missing("a field has no `type`".to_owned(), "write `type: number`"));
+            }
+            (Some(None), _) => return Ok(()),
+            (Some(Some(TypeWord { name, .. })), Some(entry)) if name != TypeName::String => {
+                let message = format!("`values` says what the values are, and `type` says `{}`", name.word());
+                return Err(section.reject_at(entry.key.span, &message, "leave `type` out"));
+            }
+            (_, Some(_)) => "values",
+            (Some(Some(TypeWord { name, .. })), None) => name.word(),
+        };
+        let mut checked = Ok(());
+        for (name, kinds) in OPTIONS_OF_TYPES {
+            let Some(entry) = section.entry(name).filter(|_| !kinds.contains(&word)) else { continue };
+            let message = match (kinds, word) {
+                (["values"], _) => format!("`{name}` is for `values`, and there are none"),
+                (_, "values") => format!("`{name}` has no effect beside `values`"),
+                _ => {
+                    let kinds: Vec<_> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
+                    format!("`{name}` is for the type {}, not for `{word}`", kinds.join(" or "))
+                }
+            };
+            checked = Err(section.reject_at(entry.key.span, &message, "leave it out"));
+        }
+        checked
+    }
+
+    fn field(self, value: &Cursor<'_>) -> Checked<FieldSetting> {
+        let TypeWord { name, count, optional } =
+            self.written.unwrap_or(TypeWord { name: TypeName::String, count: Count::One, optional: false });
+        let entry = |name| value.node.entry(name);
+        let reject_key = |name, message: &str, help: &str| {
+            let place = entry(name).map_or(value.place, |entry| entry.key.span);
+            value.reject_at(place, Invalid::new(message, help))
+        };
+        let decimal = if self.decimal_separator == DecimalSeparator::Comma { ',' } else { '.' };
+        let thousands = self.thousands_separator.and_then(|separator| separator.word().chars().next());
+        if thousands == Some(decimal) {
+            let message = format!("`{decimal}` stands between thousands and before a fraction");
+            let help =
+                "write `thousands_separator: \".\"` with `decimal_separator: \",\"`, or the other way round";
+            return reject_key("thousands_separator", &message, help);
+        }
+        let number = NumberForm { prefix: self.prefix, suffix: self.suffix, decimal, thousands };
+        let time = TimeForm { format: self.format, zone: self.timezone };
+        let unit = self.input_unit.as_deref();
+        let kind = match (self.values, name) {
+            (Some(values), _) => FieldKind::Values(values.into()),
+            (None, TypeName::String) => FieldKind::String,
+            (None, TypeName::Number) => FieldKind::Number(number),
+            (None, TypeName::Integer) => FieldKind::Integer(number),
+            (None, TypeName::Boolean) => {
+                let (yes, no) = (self.true_values, self.false_values);
+                if let Some(both) = yes.iter().find(|word| no.iter().any(|no| no.eq_ignore_ascii_case(word)))
+                {
+                    let message = format!("`{both}` means both true and false");
+                    let invalid = Invalid::new(message, "take it out of one of the lists");
+                    return value.reject_at(value.place, invalid);
+                }
+                FieldKind::Boolean(Booleans { yes, no })
+            }
+            (None, TypeName::DateTime) => FieldKind::DateTime(time),
+            (None, TypeName::Date) => FieldKind::Date(time),
+            (None, TypeName::Duration) => {
+                let unit = unit_of(value, unit, TimeUnit::named, "write `ms`, `s`, `min`, `h` or `d`")?;
+                let gives = TimeUnit::named(self.output_unit.word()).unwrap_or(TimeUnit::SECOND);
+                let unit = unit.unwrap_or(TimeUnit::SECOND);
+                FieldKind::Duration(DurationForm { unit, clock: self.clock_format, gives })
+            }
+            (None, TypeName::Size) => {
+                let kilo = self.kilo_base;
+                let named = |name: &str| SizeUnit::named(name, kilo);
+                let unit = unit_of(value, unit, named, "write `B`, `K`, `kB`, `KiB`, `MiB`, …")?;
+                FieldKind::Size(SizeForm {
+                    kilo,
+                    decimal,
+                    unit: unit.unwrap_or_else(|| SizeForm::default().unit),
+                })
+            }
+            (None, TypeName::Object) => FieldKind::Object(self.fields),
+            (None, TypeName::Any) => FieldKind::Any,
+        };
+        let (nulls, title, description) = (self.null_values, self.title, self.description);
+        let kind = FieldType { kind, count, nulls, title, description };
+        let missing = match self.default {
+            Some(_) if optional || self.optional => {
+                let message = "a field with a `default` is never missing";
+                return reject_key("default", message, "leave `optional` out");
+            }
+            Some(DefaultValue(default)) => {
+                check_default(value, &kind, &default)?;
+                Missing::Default(default.into())
+            }
+            None if optional || self.optional => Missing::Omit,
+            None => Missing::Error,
+        };
+        let from = self.from.zip(value.node.get("from").map(|node| node.span));
+        Ok(FieldSetting { kind, from, missing })
+    }
+}
+
+impl Setting for FieldSetting {
+    const KIND: ValueKind = FieldSettings::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        FieldSettings::read(value)?.field(value)
+    }
+}
+
+/// The unit of a bare number.
+fn unit_of<T>(
+    value: &Cursor<'_>,
+    unit: Option<&str>,
+    named: impl Fn(&str) -> Option<T>,
+    help: &str,
+) -> Checked<Option<T>> {
+    let Some(text) = unit else { return Ok(None) };
+    named(text).map(Some).map_or_else(
+        || {
+            let place = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
+            value.reject_at(place, Invalid::new(format!("there is no unit `{text}`"), help))
+        },
+        Ok,
+    )
+}
+
+fn check_default(value: &Cursor<'_>, kind: &FieldType, default: &Value) -> Checked<()> {
+    // Null says that there is no value, whatever the type.
+    let schema = Schema::compile(&kind.schema()).ok().filter(|_| !default.is_null());
+    let Some(violation) = schema.and_then(|schema| schema.violations(default, 1).into_iter().next()) else {
+        return Ok(());
+    };
+    let help = match kind.count {
+        Count::List => "a list is written `[…]`",
+        Count::One => "write a value of the field's own type",
+    };
+    let place = value.node.get("default").map_or(value.node.span, |node| node.span);
+    let message = format!("`default` is none of the field's values: it {}", violation.what);
+    value.reject_at(place, Invalid::new(message, help))
+}
+
+impl Setting for Fields {
+    const KIND: ValueKind = ValueKind::Map(&FieldSetting::KIND);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        /// The name that stands for all fields without a name of their own.
+        const OTHERS: &str = "*";
+        let Some(entries) = value.node.as_map() else {
+            let help = "write `fields: { temperature: number, conditions: string }`".to_owned();
+            return value.reject_kind("a map of names and types", Some(help));
+        };
+        if entries.is_empty() {
+            let help = "write `fields: { temperature: number }`, or leave it out";
+            return value.reject(Invalid::new("`fields` names no field", help));
+        }
+        let (mut fields, mut others, mut checked) = (Vec::new(), None, Ok(()));
+        for entry in entries {
+            let name = &entry.key.text;
+            match FieldSetting::read(&value.member(entry, name, FieldSetting::KIND)) {
+                Err(reported) => checked = Err(reported),
+                Ok(FieldSetting { kind, from, missing }) if name == OTHERS => {
+                    if from.is_some() || matches!(missing, Missing::Default(_)) {
+                        let message =
+                            format!("`{OTHERS}` is all other fields: it has no `from` and no `default`");
+                        checked = value.reject_at(entry.key.span, Invalid::new(message, "leave them out"));
+                    }
+                    others = Some(kind);
+                }
+                Ok(FieldSetting { kind, from, missing }) => {
+                    let from = from.map_or_else(|| Path::exact(name), |(path, _)| path);
+                    fields.push(Field { from, missing, ..Field::new(name.clone(), kind) });
+                }
+            }
+        }
+        checked.map(|()| Self::new(fields).with_others(others))
+    }
+}
+
+text_settings!(Path, Zone);
+
+impl FromText for Path {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        text.parse().map_err(|error| {
+            let help = "write a name, or a path such as `disk.0.size`; a name with dots inside goes in double quotes";
+            Invalid::new(format!("`from` is not a path: {error}"), help)
+        })
+    }
+}
+
+impl FromText for Zone {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        text.parse().map_err(|error: String| Invalid::new(error, "write `Europe/Oslo`, `UTC` or `+01:00`"))
+    }
+}
+
+/// The value of a field that is missing.
+#[derive(Debug)]
+struct DefaultValue(Value);
+
+impl Setting for DefaultValue {
+    const KIND: ValueKind = ValueKind::Anything;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Ok(Self(value.node.to_json()))
+    }
+}
+
+impl Setting for Kilo {
+    const KIND: ValueKind = ValueKind::Count(1000, 1024);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match u64::read(value)? {
+            1000 => Ok(Self::Decimal),
+            1024 => Ok(Self::Binary),
+            _ => {
+                let message = format!("`kilo_base` is 1000 or 1024, found {}", value.node.found());
+                value.reject(Invalid::new(message, "write `kilo_base: 1024`"))
+            }
+        }
+    }
+}
+
+fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    let name = value.name.trim_matches('`');
+    let help = format!("write `{name}: [up, ok]`");
+    let items = value.node.one_or_more();
+    if items.is_empty() {
+        return value.reject(Invalid::new(format!("`{name}` names no words"), help));
+    }
+    let word = |item: &Node| match (item.scalar(), &item.kind) {
+        (Some(word), _) => Ok(word),
+        // `NULL`, as databases write it, `~` and nothing at all.
+        (None, Kind::Nothing) => {
+            let message = format!("`{name}` has a word that is nothing in YAML");
+            let help = format!("put it in quotes: `{name}: \"NULL\"`");
+            value.reject_at(item.span, Invalid::new(message, help))
+        }
+        (None, _) => {
+            let message = format!("`{name}` takes words, found {}", item.found());
+            value.reject_at(item.span, Invalid::new(message, help.clone()))
+        }
+    };
+    items.iter().map(word).collect()
+}
+
+fn read_affixes(value: &Cursor<'_>) -> Checked<Vec<String>> {
+    let texts =
+        value.node.one_or_more().iter().map(|item| text_of(&value.part(item, value.name, ValueKind::Text)));
+    let texts = texts.collect::<Vec<_>>().into_iter().collect::<Checked<Vec<&str>>>()?;
+    Ok(texts.into_iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
+}
+
+impl Setting for Values {
+    const KIND: ValueKind = ValueKind::Either(&[
+        ValueKind::Map(&ValueKind::Either(&[ValueKind::Scalar, ValueKind::Nothing])),
+        ValueKind::List(&ValueKind::Scalar),
+    ]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        const REST: &str = "*";
+        let (mut words, mut rest) = (Vec::new(), None);
+        let reject = |node: &Node| {
+            let message =
+                format!("a value is a text, a number, `true`, `false` or null, found {}", node.found());
+            value.reject_at(node.span, Invalid::new(message, "write `values: { OK: up, CRIT: down }`"))
+        };
+        for entry in value.node.as_map().unwrap_or_default() {
+            if matches!(entry.value.kind, Kind::List(_) | Kind::Map(_)) {
+                return reject(&entry.value);
+            }
+            match entry.key.text.as_str() {
+                REST => rest = Some(entry.value.to_json()),
+                word => words.push((word.trim().to_owned(), entry.value.to_json())),
+            }
+        }
+        for item in value.node.as_list().unwrap_or_default() {
+            let Some(word) = item.scalar() else { return reject(item) };
+            words.push((word.trim().to_owned(), Value::String(word.trim().to_owned())));
+        }
+        if words.is_empty() {
+            let message = format!("`values` takes words and what each means, found {}", value.node.found());
+            let help = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
+            return value.reject(Invalid::new(message, help));
+        }
+        let ignore_case =
+            value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Flag(true)));
+        Ok(Self { words, rest, ignore_case })
+    }
+}
+
+impl Setting for TimeFormat {
+    const KIND: ValueKind = TEXTS;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let written = value.node.one_or_more();
+        if written.is_empty() {
+            let help = "write `format: \"%Y-%m-%d %H:%M:%S\"`";
+            return value.reject(Invalid::new("`format` names no form", help));
+        }
+        let type_word = value.sibling("type").and_then(TypeWord::of);
+        let is_time = type_word.is_some_and(|word| word.name == TypeName::DateTime);
+        // A date among several forms is one because somebody wrote that it is.
+        let needs_time = is_time && written.len() < 2;
+        let mut forms = Vec::new();
+        for node in written {
+            forms.push(one_format(&value.part(node, value.name, ValueKind::Text), needs_time)?);
+        }
+        let mut without = written.iter().zip(&forms).filter(|(_, form)| !form.may_have_an_offset());
+        if is_time
+            && value.sibling("timezone").is_none()
+            && let Some((node, text)) = without.next().and_then(|(node, _)| Some((node, node.as_text()?)))
+        {
+            let message =
+                format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
+            let help = "write `timezone: Europe/Oslo`, where its clock stands, or `timezone: UTC`; or take `type: date`";
+            return value.reject_at(node.span, Invalid::new(message, help));
+        }
+        Ok(if forms.len() == 1 { forms.remove(0) } else { Self::OneOf(forms) })
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self::Usual)
+    }
+}
+
+/// One form of a date or time.
+fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
+    let text = text_of(value)?;
+    let error = match text {
+        "iso" => return Ok(TimeFormat::Usual),
+        "unix" => return Ok(TimeFormat::Unix),
+        "unix-ms" => return Ok(TimeFormat::UnixMillis),
+        _ => match TimeFormat::directives(text, needs_time) {
+            Ok(format) => return Ok(format),
+            Err(error) => error,
+        },
+    };
+    let help = match text.contains("%Z") {
+        true => {
+            "names of zones such as `CET` are not unique: write its letters in place of `%Z`, \
+             `\"%H:%M CET\"`, and `timezone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
+        }
+        false => "write it as `strftime` has it, `%Y-%m-%d %H:%M:%S`, or `unix`",
+    };
+    value.reject(Invalid::new(format!("`format` can't be read by: {error}"), help))
+}
