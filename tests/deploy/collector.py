@@ -195,7 +195,7 @@ telemetry:
   service_name: weather
   resource_attributes: {{ deployment.environment.name: test }}
 upstreams: {{ old: "http://{serve(Legacy)}" }}
-defaults: {{ retry: {{ attempts: 3, backoff: 1ms }} }}
+defaults: {{ retry: {{ max_attempts: 3, initial_backoff: 1ms }} }}
 routes:
   well: {{ description: How it is., request: GET old/well }}
   down: {{ description: What is down., request: GET old/down }}
