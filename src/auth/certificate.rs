@@ -1,4 +1,5 @@
-//! Authentication with client certificates (mTLS): subject, alternative name or fingerprint identify a client.
+//! Authentication with client certificates (mTLS): subject, alternative name or fingerprint identify a
+//! client.
 
 use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 

@@ -89,7 +89,7 @@ impl Setting for Algorithm {
             || {
                 let known = listed(Self::ALL.iter().map(|one| one.as_str()));
                 let help = match text.to_ascii_lowercase().as_str() {
-                    "none" => format!("a token that nobody has signed is anybody's; write one of {known}"),
+                    "none" => format!("anybody can write a token without a signature; write one of {known}"),
                     shared if shared.starts_with("hs") => {
                         format!("who can check such a token can make one; write one of {known}")
                     }

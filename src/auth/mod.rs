@@ -64,8 +64,8 @@ pub struct ClientSettings {
     pub name: String,
     /// What it may show: hashes of API keys, as `glossator key` prints them.
     pub api_key_hashes: OneOrMore<ApiKey>,
-    /// The certificates that it may show, under `client_ca`: `cn:NAME`, `dns:NAME`, `uri:URI`, or `sha256:…` for
-    /// one and no other.
+    /// The certificates that it may show, under `client_ca`: `cn:NAME`, `dns:NAME`, `uri:URI`, or `sha256:…`
+    /// for one and no other.
     pub certificates: Vec<CertificateName>,
     /// What tokens call it in `sub`: it has what they allow, and what stands here.
     pub jwt_subjects: Vec<String>,
@@ -79,7 +79,7 @@ impl ClientSettings {
         if ["api_key_hashes", "certificates", "jwt_subjects"].iter().any(|key| section.entry(key).is_some()) {
             return Ok(());
         }
-        let message = format!("nobody can be {}: it has nothing to show", section.value.name);
+        let message = format!("nobody can be {}: it has no credential", section.value.name);
         let help = "write `api_key_hashes: [sha256:…]`, a hash as `glossator key` prints it";
         Err(section.missing(message, help))
     }
@@ -219,7 +219,7 @@ impl Access {
             PresentedCredential::Certificate(certificate)
                 if self.tls.as_ref().is_some_and(|tls| !tls.vouches_for(certificate)) =>
             {
-                Err(AuthError::Invalid("nobody vouches for the certificate any more"))
+                Err(AuthError::Invalid("no trusted CA has signed the certificate"))
             }
             PresentedCredential::Certificate(certificate) => self.certificates.find(certificate, now),
         }

@@ -36,14 +36,14 @@ pub struct Resource {
 #[section(name = "`auth` of `server`", id = "server_auth", process, variables)]
 #[section(check = Self::complete, check_keys = Self::check_keys)]
 pub struct ResourceServer {
-    /// What tokens call this server, and where clients reach it: `https://tools.example.com/mcp`. MCP clients are
-    /// told by it where tokens are given.
+    /// What tokens call this server, and where clients reach it: `https://tools.example.com/mcp`. MCP clients
+    /// are told by it where tokens are given.
     #[key(live)]
     pub resource: Option<ResourceUrl>,
     /// Whose tokens (JWT) are taken.
     #[key(live)]
     pub jwt: OneOrMore<TokenSettings>,
-    /// The servers that give tokens, as clients are told them.
+    /// Authorization servers that the metadata for clients lists.
     #[key(
         shown = "the issuers of `jwt`",
         requires = "resource",
@@ -65,7 +65,7 @@ impl ResourceServer {
         Ok(self)
     }
 
-    /// The resource that clients are told of, where it has a name.
+    /// The protected resource in the metadata for clients, where it has a name.
     pub fn described(self) -> (Vec<TokenSettings>, Option<Resource>) {
         let issuers = || self.jwt.0.iter().map(|token| token.issuer.clone()).collect();
         let servers = self.authorization_servers.clone().unwrap_or_else(issuers);
@@ -107,7 +107,7 @@ impl ResourceServer {
         }
         if tokens.is_empty() {
             let help = "write `jwt: { issuer: https://login.example.com, jwks: https://login.example.com/jwks.json }`";
-            checked = Err(section.missing("`auth` takes nobody's tokens".to_owned(), help));
+            checked = Err(section.missing("`auth` accepts no tokens".to_owned(), help));
         }
         checked
     }

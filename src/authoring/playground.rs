@@ -1,5 +1,5 @@
-//! Translates a given response step by step, for `explain`, `test` and the playground of the admin UI. It sends no
-//! request, reads no file and looks up no variable.
+//! Translates a given response step by step, for `explain`, `test` and the playground of the admin UI. It
+//! sends no request, reads no file and looks up no variable.
 //!
 //! An example is about a response and may leave the arguments of its call out; [`example_arguments`] makes them up.
 

@@ -65,7 +65,7 @@ pub(super) fn read(
     }
     if let (Some(entry), true, false) = (entry, entries.is_empty(), has_auth) {
         let help = "name one under `clients`, with the hash of its key";
-        report.error(entry.key.span, "nobody may call: there are no clients", help);
+        report.error(entry.key.span, "no client can call: `clients` is empty", help);
     }
     if let Some(auth) = &auth {
         check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());

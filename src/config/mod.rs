@@ -7,7 +7,9 @@
 //! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
 //! routes of what MCP servers list later, `draft` of what is only tried out, and
 //! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
-//! command line, a `setting` at a time; `certificates` when certificates expire, `clients` who may call, `telemetry` where traces and metrics are sent. [`Problem`] tells what is wrong, `suggest` what was probably meant,
+//! command line, a `setting` at a time; `certificates` when certificates expire, `clients` who may call,
+//! `telemetry` where traces and metrics are sent. [`Problem`] tells what is wrong, `suggest` what was
+//! probably meant,
 //! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.

@@ -42,8 +42,8 @@ impl<'a> MediaRange<'a> {
         self.essence.eq_ignore_ascii_case(media_type)
     }
 
-    /// How specific it is for this media type: 2 by its name, 1 as `type/*`, 0 as `*/*`. `None` if it does not
-    /// include it.
+    /// How specific it is for this media type: 2 by its name, 1 as `type/*`, 0 as `*/*`. `None` if it does
+    /// not include it.
     fn specificity(&self, media_type: &str) -> Option<u8> {
         if self.is(media_type) {
             return Some(2);

@@ -275,7 +275,7 @@ impl Run<'_> {
                     | UpstreamError::Deadline { .. }
                     | UpstreamError::AttemptDeadline { .. }
                     | UpstreamError::Busy { .. }
-                    | UpstreamError::CallerBusy { .. }
+                    | UpstreamError::ClientBusy { .. }
                     | UpstreamError::CircuitOpen { .. }
                     | UpstreamError::TooOften { .. }
                     | UpstreamError::RateLimitUnavailable { .. }

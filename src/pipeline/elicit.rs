@@ -73,7 +73,7 @@ pub async fn elicit_first(
                 elicitor.unable(missing);
                 return Err(unanswered(sentence));
             }
-            Next::UpstreamCall(questions) => answers.extend(asked(elicitor, questions, &answers).await?),
+            Next::InputRequests(questions) => answers.extend(asked(elicitor, questions, &answers).await?),
         }
     }
 }

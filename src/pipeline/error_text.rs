@@ -120,8 +120,8 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
         UpstreamError::Busy { .. } => "The service is busy with as many calls as it is given at a time. Nothing \
                                        was sent; try again in a few seconds."
             .to_owned(),
-        UpstreamError::CallerBusy { in_flight_limit, .. } => format!(
-            "The service behind this tool is called too much at once: one caller may have \
+        UpstreamError::ClientBusy { in_flight_limit, .. } => format!(
+            "The service behind this tool is called too much at once: one client may have \
              {in_flight_limit} in flight. Nothing was sent; try again when one of your calls has ended."
         ),
         UpstreamError::CircuitOpen { of_route: true, rest, .. } => format!(
@@ -145,13 +145,13 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
         }
         UpstreamError::TooOften { whose, count, per, rest, .. } => {
             let who = match whose {
-                RateLimitScope::CallerOfRoute => "This tool is called too often. One caller may call it",
-                RateLimitScope::CallerOfUpstream => {
-                    "The service behind this tool is called too often. One caller may call its tools"
+                RateLimitScope::ClientOfRoute => "This tool is called too often. One client may call it",
+                RateLimitScope::ClientOfUpstream => {
+                    "The service behind this tool is called too often. One client may call its tools"
                 }
-                RateLimitScope::Route => "This tool is called too often. All its callers together may call it",
+                RateLimitScope::Route => "This tool is called too often. All its clients together may call it",
                 RateLimitScope::Upstream => {
-                    "The service behind this tool is called too often. All callers together may call it"
+                    "The service behind this tool is called too often. All clients together may call it"
                 }
             };
             let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
@@ -179,7 +179,7 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
 fn fault_of(error: &UpstreamError) -> Fault {
     let facts = error.facts();
     match (error, facts.retry_after) {
-        (UpstreamError::TooOften { .. } | UpstreamError::CallerBusy { .. }, Some(again_after)) => {
+        (UpstreamError::TooOften { .. } | UpstreamError::ClientBusy { .. }, Some(again_after)) => {
             Fault::TooOften { again_after }
         }
         (_, Some(again_after)) => Fault::Busy { again_after },
@@ -200,7 +200,7 @@ fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
 
 /// For a call that its client is not allowed to make.
 pub(super) fn forbidden(needed: &Scopes) -> ToolResult {
-    ToolResult::error(Fault::Forbidden, format!("This needs what the caller is not allowed: `{needed}`."))
+    ToolResult::error(Fault::Forbidden, format!("The client lacks a scope that this needs: `{needed}`."))
 }
 
 /// A failure that is over after a while: how long, for programs.
@@ -395,11 +395,11 @@ mod tests {
                     source: std::io::Error::other("10.0.0.7"),
                 }),
             },
-            too_often(RateLimitScope::CallerOfRoute, 1),
+            too_often(RateLimitScope::ClientOfRoute, 1),
             too_often(RateLimitScope::Upstream, 100),
             UpstreamError::NotStarted { upstream: upstream(), source: source() },
             UpstreamError::NotCgi { upstream: upstream(), source: source() },
-            UpstreamError::CallerBusy { upstream: upstream(), in_flight_limit: 3 },
+            UpstreamError::ClientBusy { upstream: upstream(), in_flight_limit: 3 },
             UpstreamError::BufferFull { upstream: upstream(), limit_bytes: 1 },
         ];
         let told: Vec<String> = errors.iter().map(|error| words(error, Effect::Harmless)).collect();
@@ -408,7 +408,7 @@ mod tests {
             assert!(!told[..index].contains(sentence), "told twice: {sentence}");
         }
         assert!(told[10].contains("try again in 5 s"), "{told:?}");
-        assert!(told[13].contains("One caller may call it once per minute."), "{told:?}");
+        assert!(told[13].contains("One client may call it once per minute."), "{told:?}");
         assert!(
             told[14].contains("may call it 100 times per minute.") && told[14].contains("in 8 s"),
             "{told:?}"

@@ -65,7 +65,7 @@ impl ConcurrencyLimit {
             None => None,
             Some((callers, caller)) => callers.take(caller).map_err(|in_flight_limit| {
                 self.busy.add();
-                UpstreamError::CallerBusy { upstream: self.upstream.clone(), in_flight_limit }
+                UpstreamError::ClientBusy { upstream: self.upstream.clone(), in_flight_limit }
             })?,
         };
         Ok(ConcurrencySlot { _permit: self.slot().await?, _of_caller: of_caller })
@@ -165,7 +165,7 @@ mod tests {
         let by = async |last: u8| limit.acquire(Some(&ClientIdentity::at([10, 0, 0, last].into()))).await;
         let held = (by(1).await.unwrap(), by(1).await.unwrap());
         let third = by(1).await.unwrap_err();
-        assert!(matches!(third, UpstreamError::CallerBusy { in_flight_limit: 2, .. }), "{third:?}");
+        assert!(matches!(third, UpstreamError::ClientBusy { in_flight_limit: 2, .. }), "{third:?}");
         by(2).await.unwrap();
         limit.acquire(None).await.expect("what has begun is not rejected");
         drop(held);

@@ -196,7 +196,7 @@ impl Slots {
                 let slot = timeout(self.queue_timeout, slots.acquire_owned()).await;
                 Some(slot.map_err(|_| {
                     self.busy.add();
-                    UpstreamError::CallerBusy {
+                    UpstreamError::ClientBusy {
                         upstream: self.concurrency.upstream().clone(),
                         in_flight_limit: limit,
                     }
@@ -414,7 +414,7 @@ mod tests {
             (slots.enter(&client(1)).await.unwrap(), slots.enter(&client(1)).await.unwrap());
         let begun = Instant::now();
         let third = slots.enter(&client(1)).await.unwrap_err();
-        assert!(matches!(third, UpstreamError::CallerBusy { in_flight_limit: 2, .. }), "{third}");
+        assert!(matches!(third, UpstreamError::ClientBusy { in_flight_limit: 2, .. }), "{third}");
         assert_eq!(begun.elapsed(), policy.waiting_timeout);
         let _others = (slots.enter(&client(2)).await.unwrap(), slots.enter(&client(3)).await.unwrap());
         let fifth = slots.enter(&client(4)).await.unwrap_err();

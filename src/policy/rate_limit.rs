@@ -31,8 +31,8 @@ pub struct RateSettings {
     /// How many of them may come at once, after a time without any.
     #[key(range = 1..=1_000_000, shown = "as many as `rate` has")]
     pub burst: Option<u32>,
-    /// What holds while the store of `shared_state` can't be reached: each replica counts for itself, nobody is let through, or
-    /// everybody is.
+    /// What holds while the store of `shared_state` can't be reached: each replica counts for itself, nobody
+    /// is let through, or everybody is.
     #[key(default = OnStoreFailure::Local)]
     pub on_store_failure: OnStoreFailure,
 }
@@ -215,7 +215,7 @@ impl RateLimit {
             return Err(Stopped::For(wait));
         }
         let whose = match self.whose {
-            RateLimitScope::CallerOfRoute | RateLimitScope::CallerOfUpstream => caller.to_bytes(),
+            RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => caller.to_bytes(),
             RateLimitScope::Route | RateLimitScope::Upstream => Vec::new(),
         };
         let (gap, slack) = self.settings.gap_and_slack();
@@ -282,7 +282,7 @@ impl RateSettings {
 impl Used {
     fn point(&mut self, whose: RateLimitScope, caller: &ClientIdentity, now: Instant) -> &mut Instant {
         match whose {
-            RateLimitScope::CallerOfRoute | RateLimitScope::CallerOfUpstream => self.of(caller, now),
+            RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => self.of(caller, now),
             RateLimitScope::Route | RateLimitScope::Upstream => &mut self.all,
         }
     }
@@ -364,7 +364,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn callers_do_not_use_up_what_others_may_ask() {
-        let rate = rate(RateLimitScope::CallerOfRoute, TEN_A_SECOND);
+        let rate = rate(RateLimitScope::ClientOfRoute, TEN_A_SECOND);
         assert_eq!(at_once(&rate, &caller(1)), 10);
         assert_eq!(at_once(&rate, &caller(2)), 10);
         assert_eq!(at_once(&rate, &caller(1)), 0);
@@ -372,7 +372,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn callers_beyond_the_limit_share_until_others_are_forgotten() {
-        let rate = rate(RateLimitScope::CallerOfRoute, TEN_A_SECOND);
+        let rate = rate(RateLimitScope::ClientOfRoute, TEN_A_SECOND);
         let most = u32::try_from(RateLimit::CALLERS_LIMIT).unwrap();
         assert!((0..most).all(|number| rate.take(&caller(number)).is_ok()));
         let more = (most..most + 50).filter(|number| rate.take(&caller(*number)).is_ok()).count();
@@ -387,12 +387,12 @@ mod tests {
     async fn who_comes_too_often_is_told_when_to_come_again() {
         let counted = Count::default();
         let settings = RateSettings { rate: calls(1, 60 * SECOND), burst: Some(1), ..TEN_A_SECOND };
-        let rate = RateLimit::new(name(), RateLimitScope::CallerOfRoute, settings, counted.clone());
+        let rate = RateLimit::new(name(), RateLimitScope::ClientOfRoute, settings, counted.clone());
         let one = || rate.admit(&ClientIdentity::Only, OverLimit::Rejected);
         one().await.unwrap();
         tokio::time::advance(SECOND).await;
         let error = one().await.unwrap_err();
-        let told = matches!(error, UpstreamError::TooOften { rest, whose: RateLimitScope::CallerOfRoute, .. } if rest == 59 * SECOND);
+        let told = matches!(error, UpstreamError::TooOften { rest, whose: RateLimitScope::ClientOfRoute, .. } if rest == 59 * SECOND);
         assert!(told, "{error}");
         assert_eq!(counted.get(), 1);
         tokio::time::advance(59 * SECOND).await;
@@ -426,7 +426,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn replicas_share_a_limit_and_what_is_left_of_it() {
         let memory = Memory::default();
-        let [one, other] = replicas(&memory, RateLimitScope::CallerOfRoute, TEN_A_SECOND);
+        let [one, other] = replicas(&memory, RateLimitScope::ClientOfRoute, TEN_A_SECOND);
         for _ in 0..7 {
             one.take_of_all(&caller(1)).await.unwrap();
         }
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(through(&other, &caller(1)).await, 0);
         // Another limit of the same name is counted for itself.
         let half = RateSettings { rate: calls(5, SECOND), burst: Some(5), ..TEN_A_SECOND };
-        let [more, _] = replicas(&memory, RateLimitScope::CallerOfRoute, half);
+        let [more, _] = replicas(&memory, RateLimitScope::ClientOfRoute, half);
         assert_eq!(through(&more, &caller(1)).await, 5);
     }
 

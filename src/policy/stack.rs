@@ -282,7 +282,7 @@ impl UpstreamPolicies {
         }
         Arc::new(Self {
             rate_per_client: rate(
-                RateLimitScope::CallerOfUpstream,
+                RateLimitScope::ClientOfUpstream,
                 settings.rate_limit_per_client,
                 &counts.caller_too_often,
             ),
@@ -367,7 +367,7 @@ impl RoutePolicies {
         });
         Arc::new(Self {
             rate_per_client: rate(
-                RateLimitScope::CallerOfRoute,
+                RateLimitScope::ClientOfRoute,
                 settings.rate_limit_per_client,
                 &counts.caller_too_often,
             ),

@@ -83,7 +83,7 @@ pub struct Route {
     pub translator: Translator,
     /// The form of an error about arguments, where it is another than a sentence. Large, and seldom there.
     pub argument_error: Option<Box<Translator>>,
-    /// How long a call may take, all in all.
+    /// Timeout of a call, with queueing and retries.
     pub timeout: Duration,
     /// Whether its request may be sent twice; where nothing is said, when its method is idempotent (RFC 9110,
     /// section 9.2.2).

@@ -5,9 +5,9 @@
 //! publish; `address` says where the store is ([`StoreSettings`]); `client` keeps the connection and has the
 //! scripts that run there.
 //!
-//! Operations have a timeout, and fail at once with [`Unreachable`] while the store is known to be down; each policy
-//! decides what follows. Values are encrypted, and their keys are keyed hashes, so the store reveals nothing without
-//! the secret key of the replicas.
+//! Operations have a timeout, and fail at once with [`Unreachable`] while the store is known to be down; each
+//! policy decides what follows. Values are encrypted, and their keys are keyed hashes, so the store reveals
+//! nothing without the secret key of the replicas.
 
 use std::{
     fmt,

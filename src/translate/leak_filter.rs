@@ -1,4 +1,5 @@
-//! Leak filter: removes stack traces, SQL, addresses, paths and credentials from the error messages of upstreams.
+//! Leak filter: removes stack traces, SQL, addresses, paths and credentials from the error messages of
+//! upstreams.
 
 use std::{net::Ipv6Addr, ops::Range, sync::LazyLock};
 

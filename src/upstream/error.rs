@@ -57,9 +57,9 @@ impl Withheld {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateLimitScope {
     /// The rate limit of a client for one route.
-    CallerOfRoute,
+    ClientOfRoute,
     /// The rate limit of a client for all routes to an upstream.
-    CallerOfUpstream,
+    ClientOfUpstream,
     /// The rate limit of one route, for all clients together.
     Route,
     /// The rate limit of an upstream, for all clients together.
@@ -191,8 +191,8 @@ pub enum UpstreamError {
         in_flight_limit: usize,
     },
     /// Our own limit of calls of one caller at a time.
-    #[error("one caller has {in_flight_limit} calls in flight at upstream `{upstream}`, which is the limit")]
-    CallerBusy {
+    #[error("one client has {in_flight_limit} calls in flight at upstream `{upstream}`, which is the limit")]
+    ClientBusy {
         /// The upstream.
         upstream: UpstreamName,
         /// The limit that was hit.
@@ -320,8 +320,8 @@ impl RateLimitScope {
     /// Its label.
     pub fn as_word(self) -> &'static str {
         match self {
-            Self::CallerOfRoute => "caller_of_route",
-            Self::CallerOfUpstream => "caller_of_upstream",
+            Self::ClientOfRoute => "caller_of_route",
+            Self::ClientOfUpstream => "caller_of_upstream",
             Self::Route => "route",
             Self::Upstream => "upstream",
         }
@@ -330,8 +330,8 @@ impl RateLimitScope {
     /// The name of the limit, for the log.
     fn limit(self) -> &'static str {
         match self {
-            Self::CallerOfRoute => "rate_limit_per_client of the route",
-            Self::CallerOfUpstream => "rate_limit_per_client of the upstream",
+            Self::ClientOfRoute => "rate_limit_per_client of the route",
+            Self::ClientOfUpstream => "rate_limit_per_client of the upstream",
             Self::Route => "rate_limit of the route",
             Self::Upstream => "rate_limit of the upstream",
         }
@@ -339,8 +339,8 @@ impl RateLimitScope {
 
     fn in_words(self) -> &'static str {
         match self {
-            Self::CallerOfRoute => "one caller of one route",
-            Self::CallerOfUpstream => "one caller",
+            Self::ClientOfRoute => "one caller of one route",
+            Self::ClientOfUpstream => "one caller",
             Self::Route => "the callers of one route",
             Self::Upstream => "all callers together",
         }
@@ -432,7 +432,7 @@ impl UpstreamError {
             }
             Self::CircuitOpen { rest, .. } => rejected("resting", "upstream circuit breaker", *rest),
             Self::Busy { .. } => rejected("busy", "max_in_flight", RETRY_WHEN_BUSY),
-            Self::CallerBusy { .. } => rejected("caller_busy", "max_in_flight_per_client", RETRY_WHEN_BUSY),
+            Self::ClientBusy { .. } => rejected("caller_busy", "max_in_flight_per_client", RETRY_WHEN_BUSY),
             Self::TooOften { whose, rest, .. } => rejected("too_often", whose.limit(), *rest),
             Self::RateLimitUnavailable { .. } => {
                 rejected("uncounted", "rate_limit, which can't be counted", RETRY_WHEN_BUSY)
@@ -466,7 +466,7 @@ impl UpstreamError {
             | Self::AttemptDeadline { upstream, .. }
             | Self::CircuitOpen { upstream, .. }
             | Self::Busy { upstream, .. }
-            | Self::CallerBusy { upstream, .. }
+            | Self::ClientBusy { upstream, .. }
             | Self::Credential { upstream, .. }
             | Self::TooOften { upstream, .. }
             | Self::RateLimitUnavailable { upstream }

@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
 """What clients of a real web server get that starts glossator for each request.
 
-checks.py server PORT LEGACY      REST, MCP of both eras, errors and what is handed through
-checks.py startup GLOSSATOR CONFIG   the processor time of one request (tests/bench/instructions has its limit)
+checks.py PORT LEGACY      REST, MCP of both eras, errors and the passthrough
 """
 
 import http.client
 import json
-import os
-import statistics
 import sys
 import urllib.request
 
@@ -90,35 +87,5 @@ def check_stream(port, legacy):
     equal("and the rest", b"second\n", response.read())
 
 
-def check_startup(glossator, config):
-    """Processor time, to be read: other work of the machine is in it. What is counted and has a limit is in
-    tests/bench/instructions."""
-    variables = {
-        "GATEWAY_INTERFACE": "CGI/1.1",
-        "REQUEST_METHOD": "GET",
-        "PATH_INFO": "/tools",
-        "SERVER_NAME": "localhost",
-        "SERVER_PORT": "80",
-        "SERVER_PROTOCOL": "HTTP/1.1",
-        # The time of a process that it has started and waited for is counted too: Node alone takes 20 ms to find that
-        # the server of the sample is not there.
-        "NODE": "/bin/true",
-    }
-    times = []
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    files = [(os.POSIX_SPAWN_DUP2, nowhere, number) for number in range(3)]
-    for _ in range(21):
-        arguments = [glossator, "cgi", "--config", config]
-        pid = os.posix_spawn(glossator, arguments, variables, file_actions=files)
-        _, status, used = os.wait4(pid, 0)
-        if status != 0:
-            return report("startup", False, f"ended with {status}")
-        times.append((used.ru_utime + used.ru_stime) * 1000)
-    found = statistics.median(times)
-    name = f"{os.path.basename(os.path.dirname(config))}/{os.path.basename(config)}"
-    report("startup", True, f"one request of {name} takes {found:.1f} ms of processor time")
-
-
-check = {"server": check_server, "startup": check_startup}[sys.argv[1]]
-check(*sys.argv[2:])
+check_server(*sys.argv[1:])
 verdict.end()

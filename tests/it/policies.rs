@@ -37,7 +37,7 @@ async fn who_calls_too_often_is_told_when_to_come_again() {
     let refused = call(&served, "a", &[]).await;
     assert_eq!(refused.status, 429, "{}", refused.text());
     assert_eq!(refused.header("retry-after").as_deref(), Some("3600"));
-    let told = "This tool is called too often. All its callers together may call it once per hour. Nothing was sent; \
+    let told = "This tool is called too often. All its clients together may call it once per hour. Nothing was sent; \
                 try again in 3600 s.";
     assert_eq!(refused.told(), told);
     assert_eq!(refused.json()["_meta"]["glossator/retryAfter"], 3600);
@@ -159,7 +159,7 @@ async fn callers_are_told_apart_by_the_word_of_a_proxy_that_is_trusted() {
     assert_eq!(call(&served, "a", &other).await.status, 200);
     let refused = call(&served, "b", &one).await;
     assert_eq!(refused.status, 429);
-    assert!(refused.told().contains("One caller may call its tools once per hour."), "{}", refused.told());
+    assert!(refused.told().contains("One client may call its tools once per hour."), "{}", refused.told());
     let distrusting = serve(&upstream, &text.replace("server: { trusted_proxies: [127.0.0.1] }", "")).await;
     assert_eq!(call(&distrusting, "a", &one).await.status, 200);
     assert_eq!(call(&distrusting, "a", &other).await.status, 429, "anybody can write that header");
@@ -416,7 +416,7 @@ routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thin
     let others = async {
         upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
         let second = get("/thing", "10.0.0.1").await;
-        assert!(second.told().contains("one caller may have 1 in flight"), "{}", second.text());
+        assert!(second.told().contains("one client may have 1 in flight"), "{}", second.text());
         let through = get("/elsewhere", "10.0.0.1").await;
         for said in [second, through] {
             assert_eq!((said.status, said.header("retry-after").as_deref()), (429, Some("2")));

@@ -1,4 +1,5 @@
-//! Extractor candidates for text in lines: metrics, form fields, pairs, and regular expressions for lines that repeat.
+//! Extractor candidates for text in lines: metrics, form fields, pairs, and regular expressions for lines
+//! that repeat.
 
 use std::{collections::HashSet, sync::LazyLock};
 

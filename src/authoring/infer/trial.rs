@@ -1,4 +1,5 @@
-//! Runs each candidate on all samples with the real translator, and ranks them by the share of text extracted.
+//! Runs each candidate on all samples with the real translator, and ranks them by the share of text
+//! extracted.
 
 use super::{Reader, Sample, candidates::Candidate, samples::Sorted};
 use crate::{

@@ -84,7 +84,7 @@ pub(in crate::config) fn compile(
     match (shared_entry, mcp) {
         (None, _) => warn_of_directions(report, &root),
         (Some(entry), Some(McpSettings { secret: None, .. })) if shared.is_ok() => {
-            let message = "`shared_state` needs `server.secret`: what is kept there is sealed with it";
+            let message = "`shared_state` needs `server.secret`: what is stored there is encrypted with it";
             let help = "write `server: { secret: … }`, the same on every replica: `openssl rand -base64 32` makes one";
             report.error(entry.key.span, message, help);
         }

@@ -30,7 +30,7 @@ pub(in crate::config) static FILE: Keys = Keys::new(
         key(
             "shared_state",
             Section(StoreSettings::keys),
-            "The Redis or Valkey where replicas share limits, kept replies and subscriptions: its address, or a map.",
+            "Redis or Valkey in which replicas share limits, cached responses and subscriptions: its address, or a map.",
         ),
         key(
             "telemetry",
@@ -90,7 +90,7 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
     "`defaults`",
     "defaults",
     &[
-        key("timeout", TIMEOUT, "How long a call may take, all in all. Default `30s`."),
+        key("timeout", TIMEOUT, "Timeout of a call, with queueing and retries. Default `30s`."),
         key("connect_timeout", TIMEOUT, "How long connecting to an upstream may take. Default `5s`."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read. Default `8MiB`."),
         key(
@@ -123,24 +123,28 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
             NAMES,
             "Regular expressions: what matches is `[redacted]` in every error. Default: none.",
         ),
-        key("max_in_flight", IN_FLIGHT, "How many calls one upstream gets at once. Default 128."),
+        key(
+            "max_in_flight",
+            IN_FLIGHT,
+            "Maximum number of concurrent requests to one upstream. Default 128.",
+        ),
         key(
             "max_in_flight_per_client",
             IN_FLIGHT,
-            "How many of these one caller may have, so that none takes all; the next is turned away. Default: all of them.",
+            "Maximum per client, so that one client cannot use all of them; further ones are rejected. Default: all of them.",
         ),
-        key("attempt_timeout", TIMEOUT, "How long one attempt may take. Default: as long as the call."),
-        key("retry", <OrOff<RetryOverride> as Setting>::KIND, "How what fails in passing is asked again."),
+        key("attempt_timeout", TIMEOUT, "Timeout of one attempt. Default: the timeout of the call."),
+        key("retry", <OrOff<RetryOverride> as Setting>::KIND, "Retries after transient failures."),
         key(
             "circuit_breaker",
             <OrOff<BreakerOverride> as Setting>::KIND,
             "When the circuit breakers of upstreams and routes open.",
         ),
-        key("rate_limit", RATE_LIMIT, "How often one upstream may be asked. Default: no limit."),
+        key("rate_limit", RATE_LIMIT, "Rate limit of one upstream, all clients together. Default: no limit."),
         key(
             "rate_limit_per_client",
             RATE_LIMIT,
-            "How often one caller may call the routes of one upstream. Default: no limit.",
+            "Rate limit of each client for the routes of one upstream. Default: no limit.",
         ),
         key("response", RESPONSE, "Rules that every route tries after its own."),
         key(

@@ -49,7 +49,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
             Word(&["always", "older"]),
             "Which clients get a value that is not an object as `{\"result\": …}`. Default `always`.",
         ),
-        key("response", RESPONSE, "What replies mean: rules, of which the first that holds is taken."),
+        key("response", RESPONSE, "Rules for the upstream response; the first rule that matches is applied."),
         key(
             "argument_error",
             ERROR_FORM,
@@ -74,29 +74,21 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
         key(
             "on_no_match",
             Word(&["error", "text"]),
-            "What a reply is for which no rule holds. Default `error`.",
+            "Result of a response that no rule matches. Default `error`.",
         ),
         key(
             "default_rules",
             Flag,
             "Whether the rules of `defaults.response` are tried after its own. Default `true`.",
         ),
-        key("timeout", TIMEOUT, "How long a call may take, all in all."),
+        key("timeout", TIMEOUT, "Timeout of a call, with queueing and retries."),
         key(
             "idempotent",
             Flag,
             "Whether the request may be sent again after a failure. Default: by its method; `POST` and `PATCH` may not.",
         ),
-        key(
-            "rate_limit",
-            RATE_LIMIT,
-            "How often it may be called, by all together: `100 per minute`, or a map.",
-        ),
-        key(
-            "rate_limit_per_client",
-            RATE_LIMIT,
-            "How often each caller may call it: `10 per minute`, or a map.",
-        ),
+        key("rate_limit", RATE_LIMIT, "Rate limit of all clients together: `100 per minute`, or a map."),
+        key("rate_limit_per_client", RATE_LIMIT, "Rate limit of each client: `10 per minute`, or a map."),
         key(
             "cache",
             Either(&[LASTS, Section(|| &CACHE)]),
@@ -105,7 +97,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
         key(
             "coalesce",
             Flag,
-            "Whether the upstream is asked once for all who ask for the same at the same time. Default: with `cache`.",
+            "Whether identical concurrent requests are coalesced into one. Default: with `cache`.",
         ),
         key(
             "hedge",
@@ -116,7 +108,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
         key(
             "retry",
             <OrOff<RetryOverride> as Setting>::KIND,
-            "How what fails in passing is asked again, or `off`, in the place of what the upstream says.",
+            "Retries after transient failures, or `off`; replaces those of the upstream.",
         ),
         key(
             "circuit_breaker",
@@ -124,7 +116,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
             "When its own circuit breaker opens, or `off`, in the place of what the upstream says: after so many \
              responses with 502, 503 or 504 in a row.",
         ),
-        key("scopes", SCOPES, "What a caller needs for it, all of it; in the place of those of `defaults`."),
+        key("scopes", SCOPES, "Scopes that a client needs, all of them; replace those of `defaults`."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have for a rule that looks into it."),
         key("error_text_limit", ERROR_TEXT_LIMIT, "The longest error text that a client gets."),
@@ -161,7 +153,7 @@ pub(in crate::config) static CACHE: Keys = Keys::new(
         key(
             "ignore_cache_control",
             Flag,
-            "Whether replies are kept of which the upstream says that they must not be. Default `false`.",
+            "Whether responses are cached although their `Cache-Control` forbids it. Default `false`.",
         ),
     ],
 );

@@ -25,7 +25,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
         key(
             "health_check",
             <HealthCheckSettings as Setting>::KIND,
-            "How each address is asked after its health. Default: not at all.",
+            "Active health checks of each address. Default: none.",
         ),
         key(
             "dns_refresh",
@@ -71,7 +71,11 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             Word(&["auto", "http1.0", "http1", "http2"]),
             "Which HTTP it speaks. Default `auto`: HTTP/2 where TLS agrees on it, else HTTP/1.1.",
         ),
-        key("tls", <ClientTls as Setting>::KIND, "Whom an `https://` address is taken for, and who we are."),
+        key(
+            "tls",
+            <ClientTls as Setting>::KIND,
+            "Trusted CAs and the client certificate, for `https://` addresses.",
+        ),
         key("connect_timeout", TIMEOUT, "How long connecting may take."),
         key(
             "headers",
@@ -84,14 +88,10 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             "How it is told who asks: one of `basic`, `bearer` and `oauth`. Without its credential nothing is sent.",
         ),
         key("redirects", Count(0, 10), "How many redirects to its own address are followed. Default 0."),
-        key("max_in_flight", IN_FLIGHT, "How many calls it gets at once."),
-        key("max_in_flight_per_client", IN_FLIGHT, "How many of these one caller may have."),
-        key("attempt_timeout", TIMEOUT, "How long one attempt may take."),
-        key(
-            "retry",
-            <OrOff<RetryOverride> as Setting>::KIND,
-            "How what fails in passing is asked again, or `off`.",
-        ),
+        key("max_in_flight", IN_FLIGHT, "Maximum number of concurrent requests."),
+        key("max_in_flight_per_client", IN_FLIGHT, "Maximum per client."),
+        key("attempt_timeout", TIMEOUT, "Timeout of one attempt."),
+        key("retry", <OrOff<RetryOverride> as Setting>::KIND, "Retries after transient failures, or `off`."),
         key(
             "circuit_breaker",
             <OrOff<BreakerOverride> as Setting>::KIND,
@@ -100,14 +100,14 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
         key(
             "rate_limit",
             RATE_LIMIT,
-            "How often it may be asked, by all together: `100 per minute`, a map, or `off`.",
+            "Rate limit of all clients together: `100 per minute`, a map, or `off`.",
         ),
         key(
             "rate_limit_per_client",
             RATE_LIMIT,
-            "How often each caller may call its routes: `10 per second`, a map, or `off`.",
+            "Rate limit of each client for its routes: `10 per second`, a map, or `off`.",
         ),
-        key("timeout", TIMEOUT, "How long a call may take, for its routes."),
+        key("timeout", TIMEOUT, "Timeout of a call, for its routes."),
         key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have, for its routes."),
         key(
@@ -267,7 +267,7 @@ pub(in crate::config) static OVERRIDE: Keys = Keys::new(
         key("output", JsonSchema, "What the structured content looks like; enforced on every success."),
         key("response", RESPONSE, "Rules that are tried before those of `tools.response`."),
         key("confirm", Text, "A question that a person says yes to before the tool is called: a template."),
-        key("timeout", TIMEOUT, "How long a call may take, all in all."),
+        key("timeout", TIMEOUT, "Timeout of a call, with queueing and retries."),
         key(
             "idempotent",
             Flag,

@@ -1,5 +1,6 @@
 //! `telemetry`: where traces and metrics are sent. The variables that every program with OpenTelemetry knows
-//! override the file; one with a value that is unknown here is ignored with a warning, as its specification wants.
+//! override the file; one with a value that is unknown here is ignored with a warning, as its specification
+//! wants.
 
 #[cfg(test)]
 mod tests;
@@ -37,18 +38,18 @@ pub struct TelemetrySettings {
     /// Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.
     #[key(restart)]
     headers: HeaderMap,
-    /// Whom an `https://` endpoint is taken for, and who we are.
+    /// Trusted CAs and the client certificate, for an `https://` endpoint.
     #[key(restart)]
     tls: Option<ClientTls>,
-    /// Which traces are told of, or `off`.
+    /// Sampler of traces, or `off`.
     #[key(
         name = "traces",
         default = SamplerName::ParentBasedAlwaysOn,
-        shown = "`parentbased_always_on`: a caller that names a trace decides, and all others are",
+        shown = "`parentbased_always_on`: the client's sampling decision is followed, and all other traces are sampled",
         restart
     )]
     sampler: SamplerName,
-    /// How many traces are told of, where `traces` ends in `traceidratio`.
+    /// Share of traces that are sampled, where `traces` ends in `traceidratio`.
     #[key(default = 1.0, restart)]
     sampling_ratio: f64,
     /// How often metrics are sent, or `off`.
@@ -59,13 +60,13 @@ pub struct TelemetrySettings {
         restart
     )]
     metrics_interval: Option<Duration>,
-    /// What we are called there (`service.name`).
+    /// Name of this service (`service.name`).
     #[key(shown = "`glossator`", restart)]
     service_name: Option<String>,
-    /// What else is said of us, such as `deployment.environment.name`.
+    /// Further resource attributes, such as `deployment.environment.name`.
     #[key(restart)]
     resource_attributes: Named<Scalar>,
-    /// How long the collector may take to answer.
+    /// Timeout of a request to the collector.
     #[key(range = 100..=HOUR, default = Duration::from_secs(10), restart)]
     pub timeout: Duration,
     /// Trusted CAs of a variable, in place of `tls`.

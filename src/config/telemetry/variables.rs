@@ -1,5 +1,5 @@
-//! The environment variables of OpenTelemetry. One with a value that is unknown here is ignored with a warning, as
-//! the specification wants.
+//! The environment variables of OpenTelemetry. One with a value that is unknown here is ignored with a
+//! warning, as the specification wants.
 
 use std::{path::Path, time::Duration};
 

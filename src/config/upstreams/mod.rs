@@ -1,8 +1,8 @@
 //! `upstreams`: where the legacy servers are, and how each is asked.
 //!
-//! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that speaks
-//! HTTP, with its `addresses` and its `auth`; `program` what is started, for commands and CGI; `mcp` what is an
-//! MCP server, with its `tools`, prompts and resources.
+//! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that
+//! speaks HTTP, with its `addresses` and its `auth`; `program` what is started, for commands and CGI; `mcp`
+//! what is an MCP server, with its `tools`, prompts and resources.
 
 mod addresses;
 pub(super) mod auth;

@@ -1,4 +1,5 @@
-//! How carefully one route is called: `rate_limit`, `rate_limit_per_client`, `cache`, `coalesce`, `hedge`, `retry` and `circuit_breaker`.
+//! How carefully one route is called: `rate_limit`, `rate_limit_per_client`, `cache`, `coalesce`, `hedge`,
+//! `retry` and `circuit_breaker`.
 
 use std::time::Duration;
 

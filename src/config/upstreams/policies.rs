@@ -19,7 +19,7 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
             && let Some(entry) = section.entry("max_in_flight_per_client")
         {
             let message = format!(
-                "`max_in_flight_per_client` has no effect: all callers together have {} calls in flight at most",
+                "`max_in_flight_per_client` has no effect: all clients together have {} calls in flight at most",
                 settings.max_in_flight
             );
             section.report.warning(entry.key.span, message, "write less than `max_in_flight`");

@@ -346,11 +346,11 @@ pub struct McpSettings {
     /// TLS settings for reaching other replicas.
     #[key(skip)]
     pub peer_tls: Option<ClientTls>,
-    /// How many clients may wait for changes at once, each on a connection.
+    /// Maximum number of open streams that wait for changes.
     // Half of the connections are left for calls.
     #[key(name = "streams", range = 0..=1_000_000, default = 2048, restart)]
     pub stream_limit: usize,
-    /// How many of these one caller may have, so that none takes all; the next is turned away.
+    /// Maximum per client, so that one client cannot use all of them; further ones are rejected.
     #[key(name = "caller_streams", range = 1..=1_000_000, shown = "all of them", restart)]
     pub caller_stream_limit: Option<usize>,
     /// Settings of resumable streams.

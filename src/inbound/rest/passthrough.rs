@@ -241,7 +241,7 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         UpstreamError::SlowUpload { .. } => {
             (StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly")
         }
-        UpstreamError::CallerBusy { .. } => {
+        UpstreamError::ClientBusy { .. } => {
             (StatusCode::TOO_MANY_REQUESTS, "you ask the upstream for too much at once")
         }
         UpstreamError::Credential { .. } => (

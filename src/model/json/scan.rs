@@ -156,8 +156,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// The bytes of a string up to one that does not stand for itself, sixteen at once: one by one, half of the time
-    /// of a scan was spent here.
+    /// The bytes of a string up to one that does not stand for itself, sixteen at once: one by one, half of
+    /// the time of a scan was spent here.
     #[inline(always)]
     fn plain_bytes(&mut self) {
         while let Some(bytes) = self.bytes[self.position..].first_chunk() {

@@ -37,7 +37,7 @@ pub struct CacheSettings {
     pub lasts: Lasts,
     /// How much longer an old one is given where the upstream fails.
     pub stale_if_error: Duration,
-    /// Whether replies are kept of which the upstream says that they must not be.
+    /// Whether responses are cached although their `Cache-Control` forbids it.
     pub forbidden: Forbidden,
 }
 
@@ -336,7 +336,7 @@ impl Flight {
         });
         let response = match (response, own_fetch) {
             // The limit is one of the client that sent it, and says nothing of this one.
-            (Err(UpstreamError::CallerBusy { .. }), Some(fetch)) => return fetch(ask.clone()).await,
+            (Err(UpstreamError::ClientBusy { .. }), Some(fetch)) => return fetch(ask.clone()).await,
             (response, _) => response?,
         };
         // A cached one is charged by whoever gets it.

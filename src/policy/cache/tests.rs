@@ -497,10 +497,10 @@ async fn all_who_wait_are_told_of_a_failure_and_the_next_asks_anew() {
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_the_client_that_began_rejects_no_other_client() {
     let script =
-        Script::new([Err(UpstreamError::CallerBusy { upstream: name(), in_flight_limit: 2 }), good(&[])]);
+        Script::new([Err(UpstreamError::ClientBusy { upstream: name(), in_flight_limit: 2 }), good(&[])]);
     let service = coalescing(script.clone());
     let (first, other) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
-    assert!(matches!(first, Err(UpstreamError::CallerBusy { .. })), "{first:?}");
+    assert!(matches!(first, Err(UpstreamError::ClientBusy { .. })), "{first:?}");
     other.unwrap();
     assert_eq!(script.asked(), 2);
 }

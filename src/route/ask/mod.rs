@@ -55,7 +55,7 @@ pub enum Sampled {
 #[derive(Debug)]
 pub enum Next {
     /// Send these input requests.
-    UpstreamCall(Vec<Question>),
+    InputRequests(Vec<Question>),
     /// End the call: the client does not support these, and they are required.
     Unable(Vec<Missing>),
     /// All responses are there: the arguments, with the responses in them.
@@ -162,7 +162,7 @@ impl Asking {
                 .map(|question| question.render(&arguments, &names, &stop))
                 .collect::<Result<_, _>>()?;
             if !due.is_empty() {
-                return Ok(Next::UpstreamCall(due));
+                return Ok(Next::InputRequests(due));
             }
         }
         let (given, mut answers) = (answers, known);

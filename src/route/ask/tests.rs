@@ -34,7 +34,7 @@ fn answers(value: Value) -> Map<String, Value> {
 
 /// The names and messages that come next.
 fn asked(next: Next) -> Vec<(String, String)> {
-    let Next::UpstreamCall(questions) = next else { panic!("found {next:?}") };
+    let Next::InputRequests(questions) = next else { panic!("found {next:?}") };
     let message = |question: Question| match question.inquiry {
         Inquiry::Form { message, .. } | Inquiry::Link { message, .. } => (question.name, message),
         Inquiry::Sample(sample) => (question.name, sample.messages[0].1.clone()),
@@ -89,7 +89,7 @@ fn arguments_that_were_left_out_are_asked_for_and_then_there() {
     let place = QuestionTemplate { name: "place".into(), when: None, optional: false, inquiry };
     let asking = Asking { rounds: vec![vec![place]], ..Asking::default() };
     let args = arguments(json!({"day": "today"}));
-    let Next::UpstreamCall(questions) = asking.next(&args, &Map::new(), ALL).unwrap() else { panic!() };
+    let Next::InputRequests(questions) = asking.next(&args, &Map::new(), ALL).unwrap() else { panic!() };
     let Inquiry::Form { form, .. } = &questions[0].inquiry else { panic!() };
     assert_eq!(form.names().collect::<Vec<_>>(), ["city"]);
     let ended = done(asking.next(&args, &answers(json!({"place": {"city": "Oslo"}})), ALL).unwrap());
@@ -133,7 +133,7 @@ fn what_a_client_is_not_able_to_do_is_not_asked() {
 #[test]
 fn answers_are_held_against_their_questions() {
     let asking = Asking { rounds: vec![vec![question("who", "Who?", None)]], ..Asking::default() };
-    let Next::UpstreamCall(questions) = asking.next(&Arguments::default(), &Map::new(), ALL).unwrap() else {
+    let Next::InputRequests(questions) = asking.next(&Arguments::default(), &Map::new(), ALL).unwrap() else {
         panic!()
     };
     let who = &questions[0];
@@ -165,7 +165,7 @@ fn a_person_is_sent_to_web_addresses_only() {
         let asking = Asking { rounds: vec![vec![link(url)]], ..Asking::default() };
         asking.next(&arguments(json!({"id": "a b", "evil": "//@evil.example&"})), &Map::new(), ALL)
     };
-    let Next::UpstreamCall(questions) = next("https://example.com/{{ args.id }}?x={{ args.evil }}").unwrap()
+    let Next::InputRequests(questions) = next("https://example.com/{{ args.id }}?x={{ args.evil }}").unwrap()
     else {
         panic!()
     };

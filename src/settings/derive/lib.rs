@@ -13,7 +13,8 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// On the struct, `#[section(…)]`: `name = "a route"` in messages, `id = "route"` in the schema,
 /// `text = "KEY"` (a text stands for the map with this key), `bare` (the key may stand alone), `variables`
-/// (values may be `${NAME}`), `default` (implements `Default`), `process` (each key says `live` or `restart`),
+/// (values may be `${NAME}`), `default` (implements `Default`), `process` (each key says `live` or
+/// `restart`),
 /// `check = FN` (a check of all fields together that may complete them,
 /// `fn(Self, &OpenSection) -> Checked<Self>`), `check_keys = FN` (a check of the keys that are there,
 /// `fn(&OpenSection) -> Checked<()>`).

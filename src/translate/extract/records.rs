@@ -18,8 +18,8 @@ use crate::{
     },
 };
 
-/// Options of extractors that read many records of one text: what separates blocks of lines, and whether it is
-/// right that there are none.
+/// Options of extractors that read many records of one text: what separates blocks of lines, and whether it
+/// is right that there are none.
 #[derive(Debug, Section)]
 #[section(default, check = Self::check)]
 pub struct Records {

@@ -1,5 +1,5 @@
-//! Jinja templates, compiled once. `bounds` has the limits on work and output, `counted` counts the work, `values`
-//! converts from and to JSON.
+//! Jinja templates, compiled once. `bounds` has the limits on work and output, `counted` counts the work,
+//! `values` converts from and to JSON.
 
 mod bounds;
 mod counted;

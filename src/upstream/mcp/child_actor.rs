@@ -57,7 +57,7 @@ enum Command {
     /// The response to a call is no longer needed.
     Abandon(u64),
     /// End the child. The sender is dropped when it has ended.
-    WorkBudget(oneshot::Sender<()>),
+    Stop(oneshot::Sender<()>),
 }
 
 /// A call that waits for its response.
@@ -108,7 +108,7 @@ impl Handle {
     /// Ends the child and waits for that.
     pub(super) async fn stop(&self) {
         let (ended, end) = oneshot::channel();
-        if self.commands.send(Command::WorkBudget(ended)).is_ok() {
+        if self.commands.send(Command::Stop(ended)).is_ok() {
             let _ = end.await;
         }
     }
@@ -301,7 +301,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         match command {
             Command::Call(id, call) => drop(self.pending.insert(id, call)),
             Command::Abandon(id) => self.abandon(id),
-            Command::WorkBudget(ended) => self.stopping = Some(ended),
+            Command::Stop(ended) => self.stopping = Some(ended),
         }
     }
 

@@ -1,5 +1,5 @@
-//! MCP lifecycle towards an upstream: negotiates revision and capabilities (`initialize` or `server/discover`), and
-//! builds the parameters and `_meta` of each request.
+//! MCP lifecycle towards an upstream: negotiates revision and capabilities (`initialize` or
+//! `server/discover`), and builds the parameters and `_meta` of each request.
 
 use std::collections::HashMap;
 

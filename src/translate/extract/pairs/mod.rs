@@ -60,8 +60,8 @@ pub struct Pairs {
     /// Those are `"…"` (with `\"` and `\\`) and `'…'`.
     #[key(default = false)]
     pub unquote: bool,
-    /// What lines mean that begin with white space: the same as others; they are below the line before; or they
-    /// go on with its value, with a line break, a space or nothing between.
+    /// What lines mean that begin with white space: the same as others; they are below the line before; or
+    /// they go on with its value, with a line break, a space or nothing between.
     #[key(default = Indented::Same)]
     pub indented: Indented,
     /// Whether `[name]` begins a section, an object of its own; or a regular expression with one capture, the
