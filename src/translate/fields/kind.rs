@@ -9,6 +9,11 @@ use super::{
 };
 use crate::{
     model::{cut_characters, type_of},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+        tree::{Kind, Node},
+    },
     translate::{
         convert::{Booleans, to_boolean, to_integer, to_number},
         why::Why,
@@ -338,5 +343,43 @@ impl fmt::Display for Values {
             words.push("…".into());
         }
         write!(formatter, "one of {}", words.join(", "))
+    }
+}
+
+impl Setting for Values {
+    const KIND: ValueKind = ValueKind::Either(&[
+        ValueKind::Map(&ValueKind::Either(&[ValueKind::Scalar, ValueKind::Nothing])),
+        ValueKind::List(&ValueKind::Scalar),
+    ]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        const REST: &str = "*";
+        let (mut words, mut rest) = (Vec::new(), None);
+        let reject = |node: &Node| {
+            let message =
+                format!("a value is a text, a number, `true`, `false` or null, found {}", node.found());
+            value.reject_at(node.span, Invalid::new(message, "write `values: { OK: up, CRIT: down }`"))
+        };
+        for entry in value.node.as_map().unwrap_or_default() {
+            if matches!(entry.value.kind, Kind::List(_) | Kind::Map(_)) {
+                return reject(&entry.value);
+            }
+            match entry.key.text.as_str() {
+                REST => rest = Some(entry.value.to_json()),
+                word => words.push((word.trim().to_owned(), entry.value.to_json())),
+            }
+        }
+        for item in value.node.as_list().unwrap_or_default() {
+            let Some(word) = item.scalar() else { return reject(item) };
+            words.push((word.trim().to_owned(), Value::String(word.trim().to_owned())));
+        }
+        if words.is_empty() {
+            let message = format!("`values` takes words and what each means, found {}", value.node.found());
+            let help = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
+            return value.reject(Invalid::new(message, help));
+        }
+        let ignore_case =
+            value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Flag(true)));
+        Ok(Self { words, rest, ignore_case })
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     translate::convert::Booleans,
 };
 
-const TEXTS: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
+pub(super) const TEXTS: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
 const WORDS: ValueKind = ValueKind::OneOrMore(&ValueKind::Scalar);
 
 /// A field, its name aside.
@@ -115,7 +115,7 @@ const OPTIONS_OF_TYPES: [(&str, &[&str]); 14] = [
 
 /// The names of types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
-enum TypeName {
+pub(super) enum TypeName {
     String,
     Number,
     Integer,
@@ -136,14 +136,14 @@ pub(crate) fn type_names() -> impl Iterator<Item = &'static str> + Clone {
 
 /// A type without options: `number`, `number?`, `number[]`, `number[]?`.
 #[derive(Debug, Clone, Copy)]
-struct TypeWord {
-    name: TypeName,
+pub(super) struct TypeWord {
+    pub(super) name: TypeName,
     count: Count,
     optional: bool,
 }
 
 impl TypeWord {
-    fn of(node: &Node) -> Option<Self> {
+    pub(super) fn of(node: &Node) -> Option<Self> {
         let (text, optional, count) = Self::parts(node);
         let (_, name) = TypeName::WORDS.iter().find(|(word, _)| *word == text)?;
         Some(Self { name: *name, count, optional })
@@ -390,7 +390,7 @@ impl Setting for Fields {
     }
 }
 
-text_settings!(Path, Zone);
+text_settings!(Path);
 
 impl FromText for Path {
     fn from_text(text: &str) -> Result<Self, Invalid> {
@@ -398,12 +398,6 @@ impl FromText for Path {
             let help = "write a name, or a path such as `disk.0.size`; a name with dots inside goes in double quotes";
             Invalid::new(format!("`from` is not a path: {error}"), help)
         })
-    }
-}
-
-impl FromText for Zone {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        text.parse().map_err(|error: String| Invalid::new(error, "write `Europe/Oslo`, `UTC` or `+01:00`"))
     }
 }
 
@@ -462,99 +456,4 @@ fn read_affixes(value: &Cursor<'_>) -> Checked<Vec<String>> {
         value.node.one_or_more().iter().map(|item| text_of(&value.part(item, value.name, ValueKind::Text)));
     let texts = texts.collect::<Vec<_>>().into_iter().collect::<Checked<Vec<&str>>>()?;
     Ok(texts.into_iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
-}
-
-impl Setting for Values {
-    const KIND: ValueKind = ValueKind::Either(&[
-        ValueKind::Map(&ValueKind::Either(&[ValueKind::Scalar, ValueKind::Nothing])),
-        ValueKind::List(&ValueKind::Scalar),
-    ]);
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        const REST: &str = "*";
-        let (mut words, mut rest) = (Vec::new(), None);
-        let reject = |node: &Node| {
-            let message =
-                format!("a value is a text, a number, `true`, `false` or null, found {}", node.found());
-            value.reject_at(node.span, Invalid::new(message, "write `values: { OK: up, CRIT: down }`"))
-        };
-        for entry in value.node.as_map().unwrap_or_default() {
-            if matches!(entry.value.kind, Kind::List(_) | Kind::Map(_)) {
-                return reject(&entry.value);
-            }
-            match entry.key.text.as_str() {
-                REST => rest = Some(entry.value.to_json()),
-                word => words.push((word.trim().to_owned(), entry.value.to_json())),
-            }
-        }
-        for item in value.node.as_list().unwrap_or_default() {
-            let Some(word) = item.scalar() else { return reject(item) };
-            words.push((word.trim().to_owned(), Value::String(word.trim().to_owned())));
-        }
-        if words.is_empty() {
-            let message = format!("`values` takes words and what each means, found {}", value.node.found());
-            let help = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
-            return value.reject(Invalid::new(message, help));
-        }
-        let ignore_case =
-            value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Flag(true)));
-        Ok(Self { words, rest, ignore_case })
-    }
-}
-
-impl Setting for TimeFormat {
-    const KIND: ValueKind = TEXTS;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let written = value.node.one_or_more();
-        if written.is_empty() {
-            let help = "write `format: \"%Y-%m-%d %H:%M:%S\"`";
-            return value.reject(Invalid::new("`format` names no form", help));
-        }
-        let type_word = value.sibling("type").and_then(TypeWord::of);
-        let is_time = type_word.is_some_and(|word| word.name == TypeName::DateTime);
-        // A date among several forms is one because somebody wrote that it is.
-        let needs_time = is_time && written.len() < 2;
-        let mut forms = Vec::new();
-        for node in written {
-            forms.push(one_format(&value.part(node, value.name, ValueKind::Text), needs_time)?);
-        }
-        let mut without = written.iter().zip(&forms).filter(|(_, form)| !form.may_have_an_offset());
-        if is_time
-            && value.sibling("timezone").is_none()
-            && let Some((node, text)) = without.next().and_then(|(node, _)| Some((node, node.as_text()?)))
-        {
-            let message =
-                format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
-            let help = "write `timezone: Europe/Oslo`, where its clock stands, or `timezone: UTC`; or take `type: date`";
-            return value.reject_at(node.span, Invalid::new(message, help));
-        }
-        Ok(if forms.len() == 1 { forms.remove(0) } else { Self::OneOf(forms) })
-    }
-
-    fn when_absent() -> Option<Self> {
-        Some(Self::Usual)
-    }
-}
-
-/// One form of a date or time.
-fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
-    let text = text_of(value)?;
-    let error = match text {
-        "iso" => return Ok(TimeFormat::Usual),
-        "unix" => return Ok(TimeFormat::Unix),
-        "unix-ms" => return Ok(TimeFormat::UnixMillis),
-        _ => match TimeFormat::directives(text, needs_time) {
-            Ok(format) => return Ok(format),
-            Err(error) => error,
-        },
-    };
-    let help = match text.contains("%Z") {
-        true => {
-            "names of zones such as `CET` are not unique: write its letters in place of `%Z`, \
-             `\"%H:%M CET\"`, and `timezone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
-        }
-        false => "write it as `strftime` has it, `%Y-%m-%d %H:%M:%S`, or `unix`",
-    };
-    value.reject(Invalid::new(format!("`format` can't be read by: {error}"), help))
 }

@@ -7,7 +7,15 @@ use jiff::{
     tz::{AmbiguousOffset, Offset, TimeZone},
 };
 
-use crate::translate::convert::without_exponent;
+use super::settings::{TEXTS, TypeName, TypeWord};
+use crate::{
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+        value::{FromText, text_of, text_settings},
+    },
+    translate::convert::without_exponent,
+};
 
 /// How dates and times are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -264,6 +272,71 @@ fn by_directives(directives: &str, text: &str) -> Option<Found> {
 /// RFC 3339 has years of four digits.
 fn has_four_digits(written: &str) -> bool {
     written.as_bytes().get(4) == Some(&b'-') && !written.starts_with('-')
+}
+
+text_settings!(Zone);
+
+impl FromText for Zone {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        text.parse().map_err(|error: String| Invalid::new(error, "write `Europe/Oslo`, `UTC` or `+01:00`"))
+    }
+}
+
+impl Setting for TimeFormat {
+    const KIND: ValueKind = TEXTS;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let written = value.node.one_or_more();
+        if written.is_empty() {
+            let help = "write `format: \"%Y-%m-%d %H:%M:%S\"`";
+            return value.reject(Invalid::new("`format` names no form", help));
+        }
+        let type_word = value.sibling("type").and_then(TypeWord::of);
+        let is_time = type_word.is_some_and(|word| word.name == TypeName::DateTime);
+        // A date among several forms is one because somebody wrote that it is.
+        let needs_time = is_time && written.len() < 2;
+        let mut forms = Vec::new();
+        for node in written {
+            forms.push(one_format(&value.part(node, value.name, ValueKind::Text), needs_time)?);
+        }
+        let mut without = written.iter().zip(&forms).filter(|(_, form)| !form.may_have_an_offset());
+        if is_time
+            && value.sibling("timezone").is_none()
+            && let Some((node, text)) = without.next().and_then(|(node, _)| Some((node, node.as_text()?)))
+        {
+            let message =
+                format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
+            let help = "write `timezone: Europe/Oslo`, where its clock stands, or `timezone: UTC`; or take `type: date`";
+            return value.reject_at(node.span, Invalid::new(message, help));
+        }
+        Ok(if forms.len() == 1 { forms.remove(0) } else { Self::OneOf(forms) })
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self::Usual)
+    }
+}
+
+/// One form of a date or time.
+fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
+    let text = text_of(value)?;
+    let error = match text {
+        "iso" => return Ok(TimeFormat::Usual),
+        "unix" => return Ok(TimeFormat::Unix),
+        "unix-ms" => return Ok(TimeFormat::UnixMillis),
+        _ => match TimeFormat::directives(text, needs_time) {
+            Ok(format) => return Ok(format),
+            Err(error) => error,
+        },
+    };
+    let help = match text.contains("%Z") {
+        true => {
+            "names of zones such as `CET` are not unique: write its letters in place of `%Z`, \
+             `\"%H:%M CET\"`, and `timezone: Europe/Oslo` beside; `%z` is `+0100`, `%Q` is `Europe/Oslo`"
+        }
+        false => "write it as `strftime` has it, `%Y-%m-%d %H:%M:%S`, or `unix`",
+    };
+    value.reject(Invalid::new(format!("`format` can't be read by: {error}"), help))
 }
 
 #[cfg(test)]
