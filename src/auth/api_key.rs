@@ -81,7 +81,7 @@ pub struct ApiKey {
     /// The hash of the key: `sha256:…`.
     #[key(file, example = "hash: sha256:…")]
     pub hash: KeyHash,
-    /// When the key ends: `2027-01-31`, or `2027-01-31T12:00:00Z`.
+    /// When the key expires: `2027-01-31`, or `2027-01-31T12:00:00Z`.
     #[key(shown = "never")]
     pub expires: Option<SystemTime>,
 }

@@ -31,25 +31,25 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Section)]
 #[section(id = "jwt", process, variables, check = Self::complete)]
 pub struct TokenSettings {
-    /// The server that gives them, letter by letter as its tokens name it in `iss`.
+    /// Issuer of the tokens, exactly as in `iss`.
     #[key(example = "issuer: https://login.example.com", live)]
     pub issuer: String,
-    /// Whom they are for: one of these stands in `aud`.
+    /// Audience of the tokens: `aud` contains one of these.
     #[key(name = "audience", shown = "what `resource` says", live)]
     pub audiences: OneOrMore<String>,
-    /// The keys that it signs with: `https://login.example.com/jwks.json`, or `file:/path`.
+    /// URL of the signing keys (JWKS): `https://login.example.com/jwks.json`, or `file:/path`.
     #[key(name = "jwks", example = "jwks: https://login.example.com/jwks.json`, or `file:/path", live)]
     pub keys: KeySource,
-    /// How it signs.
+    /// Accepted signature algorithms.
     #[key(default = vec![Algorithm::Rs256, Algorithm::Es256, Algorithm::EdDsa], live)]
     pub algorithms: Vec<Algorithm>,
-    /// How far its clock may be from ours.
+    /// Tolerated clock skew.
     #[key(range = 0..=300_000, default = Duration::from_secs(30), live)]
     pub clock_skew: Duration,
-    /// In which claim a token says what its client is allowed: words, or a list of them.
+    /// Claim with the scopes: a text with spaces, or a list.
     #[key(default = "scope".to_owned(), live)]
     pub scope_claim: String,
-    /// Whom the server of `jwks` is taken for, and who we are.
+    /// Trusted CAs and the client certificate, for the server of `jwks`.
     #[key(live)]
     pub tls: Option<ClientTls>,
 }

@@ -62,14 +62,14 @@ pub struct ClientSettings {
     /// What operators call it.
     #[key(skip)]
     pub name: String,
-    /// What it may show: hashes of API keys, as `glossator key` prints them.
+    /// Hashes of its API keys, as `glossator key` prints them.
     pub api_key_hashes: OneOrMore<ApiKey>,
-    /// The certificates that it may show, under `client_ca`: `cn:NAME`, `dns:NAME`, `uri:URI`, or `sha256:…`
-    /// for one and no other.
+    /// Its client certificates, under `client_ca`: `cn:NAME`, `dns:NAME`, `uri:URI`, or `sha256:…` for
+    /// exactly one.
     pub certificates: Vec<CertificateName>,
-    /// What tokens call it in `sub`: it has what they allow, and what stands here.
+    /// Its `sub` in JWTs. It has the scopes of the token, and those listed here.
     pub jwt_subjects: Vec<String>,
-    /// What it is allowed.
+    /// Its scopes.
     #[key(shown = "what needs no scope")]
     pub scopes: Scopes,
 }

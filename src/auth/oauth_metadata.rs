@@ -36,11 +36,11 @@ pub struct Resource {
 #[section(name = "`auth` of `server`", id = "server_auth", process, variables)]
 #[section(check = Self::complete, check_keys = Self::check_keys)]
 pub struct ResourceServer {
-    /// What tokens call this server, and where clients reach it: `https://tools.example.com/mcp`. MCP clients
-    /// are told by it where tokens are given.
+    /// URL of this server as clients reach it, and as tokens name it: `https://tools.example.com/mcp`. MCP
+    /// clients find the authorization servers through it.
     #[key(live)]
     pub resource: Option<ResourceUrl>,
-    /// Whose tokens (JWT) are taken.
+    /// Accepted JWT access tokens, by issuer.
     #[key(live)]
     pub jwt: OneOrMore<TokenSettings>,
     /// Authorization servers that the metadata for clients lists.

@@ -135,7 +135,7 @@ pub struct Loaded {
     pub access: Option<AccessSettings>,
     /// What MCP clients are told of the server.
     pub mcp: McpSettings,
-    /// What is logged, and how.
+    /// Level and format of the log.
     pub log: LogSettings,
     /// What is sent to a collector, and where.
     pub telemetry: Box<TelemetrySettings>,

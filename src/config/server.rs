@@ -32,7 +32,7 @@ pub(super) struct ServerSettings {
     pub(super) filter: FilterSettings,
     #[key(part)]
     pub(super) mcp: McpSettings,
-    /// How much is kept of replies, by all routes with a `cache` together.
+    /// Size of the response cache of all routes together.
     #[key(name = "cache_limit", size = 0..=1 << 40, default = Store::LIMIT_BYTES_DEFAULT, live)]
     pub(super) cache_limit_bytes: usize,
     /// How much memory responses of upstreams take at once, of all calls together, from when they are read until the
@@ -49,7 +49,7 @@ pub(super) struct ServerSettings {
     /// TLS with clients.
     #[key(shown = "none", live)]
     pub(super) tls: Option<ServerTls>,
-    /// Tokens that other servers give to clients.
+    /// OAuth: access tokens of authorization servers.
     #[key(shown = "none", live)]
     pub(super) auth: Option<ResourceServer>,
 }
@@ -62,13 +62,14 @@ pub struct ListenerSettings {
     // Port 0 takes any that is free.
     #[key(default = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080), restart)]
     pub listen: SocketAddr,
-    /// How many connections are open at once; when more come, those make room that have asked nothing for the longest.
+    /// Maximum number of open connections; beyond it, idle connections are closed, those idle the longest
+    /// first.
     #[key(name = "connections", range = 1..=1_000_000, default = 4096, restart)]
     pub connection_limit: usize,
-    /// How long a client may take to send its request's head, and a connection be idle.
+    /// Timeout of a request's headers, and of an idle connection.
     #[key(range = 1..=HOUR, default = Duration::from_secs(60), restart)]
     pub header_timeout: Duration,
-    /// How long a client may take none of what is written to it.
+    /// Write timeout: time in which a client reads nothing of its response.
     #[key(range = 1..=HOUR, default = Duration::from_secs(30), restart)]
     pub write_timeout: Duration,
     /// How much is held at once of long answers that clients have not taken yet, of all together; those up to 64 KiB do not
@@ -83,7 +84,7 @@ pub struct ListenerSettings {
         restart
     )]
     pub answers_limit_bytes: usize,
-    /// How long calls in flight may take to end when the process stops; then they get an error.
+    /// Timeout of the graceful shutdown; calls in flight then get an error.
     // More than the default `timeout`: a call that has begun ends by its own.
     #[key(range = 0..=HOUR, default = Duration::from_secs(35), restart)]
     pub shutdown_timeout: Duration,
@@ -91,7 +92,8 @@ pub struct ListenerSettings {
     /// before connections are refused; `shutdown_timeout` begins after it.
     #[key(range = 0..=HOUR, default = Duration::ZERO, restart)]
     pub shutdown_delay: Duration,
-    /// How often the files of the configuration are looked at; when they have changed, they are read again. `0s` is never.
+    /// Interval in which the configuration files are checked for changes, which are reloaded. `0s` never
+    /// checks.
     #[key(range = 0..=HOUR, default = Duration::from_secs(1), restart)]
     pub reload_interval: Duration,
 }

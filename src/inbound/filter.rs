@@ -63,7 +63,7 @@ pub struct FilterSettings {
         live
     )]
     pub allowed_origins: Vec<String>,
-    /// The longest request body.
+    /// Largest request body.
     #[key(name = "body_limit", size = 1..=1 << 30, default = FilterSettings::BODY_LIMIT_BYTES_DEFAULT, live)]
     pub body_limit_bytes: usize,
     /// How much is held of request bodies at once, of all clients together, beyond the first 16 KiB of each; what comes

@@ -186,37 +186,38 @@ impl fmt::Display for Host {
 #[section(id = "shared_state", text = "url", process, variables)]
 #[section(check = Self::complete, check_keys = Self::check_keys)]
 pub struct StoreSettings {
-    /// Where the Redis or Valkey is: `redis://store:6379`, `rediss://…` through TLS, `unix:/run/valkey.sock`,
+    /// Address of the Redis or Valkey: `redis://store:6379`, `rediss://…` through TLS,
+    /// `unix:/run/valkey.sock`,
     /// `redis+sentinel://a:26379,b:26379/mymaster`, or `redis+cluster://a:6379,b:6379`.
     #[key(name = "url", example = "url: redis://store:6379", restart)]
     pub address: StoreAddress,
-    /// As whom to log in.
+    /// User name of the login.
     #[key(shown = "the server's default user", restart)]
     pub user: Option<String>,
-    /// With what: `file:/path` or `${NAME}`.
+    /// Password of that user: `file:/path` or `${NAME}`.
     #[key(shown = "there is no login", secret, restart)]
     pub password: Option<String>,
-    /// As whom to log in at Sentinels.
+    /// User name of the login at the Sentinels.
     #[key(shown = "their default user", restart)]
     pub sentinel_user: Option<String>,
-    /// With what: `file:/path` or `${NAME}`.
+    /// Password of that user: `file:/path` or `${NAME}`.
     #[key(shown = "there is no login", secret, restart)]
     pub sentinel_password: Option<String>,
-    /// Which of its databases; a Cluster has none.
+    /// Number of the database; a Cluster has none.
     #[key(range = 0..=65_535, shown = "0, or the one that `url` ends with", restart)]
     pub database: Option<u32>,
-    /// What every name there begins with; what shares nothing has another one.
+    /// Prefix of all keys in the store; services that share nothing use different prefixes.
     #[key(with = read_prefix, default = "glossator".to_owned(), restart)]
     pub prefix: String,
-    /// How long an answer of it is waited for, before it is done without.
+    /// Timeout of an operation. Limits then follow their `on_store_failure`, and caches are skipped.
     #[key(range = 1..=10_000, default = Duration::from_millis(250), restart)]
     pub timeout: Duration,
-    /// The longest reply that is kept there; longer ones each replica keeps for itself.
+    /// Largest response that is stored; each replica caches larger ones for itself.
     #[key(name = "entry_limit", size = 1 << 10..=64 << 20, default = 1 << 20, restart)]
     pub entry_limit_bytes: usize,
-    /// Whom to take it for, of a `rediss://`.
+    /// Trusted CAs and the client certificate, for `rediss://`.
     // Nodes of a Cluster are connected to by the library, by what it is made of.
-    #[key(shown = "the roots of the system decide", restart)]
+    #[key(shown = "the CAs of the system", restart)]
     pub tls: Option<ClientTls>,
 }
 

@@ -29,10 +29,10 @@ use crate::settings::value::Word as _;
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "log", process, variables, default)]
 pub struct LogSettings {
-    /// How much is logged.
+    /// Lowest level that is logged.
     #[key(default = LogLevel::Info, restart)]
     pub level: LogLevel,
-    /// For people or for programs.
+    /// Format of log lines: text for people, JSON for programs.
     #[key(default = LogFormat::Text, restart)]
     pub format: LogFormat,
 }

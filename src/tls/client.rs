@@ -46,16 +46,15 @@ impl Eq for ClientTls {}
 #[derive(Debug, Section)]
 #[section(id = "tls", variables, check_keys = Self::check_keys)]
 pub(crate) struct TlsSection {
-    /// The roots to trust, in PEM: `file:/path`, `${NAME}` or the text.
+    /// Trusted CAs, in PEM: `file:/path`, `${NAME}` or the text.
     #[key(with = read_trusted_cas, file, shown = "those of the system", conflicts = "fingerprint")]
     ca: Option<Pem>,
-    /// Instead of roots: the SHA-256 fingerprint of the one certificate to trust, for servers that sign their
-    /// own.
+    /// Instead of CAs: the SHA-256 fingerprint of the one trusted certificate, for self-signed servers.
     fingerprint: Option<Fingerprint>,
     /// The name that the certificate is for, and that is sent as SNI.
     #[key(with = read_server_name, shown = "the host of `url`")]
     server_name: Option<String>,
-    /// Our own certificate and those above it, in PEM, for servers that ask for one.
+    /// Client certificate chain, in PEM, for servers that request one.
     #[key(with = read_certificate, file)]
     certificate: Option<Pem>,
     /// Its private key, in PEM: `file:/path` or `${NAME}`.

@@ -41,16 +41,16 @@ pub struct ServerTls {
 #[derive(Debug, Section)]
 #[section(name = "`tls` of `server`", id = "server_tls", process, variables)]
 pub struct ServerTlsOptions {
-    /// Our certificate and those above it, in PEM: `file:/path`, `${NAME}` or the text.
+    /// Certificate chain of this server, in PEM: `file:/path`, `${NAME}` or the text.
     #[key(with = read_certificate, file, example = "certificate: file:/etc/glossator/tls.crt", live)]
     pub certificate: Pem,
     /// Its private key, in PEM: `file:/path` or `${NAME}`.
     #[key(with = read_key, file, example = "key: file:/etc/glossator/tls.key", live)]
     pub key: Pem,
-    /// The roots in PEM that vouch for clients; who has no certificate of theirs is turned away.
+    /// Trusted CAs of client certificates, in PEM; clients without such a certificate are rejected.
     #[key(with = read_trusted_cas, file, shown = "none is asked for", live)]
     pub client_ca: Option<Pem>,
-    /// Whether a client may come without a certificate, to show something else.
+    /// Whether a client may connect without a certificate, and use another credential.
     #[key(
         default = ClientCertificates::Required,
         requires = "client_ca",

@@ -20,13 +20,13 @@ pub(in crate::config) static FILE: Keys = Keys::new(
             Count(VERSION, VERSION),
             "The language that the file is written in. Default: that of the program.",
         ),
-        key("server", Section(ServerSettings::keys), "Where and how the process serves."),
+        key("server", Section(ServerSettings::keys), "The listener for clients, and limits of the process."),
         key(
             "admin",
             Section(AdminSettings::keys),
-            "Where operators look: probes, metrics, the configuration in force.",
+            "The admin API: probes, metrics, the active configuration.",
         ),
-        key("log", Section(LogSettings::keys), "What is logged, and how."),
+        key("log", Section(LogSettings::keys), "Level and format of the log."),
         key(
             "shared_state",
             Section(StoreSettings::keys),
@@ -40,9 +40,9 @@ pub(in crate::config) static FILE: Keys = Keys::new(
         key(
             "clients",
             <Named<ClientSettings> as Setting>::KIND,
-            "Who may call, by name. Default, without `auth` of `server`: everybody.",
+            "Clients that may call, by name. Default, without `auth` of `server`: all.",
         ),
-        key("defaults", Section(|| &DEFAULTS), "What holds for every route that does not say otherwise."),
+        key("defaults", Section(|| &DEFAULTS), "Defaults of all routes and upstreams."),
         key(
             "rules",
             Map(&RULES_FORM),
@@ -52,7 +52,7 @@ pub(in crate::config) static FILE: Keys = Keys::new(
         key(
             "passthrough",
             Either(&[Text, Section(|| &PASSTHROUGH)]),
-            "The upstream that gets every path which is not a route, unchanged.",
+            "Upstream that requests outside all routes are proxied to, unmodified.",
         ),
         key("routes", Map(&Section(|| &ROUTE)), "The tools, by name."),
         key("prompts", Map(&Section(|| &PROMPT)), "The prompts, by name."),
@@ -63,12 +63,8 @@ pub(in crate::config) static PASSTHROUGH: Keys = Keys::new(
     "`passthrough`",
     "passthrough",
     &[
-        key("upstream", Text, "Who gets what is not a route."),
-        key(
-            "idle_timeout",
-            Duration(1, 24 * HOUR),
-            "How long the body of a reply may pause before it is broken off. Default `1m`.",
-        ),
+        key("upstream", Text, "Upstream of requests outside all routes."),
+        key("idle_timeout", Duration(1, 24 * HOUR), "Idle timeout of a response body. Default `1m`."),
         key(
             "max_in_flight",
             Count(1, 1_000_000),
@@ -78,9 +74,9 @@ pub(in crate::config) static PASSTHROUGH: Keys = Keys::new(
         key(
             "max_in_flight_per_client",
             Count(1, 1_000_000),
-            "How many of these one client has at once; its next one waits for 2 s at most. Default: half of them.",
+            "Maximum per client; further ones wait for at most 2 s. Default: half of them.",
         ),
-        key("scopes", SCOPES, "What a caller needs for it; it must be said where `clients` are told apart."),
+        key("scopes", SCOPES, "Scopes that a client needs for it; required where there are `clients`."),
     ],
 );
 
@@ -91,8 +87,8 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
     "defaults",
     &[
         key("timeout", TIMEOUT, "Timeout of a call, with queueing and retries. Default `30s`."),
-        key("connect_timeout", TIMEOUT, "How long connecting to an upstream may take. Default `5s`."),
-        key("reply_limit", REPLY_LIMIT, "The longest reply that is read. Default `8MiB`."),
+        key("connect_timeout", TIMEOUT, "Timeout of connecting to an upstream. Default `5s`."),
+        key("reply_limit", REPLY_LIMIT, "Largest response that is read. Default `8MiB`."),
         key(
             "value_limit",
             VALUE_LIMIT,

@@ -117,7 +117,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
              responses with 502, 503 or 504 in a row.",
         ),
         key("scopes", SCOPES, "Scopes that a client needs, all of them; replace those of `defaults`."),
-        key("reply_limit", REPLY_LIMIT, "The longest reply that is read."),
+        key("reply_limit", REPLY_LIMIT, "Largest response that is read."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have for a rule that looks into it."),
         key("error_text_limit", ERROR_TEXT_LIMIT, "The longest error text that a client gets."),
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),

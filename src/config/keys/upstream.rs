@@ -76,7 +76,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             <ClientTls as Setting>::KIND,
             "Trusted CAs and the client certificate, for `https://` addresses.",
         ),
-        key("connect_timeout", TIMEOUT, "How long connecting may take."),
+        key("connect_timeout", TIMEOUT, "Timeout of connecting."),
         key(
             "headers",
             Map(&Scalar),
@@ -87,7 +87,11 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             Section(|| &AUTH),
             "How it is told who asks: one of `basic`, `bearer` and `oauth`. Without its credential nothing is sent.",
         ),
-        key("redirects", Count(0, 10), "How many redirects to its own address are followed. Default 0."),
+        key(
+            "redirects",
+            Count(0, 10),
+            "Maximum number of redirects to its own address that are followed. Default 0.",
+        ),
         key("max_in_flight", IN_FLIGHT, "Maximum number of concurrent requests."),
         key("max_in_flight_per_client", IN_FLIGHT, "Maximum per client."),
         key("attempt_timeout", TIMEOUT, "Timeout of one attempt."),
@@ -108,7 +112,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             "Rate limit of each client for its routes: `10 per second`, a map, or `off`.",
         ),
         key("timeout", TIMEOUT, "Timeout of a call, for its routes."),
-        key("reply_limit", REPLY_LIMIT, "The longest reply that is read, for its routes."),
+        key("reply_limit", REPLY_LIMIT, "Largest response that is read, for its routes."),
         key("value_limit", VALUE_LIMIT, "How many values a reply may have, for its routes."),
         key(
             "error_text_limit",

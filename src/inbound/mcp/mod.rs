@@ -317,7 +317,7 @@ fn answered(answer: Option<response::RpcResponse>, form: ResponseForm) -> Respon
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "server", process, default, check = Self::check)]
 pub struct McpSettings {
-    /// What MCP clients are told the server is called.
+    /// Name of the server for MCP clients.
     #[key(name = "name", with = read_name, default = "glossator".to_owned(), restart)]
     pub server_name: String,
     /// The same for people.
@@ -326,17 +326,17 @@ pub struct McpSettings {
     /// The version beside the name.
     #[key(skip = env!("CARGO_PKG_VERSION").to_owned())]
     pub server_version: String,
-    /// What MCP clients are told about using the tools together.
+    /// Instructions for MCP clients on using the tools together.
     #[key(restart)]
     pub instructions: Option<String>,
-    /// How many tools one page of a list has.
+    /// Number of tools on one page of a list.
     // Some clients never fetch a second page.
     #[key(range = 1..=10_000, default = 200, restart)]
     pub page_size: usize,
-    /// How long clients may keep a list of tools.
+    /// Time for which clients may cache a list of tools.
     #[key(range = 0..=24 * HOUR, default = Duration::from_secs(60), restart)]
     pub list_ttl: Duration,
-    /// What session ids are sealed with, at least 16 bytes: the same on every replica.
+    /// Secret key that encrypts session ids, at least 16 bytes; the same on every replica.
     #[key(shown = "a random one", secret, restart)]
     pub secret: Option<Secret>,
     /// Where other replicas reach this one, such as `http://10.0.0.7:8080`, to hand on what clients answer; `https://`
