@@ -131,7 +131,7 @@ impl Admin {
             process,
             filter,
             token: settings.token.clone(),
-            readiness_upstreams: settings.ready_needs.clone(),
+            readiness_upstreams: settings.readiness_upstreams.clone(),
             playground_workers: Workers::default(),
             file_workers: Workers::default(),
         });

@@ -199,7 +199,7 @@ fn describe_problem(problem: &config::Problem) -> Value {
 fn describe_example(index: usize, example: &Example) -> Value {
     let response = &example.response;
     let mut given = match &response.exit {
-        Some(exit) => json!({ "exit": exit.end.to_json(), "stderr": exit.stderr_text() }),
+        Some(exit) => json!({ "exit_status": exit.end.to_json(), "stderr": exit.stderr_text() }),
         None => {
             let pair = |(name, value): (&HeaderName, &HeaderValue)| {
                 json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())])
@@ -213,7 +213,7 @@ fn describe_example(index: usize, example: &Example) -> Value {
         Err(_) => given["body_base64"] = BASE64_STANDARD.encode(&response.body).into(),
     }
     let name = example.name.clone().unwrap_or_else(|| (index + 1).to_string());
-    json!({ "name": name, "arguments": example.args, "answers": example.answers, "given": given })
+    json!({ "name": name, "arguments": example.args, "input_responses": example.answers, "response": given })
 }
 
 /// The body of `POST /workbench`: a rule, and the response that it is tried on.
@@ -244,14 +244,14 @@ struct Given {
 impl Attempt {
     fn decode(body: &[u8]) -> Result<Self, String> {
         let Ok(Value::Object(mut members)) = serde_json::from_slice(body) else {
-            return Err("send a JSON object with `rule` and `given`".to_owned());
+            return Err("send a JSON object with `rule` and `response`".to_owned());
         };
         let route: Option<String> = take(&mut members, "route", "a text")?;
         let rule: Option<String> = take(&mut members, "rule", "a text")?;
         let arguments = take(&mut members, "arguments", "an object")?;
-        let answers = take(&mut members, "answers", "an object")?;
-        let given = Given::decode(take(&mut members, "given", "an object")?)?;
-        refuse_unknown(&members, "`route`, `rule`, `arguments`, `answers`, `given`")?;
+        let answers = take(&mut members, "input_responses", "an object")?;
+        let given = Given::decode(take(&mut members, "response", "an object")?)?;
+        refuse_unknown(&members, "`route`, `rule`, `arguments`, `input_responses`, `response`")?;
         let rule = rule.ok_or("`rule` is missing: what stands below the route's name, as text")?;
         if rule.len() > RULE_LIMIT_BYTES {
             return Err(format!("`rule` may have {RULE_LIMIT_BYTES} bytes, found {}", rule.len()));
@@ -278,12 +278,12 @@ impl Given {
                 .map_err(|error| format!("`body_base64` is not Base64: {error}"))?
                 .into(),
         };
-        let exit = members.remove("exit").filter(|exit| !exit.is_null());
+        let exit = members.remove("exit_status").filter(|exit| !exit.is_null());
         let exit = exit.map(|exit| exit.as_str().map_or_else(|| exit.to_string(), str::to_owned));
         let exit = exit.map(|exit| exit.parse::<End>()).transpose();
-        let exit = exit.map_err(|error| format!("`exit`: {error}"))?;
+        let exit = exit.map_err(|error| format!("`exit_status`: {error}"))?;
         let stderr: String = take(&mut members, "stderr", "a text")?;
-        refuse_unknown(&members, "`status`, `headers`, `body`, `body_base64`, `exit`, `stderr`")?;
+        refuse_unknown(&members, "`status`, `headers`, `body`, `body_base64`, `exit_status`, `stderr`")?;
         Ok(Self { status, headers: headers(pairs)?, body, exit, stderr: stderr.into() })
     }
 
@@ -362,20 +362,21 @@ mod tests {
         check("{}", "`rule` is missing");
         check(r#"{"rule": 5}"#, "`rule` takes a text");
         check(r#"{"rule": "", "rules": 1}"#, "\"rules\" is not known");
-        check(r#"{"rule": "", "given": {"status": 99}}"#, "100 to 599");
-        check(r#"{"rule": "", "given": {"status": 600}}"#, "100 to 599");
-        check(r#"{"rule": "", "given": {"headers": {"a": "b"}}}"#, "takes pairs");
-        check(r#"{"rule": "", "given": {"headers": [["a b", "c"]]}}"#, "can't be sent");
-        check(r#"{"rule": "", "given": {"headers": [["a", "b\nc"]]}}"#, "can't be sent");
-        check(r#"{"rule": "", "given": {"body": "", "body_base64": ""}}"#, "not both");
-        check(r#"{"rule": "", "given": {"body_base64": "!"}}"#, "not Base64");
-        check(r#"{"rule": "", "given": {"exit": "boom"}}"#, "`exit`");
+        check(r#"{"rule": "", "response": {"status": 99}}"#, "100 to 599");
+        check(r#"{"rule": "", "response": {"status": 600}}"#, "100 to 599");
+        check(r#"{"rule": "", "response": {"headers": {"a": "b"}}}"#, "takes pairs");
+        check(r#"{"rule": "", "response": {"headers": [["a b", "c"]]}}"#, "can't be sent");
+        check(r#"{"rule": "", "response": {"headers": [["a", "b\nc"]]}}"#, "can't be sent");
+        check(r#"{"rule": "", "response": {"body": "", "body_base64": ""}}"#, "not both");
+        check(r#"{"rule": "", "response": {"body_base64": "!"}}"#, "not Base64");
+        check(r#"{"rule": "", "response": {"exit_status": "boom"}}"#, "`exit_status`");
     }
 
     #[test]
     fn what_is_left_out_has_a_meaning() {
         let attempt =
-            Attempt::decode(br#"{"rule": "", "given": {"headers": [["A", "b"]], "exit": 3}}"#).unwrap();
+            Attempt::decode(br#"{"rule": "", "response": {"headers": [["A", "b"]], "exit_status": 3}}"#)
+                .unwrap();
         assert_eq!((&*attempt.route, attempt.given.status), ("draft", StatusCode::OK));
         assert_eq!(
             (attempt.given.headers["a"].as_bytes(), attempt.given.exit),

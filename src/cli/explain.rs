@@ -41,7 +41,7 @@ pub(super) struct ExplainArguments {
     #[arg(long = "content-type", value_name = "TYPE", requires = "response")]
     media_type: Option<String>,
     /// Of a command: its exit status, or the signal that ended it such as `SIGKILL`; 0 where nothing is said
-    #[arg(long, value_name = "STATUS", requires = "response")]
+    #[arg(long = "exit-status", value_name = "STATUS", requires = "response")]
     exit: Option<End>,
     /// Of a command: what it wrote to standard error
     #[arg(long, value_name = "TEXT", requires = "response")]
@@ -109,7 +109,7 @@ fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
 /// The reply of a program: the file is what it wrote, and the command line says how it ended.
 fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamResponse, Failure> {
     if arguments.status.is_some() || arguments.media_type.is_some() {
-        let told = "the route asks a command, which has neither status nor type: say `--exit STATUS`";
+        let told = "the route asks a command, which has neither status nor type: say `--exit-status STATUS`";
         return Err(Failure::usage(told));
     }
     let (reply, _) = chosen(arguments, file)?;
@@ -124,7 +124,9 @@ fn recorded(
     screen: &mut Screen,
 ) -> Result<UpstreamResponse, Failure> {
     if arguments.exit.is_some() || arguments.stderr.is_some() {
-        return Err(Failure::usage("the route asks no command, so `--exit` and `--stderr` have no effect"));
+        return Err(Failure::usage(
+            "the route asks no command, so `--exit-status` and `--stderr` have no effect",
+        ));
     }
     let (mut reply, is_whole) = chosen(arguments, file)?;
     let mut tell = |option: &str, own: &str| {

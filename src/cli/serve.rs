@@ -262,7 +262,7 @@ fn warn_of_few_descriptors(loaded: &Loaded) {
             limit,
             needed,
             "the limit of open files is lower than the configured limits may need: raise it (`LimitNOFILE`, \
-             `ulimit -Hn`), or lower `server.connections` and `max_in_flight`"
+             `ulimit -Hn`), or lower `server.max_connections` and `max_in_flight`"
         );
     }
 }

@@ -33,7 +33,7 @@ pub struct AdminSettings {
     pub allowed_hosts: Vec<String>,
     /// Upstreams without which `/readyz` says 503, by name; `*` for all of them.
     #[key(shown = "none", restart)]
-    pub ready_needs: Vec<String>,
+    pub readiness_upstreams: Vec<String>,
     /// What operators show as bearer token, at least 16 bytes; probes need none.
     #[key(shown = "none is asked for", secret, restart)]
     pub token: Option<Secret>,

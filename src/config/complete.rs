@@ -1,4 +1,5 @@
-//! `complete`: argument completion (MCP `completion/complete`), from a list or from the response of a route.
+//! `completions`: argument completion (MCP `completion/complete`), from a list or from the response of a
+//! route.
 
 use std::sync::Arc;
 
@@ -27,17 +28,18 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[Strin
         if items.is_empty() {
             report.error(
                 entry.value.span,
-                "`complete` has no value",
+                "`completions` has no value",
                 "write `[short, long]`, or leave it out",
             );
             return None;
         }
-        let values: Vec<_> = items.iter().map(|item| scalar(report, item, "a value of `complete`")).collect();
+        let values: Vec<_> =
+            items.iter().map(|item| scalar(report, item, "a value of `completions`")).collect();
         let completion = Completion::Listed(values.into_iter().collect::<Option<_>>()?);
         return Some(Compiled { completion, call: None });
     }
     if !matches!(entry.value.kind, Kind::Map(_)) {
-        let message = format!("`complete` takes a list of values or a map, found {}", entry.value.found());
+        let message = format!("`completions` takes a list of values or a map, found {}", entry.value.found());
         report.error(entry.value.span, message, "write `[short, long]`, or `{ route: NAME }`");
         return None;
     }

@@ -62,7 +62,7 @@ fn block(report: &Report<'_>, node: &Node, place: Span, scope: &mut Scope<'_>) -
     let mut filter = |name: &'static str, what: &str| {
         section.get(name).map(|node| reply::jq(report, node, what, scope.captures, scope.used))
     };
-    let (when, each) = (filter("when", "`when`"), filter("each", "`each`"));
+    let (when, each) = (filter("when", "`when`"), filter("for_each", "`for_each`"));
     // Only a block for each row has a row.
     let item = each.is_some().then_some("item");
     let names: Vec<&str> = scope.names.iter().copied().chain(item).collect();

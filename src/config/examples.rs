@@ -118,7 +118,7 @@ fn example(report: &Report<'_>, node: &Node, answerer: Answerer) -> Option<Examp
     let section = Section::open(report, place, node, &EXAMPLE)?;
     let name = section.text("name").map(str::to_owned);
     let args = section.map("args").map(Node::entries_to_json).unwrap_or_default();
-    let answers = section.map("answers").map(Node::entries_to_json).unwrap_or_default();
+    let answers = section.map("input_responses").map(Node::entries_to_json).unwrap_or_default();
     section.required("response", "write `response: { status: 200, content_type: text/plain, body: \"…\" }`");
     let response =
         section.section("response", &EXAMPLE_RESPONSE).and_then(|section| response(&section, answerer));
@@ -144,18 +144,18 @@ fn exit_given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Exit> {
     let report = section.report;
     let (other, whose) = match answerer {
         Answerer::Server | Answerer::McpServer => {
-            (["exit", "stderr"].as_slice(), "the route asks no command")
+            (["exit_status", "stderr"].as_slice(), "the route asks no command")
         }
         Answerer::Program => {
-            (["status", "content_type", "headers"].as_slice(), "a command has an `exit`, and no head")
+            (["status", "content_type", "headers"].as_slice(), "a command has an `exit_status`, and no head")
         }
     };
     for entry in other.iter().filter_map(|name| section.entry(name)) {
         report.error(entry.key.span, format!("`{}` has no effect: {whose}", entry.key.text), "leave it out");
     }
-    let end = section.get("exit").and_then(|node| {
-        let parsed = scalar(report, node, "`exit`")?.parse::<End>();
-        parsed.map_err(|error| report.error(node.span, error.to_string(), "write `exit: 1`")).ok()
+    let end = section.get("exit_status").and_then(|node| {
+        let parsed = scalar(report, node, "`exit_status`")?.parse::<End>();
+        parsed.map_err(|error| report.error(node.span, error.to_string(), "write `exit_status: 1`")).ok()
     });
     let stderr = section.get("stderr").and_then(|node| scalar(report, node, "`stderr`")).unwrap_or_default();
     (answerer == Answerer::Program).then(|| Exit { end: end.unwrap_or(End::Code(0)), stderr: stderr.into() })

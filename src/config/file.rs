@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    keys::{AUTH, BASIC, OAUTH, UPSTREAM},
+    keys::{BASIC, CREDENTIALS, OAUTH, UPSTREAM},
     renamed::RENAMES,
 };
 use crate::{
@@ -29,7 +29,8 @@ pub(super) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
 
 /// Marks the values of secret keys in the tree of a whole file, and adds their places to `ranges`.
 fn mark_secrets(root: &mut Node, ranges: &mut Vec<Range<usize>>) {
-    /// Sections in which the keys are names that the file gives: one may be `auth`, and is no setting then.
+    /// Sections in which the keys are names that the file gives: one may be `auth` or `credentials`, and is
+    /// no setting then.
     const NAMED: [&str; 4] = ["upstreams", "routes", "clients", "prompts"];
     let Kind::Map(entries) = &mut root.kind else { return mark_below(root, ranges) };
     for entry in entries {
@@ -55,9 +56,9 @@ fn mark_entry(entry: &mut Entry, ranges: &mut Vec<Range<usize>>) {
     const PLAIN: [&str; 9] =
         ["extract", "fields", "input", "output", "tests", "names", "rules", "with", "parameters"];
     /// Settings that are texts and nothing else.
-    const WORDS: [&str; 5] = ["secret", "token", "password", "client_secret", "bearer"];
+    const WORDS: [&str; 6] = ["secret", "secret_key", "token", "password", "client_secret", "bearer"];
     /// Sections in which all members are settings.
-    const SETTINGS: [&str; 4] = ["server", "admin", "shared_state", "auth"];
+    const SETTINGS: [&str; 5] = ["server", "admin", "shared_state", "auth", "credentials"];
     let Entry { key, value } = entry;
     let key = key.text.as_str();
     if PLAIN.contains(&key) {
@@ -75,15 +76,16 @@ fn mark_entry(entry: &mut Entry, ranges: &mut Vec<Range<usize>>) {
         let words = settings.iter_mut().filter(|setting| WORDS.contains(&setting.key.text.as_str()));
         words.for_each(|setting| hide_all(&mut setting.value, ranges));
     }
-    if key == "auth" {
+    if matches!(key, "auth" | "credentials") {
         hide_unknown(value, ranges);
     }
     mark_below(value, ranges);
 }
 
-/// Hides what is in `auth` under unknown keys: one of them may be a misspelt secret.
+/// Hides what is in `auth` and `credentials` under unknown keys: one of them may be a misspelt secret.
 fn hide_unknown(node: &mut Node, ranges: &mut Vec<Range<usize>>) {
-    let known = [&AUTH, &BASIC, &OAUTH, TlsSection::keys(), ResourceServer::keys(), TokenSettings::keys()];
+    let known =
+        [&CREDENTIALS, &BASIC, &OAUTH, TlsSection::keys(), ResourceServer::keys(), TokenSettings::keys()];
     let Kind::Map(entries) = &mut node.kind else { return };
     for Entry { key, value } in entries.iter_mut().filter(|entry| entry.key.text != "parameters") {
         if known.iter().all(|keys| keys.get(&key.text).is_none()) {

@@ -1,11 +1,12 @@
-//! `job`: how work is followed that is not done with the first reply.
+//! `async_operation`: how work is followed that is not done with the first reply.
 
 use http::{Method, Uri, uri::PathAndQuery};
 
 use super::{
     extract,
-    keys::JOB,
+    keys::{JOB, ROUTE},
     node::{Entry, Kind, Node},
+    renamed,
     reply::{self, whole},
     report::Report,
     request::{self, METHODS, Upstreams},
@@ -31,7 +32,7 @@ pub(super) struct Context<'a> {
     pub(super) upstream: Option<&'a UpstreamName>,
 }
 
-/// Reads `job`. `None` when something is wrong with it; that has been reported then.
+/// Reads `async_operation`. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(
     report: &Report<'_>,
     entry: &Entry,
@@ -42,20 +43,25 @@ pub(super) fn read(
     let file = context.upstreams.iter().find(|file| Some(file.settings.name()) == context.upstream);
     if let Some(file) = file.filter(|file| file.settings.http().is_none()) {
         let name = file.settings.name();
-        let message = format!("`job` is followed by requests over HTTP, and `{name}` has no `url`");
+        let message =
+            format!("`async_operation` is followed by requests over HTTP, and `{name}` has no `url`");
         report.error(entry.key.span, message, "leave it out; `timeout` says how long a call may take");
         return None;
     }
     let base = base(context);
-    if entry.value.as_text() == Some("follow") {
+    if renamed::report_word(report, &entry.value, ROUTE.id, "async_operation") {
+        return None;
+    }
+    if entry.value.as_text() == Some("follow_location") {
         return Some(by_location(base?));
     }
     if let Kind::Text(_) = &entry.value.kind {
-        let message = format!("`job` is `follow` or a map, found {}", entry.value.found());
+        let message =
+            format!("`async_operation` is `follow_location` or a map, found {}", entry.value.found());
         report.error(
             entry.value.span,
             message,
-            "`follow` asks at the `Location` of a 202 until it is another status",
+            "`follow_location` asks at the `Location` of a 202 until it is another status",
         );
         return None;
     }
@@ -90,7 +96,7 @@ pub(super) fn read(
         Some(method) => Some(CancelRule::Method(method)),
         None => reader.read(entry).map(CancelRule::Request),
     });
-    let poll = section.duration("poll");
+    let poll = section.duration("poll_interval");
     match (section.entry("id"), section.entry("status")) {
         (Some(entry), None) => {
             let help = "write `status: GET UPSTREAM/jobs/{job}`, or leave `id` out to ask at the `Location`";
@@ -152,17 +158,17 @@ fn by_location(base: Uri) -> JobRule {
 fn task(section: &Section<'_, '_>) -> TaskRule {
     let default = TaskRule::default();
     let offer = match section.word("task") {
-        Some("off") => TaskOffer::Off,
+        Some("forbidden") => TaskOffer::Forbidden,
         Some("required") => TaskOffer::Required,
         Some(_) | None => default.offer,
     };
-    let (after, life) = (section.duration("task_after"), section.duration("task_life"));
-    let asks = section.flag("task_asks");
-    for name in ["task_after", "task_life", "task_asks"] {
-        if let Some(entry) = section.entry(name).filter(|_| offer == TaskOffer::Off) {
+    let (after, life) = (section.duration("task_after"), section.duration("task_ttl"));
+    let asks = section.flag("task_requests_input");
+    for name in ["task_after", "task_ttl", "task_requests_input"] {
+        if let Some(entry) = section.entry(name).filter(|_| offer == TaskOffer::Forbidden) {
             section.report.warning(
                 entry.key.span,
-                format!("`{name}` has no effect beside `task: off`"),
+                format!("`{name}` has no effect beside `task: forbidden`"),
                 "leave it out",
             );
         }

@@ -6,6 +6,7 @@ use regex::Regex;
 
 use super::{
     node::{Kind, Node},
+    renamed,
     report::Report,
     section,
     source::Span,
@@ -45,9 +46,14 @@ pub(super) fn jq(report: &Report<'_>, node: &Node, what: &str, captures: &[Strin
         Ok(jq) => Some(jq),
         Err(error) => {
             let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
-            let help = format!(
-                "the value is `.`; beside it stand `$args`, `$status`, `$exit`, `$stderr`, `$headers`, `$answers`{captured}"
-            );
+            let renamed =
+                renamed::variables().find(|(was, _)| error.to_string().contains(&format!("`${was}`")));
+            let help = match renamed {
+                Some((_, now)) => format!("write `${now}`, or run `glossator migrate`"),
+                None => format!(
+                    "the value is `.`; beside it stand `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}"
+                ),
+            };
             let message = error.to_string();
             let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
             let place = at.map_or(node.span, |at| report.character_in(node, text, at - 1));
@@ -78,13 +84,17 @@ pub(super) fn template(report: &Report<'_>, node: &Node, what: &str, names: &[&s
     let mut known = refuse_unknown_filters(report, node, &text) & refuse_methods(report, node, &text);
     for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
         known = false;
+        let renamed = renamed::variables().find(|(was, now)| *was == name.as_str() && names.contains(now));
         let help = match names {
-            ["args"] | ["args", "answers"] if name == "omit" => Some(
+            _ if renamed.is_some() => {
+                renamed.map(|(_, now)| format!("write `{now}`, or run `glossator migrate`"))
+            }
+            ["args"] | ["args", "input_responses"] if name == "omit" => Some(
                 "`default(omit)` is for a value of `query`, `headers`, `form` or `json` that is one argument and nothing \
                  else; write `{% if args.x %}…{% endif %}`"
                     .to_owned(),
             ),
-            ["args"] | ["args", "answers"] => Some(format!("an argument is written `{{{{ args.{name} }}}}`")),
+            ["args"] | ["args", "input_responses"] => Some(format!("an argument is written `{{{{ args.{name} }}}}`")),
             _ => suggest::help(name, "it can use", names.iter().copied()),
         };
         report.error(words_in(report, node.span, name), format!("a template can't use `{name}` here"), help);

@@ -20,7 +20,7 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Opti
     let section = Section::open(report, entry.key.span, &entry.value, &LIMIT)?;
     let count = |name| section.count(name).and_then(|count| usize::try_from(count).ok());
     let (rows, characters) = (count("rows"), count("characters"));
-    let of = section.text_node("of").map(|(node, text)| {
+    let of = section.text_node("path").map(|(node, text)| {
         let parsed = text.parse::<ListPath>();
         parsed
             .map_err(|error| report.error(node.span, error.to_string(), "write `.rows`, or `.data.rows`"))

@@ -1,18 +1,18 @@
-//! `log` of a route: lines that clients are told while a call goes on.
+//! `notifications` of a route: lines that clients are told while a call goes on.
 
 use super::{keys::LOG_LINE, language, node::Kind, reply::note_arguments, schemas::Asked, section::Section};
 use crate::route::{LogLevel, LogLine};
 
-/// Reads `log`. `None` when something is wrong with it; that has been reported then.
+/// Reads `notifications`. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(route: &Section<'_, '_>, used: &mut Asked) -> Option<Vec<LogLine>> {
     let report = route.report;
-    let Some(entry) = route.entry("log") else { return Some(Vec::new()) };
+    let Some(entry) = route.entry("notifications") else { return Some(Vec::new()) };
     let Kind::List(items) = &entry.value.kind else {
-        let message = format!("`log` is a list of lines, found {}", entry.value.found());
+        let message = format!("`notifications` is a list of lines, found {}", entry.value.found());
         report.error(
             entry.value.span,
             message,
-            "write `log: [{ level: info, text: \"asked for {{ args.city }}\" }]`",
+            "write `notifications: [{ level: info, text: \"asked for {{ args.city }}\" }]`",
         );
         return None;
     };

@@ -206,7 +206,7 @@ impl Loaded {
                 UpstreamSettings::Mcp(mcp) => mcp.http().map_or(OF_A_PROGRAM, |_| limit),
             }
         });
-        let needed = upstreams.fold(OWN + self.listener.connection_limit, usize::saturating_add);
+        let needed = upstreams.fold(OWN + self.listener.max_connections, usize::saturating_add);
         u64::try_from(needed).unwrap_or(u64::MAX)
     }
 }

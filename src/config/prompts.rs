@@ -36,7 +36,7 @@ pub struct PromptFile {
 }
 
 /// Names that the templates of a prompt may use.
-const NAMES: [&str; 2] = ["args", "answers"];
+const NAMES: [&str; 2] = ["args", "input_responses"];
 
 /// A part, where it stands, and the call that it makes.
 struct ReadPart {
@@ -151,7 +151,7 @@ fn argument(
     let section = Section::open(report, entry.key.span, &entry.value, &PROMPT_ARGUMENT)?;
     let (title, description) = (section.text("title"), section.text("description"));
     let required = section.flag("required").unwrap_or(false);
-    let completion = match section.entry("complete") {
+    let completion = match section.entry("completions") {
         None => None,
         Some(entry) => {
             let complete::Compiled { completion, call } = complete::read(report, entry, &bare.name, names)?;

@@ -42,7 +42,14 @@ pub(super) enum Now {
 /// All of them, as `config/upgrading.md` lists them.
 pub(super) static RENAMES: Renames = Renames {
     settings: &[
+        row(&["admin"], "ready_needs", Now::Key("readiness_upstreams")),
+        row(&["async_operation"], "poll", Now::Key("poll_interval")),
+        row(&["async_operation"], "task", Now::Word("off", "forbidden")),
+        row(&["async_operation"], "task", Now::Word("offered", "optional")),
+        row(&["async_operation"], "task_asks", Now::Key("task_requests_input")),
+        row(&["async_operation"], "task_life", Now::Key("task_ttl")),
         row(&["block"], "audio", Now::Word("reply", "response")),
+        row(&["block"], "each", Now::Key("for_each")),
         row(&["block"], "image", Now::Word("reply", "response")),
         row(&["block"], "resource", Now::Word("reply", "response")),
         row(&["cache"], "force", Now::Key("ignore_cache_control")),
@@ -56,13 +63,20 @@ pub(super) static RENAMES: Renames = Renames {
         row(&["columns", "csv"], "uneven", Now::Key("ragged_rows")),
         row(&["defaults", "override", "route", "rules", "tools"], "reply", Now::Key("response")),
         row(&["defaults", "override", "route", "upstream"], "deadline", Now::Key("timeout")),
+        row(&["defaults", "route"], "error_status", Now::Word("ok", "always_200")),
+        row(&["defaults", "route"], "error_status", Now::Word("truthful", "mapped")),
         row(POLICIES, "breaker", Now::Key("circuit_breaker")),
         row(POLICIES, "caller_rate", Now::Key("rate_limit_per_client")),
         row(POLICIES, "rate", Now::Key("rate_limit")),
+        row(&["defaults", "route", "upstream"], "reply_limit", Now::Key("response_limit")),
+        row(&["defaults", "route", "upstream"], "value_limit", Now::Key("max_values")),
         row(&["defaults", "upstream"], "caller_in_flight", Now::Key("max_in_flight_per_client")),
         row(&["defaults", "upstream"], "in_flight", Now::Key("max_in_flight")),
+        row(&["env"], "allow", Now::Key("pass")),
+        row(&["example"], "answers", Now::Key("input_responses")),
         row(&["example"], "given", Now::Key("response")),
         row(&["example_response"], "type", Now::Key("content_type")),
+        row(&["example_response", "when"], "exit", Now::Key("exit_status")),
         row(&["extract"], "of", Now::Key("source")),
         row(&["field"], "clock", Now::Key("clock_format")),
         row(&["field"], "decimal", Now::Key("decimal_separator")),
@@ -76,28 +90,52 @@ pub(super) static RENAMES: Renames = Renames {
         row(&["field"], "zone", Now::Key("timezone")),
         row(&["file"], "shared", Now::Key("shared_state")),
         row(&["form_field"], "several", Now::Key("multiple")),
-        row(&["html", "xml"], "each", Now::Key("items")),
         row(&["health_check"], "failures", Now::Key("unhealthy_threshold")),
+        row(&["html", "xml"], "each", Now::Key("items")),
         row(&["jwt"], "leeway", Now::Key("clock_skew")),
+        row(&["limit"], "of", Now::Key("path")),
+        row(&["mcp_child", "upstream"], "environment", Now::Key("env")),
+        row(&["oauth"], "auth_style", Now::Key("client_auth_method")),
+        row(&["oauth"], "client_auth_method", Now::Word("basic", "client_secret_basic")),
+        row(&["oauth"], "client_auth_method", Now::Word("post", "client_secret_post")),
         row(&["outlier_detection"], "failures", Now::Key("consecutive_failures")),
         row(&["outlier_detection"], "longest_rest", Now::Key("max_ejection_time")),
         row(&["outlier_detection"], "rest", Now::Key("base_ejection_time")),
         row(&["override", "route"], "repeatable", Now::Key("idempotent")),
+        row(&["prompt", "route"], "answer_within", Now::Key("input_timeout")),
+        row(&["prompt", "route"], "ask", Now::Key("input_requests")),
+        row(&["prompt_argument", "route"], "complete", Now::Key("completions")),
         row(&["rate_limit"], "limit", Now::Key("rate")),
         row(&["rate_limit"], "without_store", Now::Key("on_store_failure")),
         row(&["rate_limit"], "on_store_failure", Now::Word("refuse", "deny")),
+        row(&["read_as"], "watch", Now::Key("poll_interval")),
+        row(&["request"], "options_from", Now::Key("leading_dash_arguments")),
         row(&["retry"], "attempts", Now::Key("max_attempts")),
         row(&["retry"], "backoff", Now::Key("initial_backoff")),
         row(&["retry"], "longest_wait", Now::Key("max_backoff")),
         row(&["route"], "trace_context", Now::Key("propagate_trace_context")),
         row(&["route"], "default_reply", Now::Key("default_rules")),
+        row(&["route"], "async_operation", Now::Word("follow", "follow_location")),
+        row(&["route"], "job", Now::Key("async_operation")),
+        row(&["route"], "log", Now::Key("notifications")),
         row(&["route"], "otherwise", Now::Key("on_no_match")),
+        row(&["route"], "wrap", Now::Key("wrap_non_objects")),
+        row(&["route"], "wrap_non_objects", Now::Word("older", "legacy_clients")),
+        row(&["server"], "answers_limit", Now::Key("response_buffer_limit")),
+        row(&["server"], "bodies_limit", Now::Key("request_buffer_limit")),
+        row(&["server"], "caller_streams", Now::Key("max_streams_per_client")),
+        row(&["server"], "connections", Now::Key("max_connections")),
         row(
             &["server"],
             "direct_path",
             Now::Gone("leave it out: calls take the short way whenever it gives the same answer"),
         ),
         row(&["server"], "drain", Now::Key("shutdown_timeout")),
+        row(&["server"], "peer", Now::Key("advertise_url")),
+        row(&["server"], "resume", Now::Key("stream_resume_timeout")),
+        row(&["server"], "secret", Now::Key("secret_key")),
+        row(&["server"], "stream_life", Now::Key("max_stream_duration")),
+        row(&["server"], "streams", Now::Key("max_streams")),
         row(&["server"], "watch", Now::Key("reload_interval")),
         row(&["server_auth"], "servers", Now::Key("authorization_servers")),
         row(&["server_auth"], "tokens", Now::Key("jwt")),
@@ -105,11 +143,15 @@ pub(super) static RENAMES: Renames = Renames {
         row(&["telemetry"], "metrics", Now::Key("metrics_interval")),
         row(&["telemetry"], "ratio", Now::Key("sampling_ratio")),
         row(&["telemetry"], "service", Now::Key("service_name")),
+        row(&["tools"], "refresh", Now::Key("refresh_interval")),
+        row(&["upstream"], "auth", Now::Key("credentials")),
+        row(&["upstream"], "dns_refresh", Now::Key("dns_refresh_interval")),
         row(&["upstream"], "ejection", Now::Key("outlier_detection")),
         row(&["upstream"], "health", Now::Key("health_check")),
+        row(&["upstream"], "redirects", Now::Key("max_redirects")),
         row(&["xml"], "pick", Now::Key("path")),
     ],
-    variables: &[],
+    variables: &[("answers", "input_responses"), ("exit", "exit_status")],
 };
 
 /// The sections that have policies.
@@ -120,7 +162,8 @@ const fn row(sections: &'static [&'static str], key: &'static str, now: Now) -> 
 }
 
 /// Flags of the command line: the old one and the new one.
-static FLAGS: &[(&str, &str)] = &[("--reply", "--response"), ("--type", "--content-type")];
+static FLAGS: &[(&str, &str)] =
+    &[("--exit", "--exit-status"), ("--reply", "--response"), ("--type", "--content-type")];
 
 /// The new name of a flag.
 pub fn renamed_flag(flag: &str) -> Option<&'static str> {
@@ -189,6 +232,11 @@ pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: 
     let message = format!("`{was}` of `{key}` is called `{now}` now");
     report.error(node.span, message, format!("write `{now}`, or run `glossator migrate`"));
     true
+}
+
+/// Variables of jq and templates that have another name now: the old name and the new one.
+pub(super) fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
+    RENAMES.variables.iter().copied()
 }
 
 /// What is wrong with a variable that an earlier program took, and a way out.

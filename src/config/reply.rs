@@ -56,7 +56,7 @@ pub(super) fn read(
 pub(super) fn warn_of_programs(report: &Report<'_>, own: &[Compiled]) {
     let is_idle = |rule: &&Compiled| rule.via.is_none() && rule.rule.matcher.is_about_programs();
     for rule in own.iter().filter(is_idle) {
-        let message = "this rule never holds: `exit` and `stderr` are for commands";
+        let message = "this rule never holds: `exit_status` and `stderr` are for commands";
         report.warning(rule.span, message, "write `when: { status: … }`");
     }
 }

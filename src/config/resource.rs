@@ -42,7 +42,9 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut Asked) -> Opt
                 Some(hints) => annotations(&hints),
                 None => None,
             };
-            let watch = section.duration("watch").zip(section.entry("watch").map(|entry| entry.key.span));
+            let watch = section
+                .duration("poll_interval")
+                .zip(section.entry("poll_interval").map(|entry| entry.key.span));
             let media_type = media_type(&section);
             let (uri, uri_span) = uri?;
             if let Some(entry) = section.entry("size").filter(|_| uri.is_template()) {
@@ -111,14 +113,18 @@ impl ReadAs {
             );
         }
         let Some((_, span)) = self.watch else { return };
-        if route.get("job").is_some() {
+        if route.get("async_operation").is_some() {
             let help = "leave one of the two out";
-            report.error(span, "`watch` looks at one reply, and the work of `job` gives several", help);
+            report.error(
+                span,
+                "`poll_interval` looks at one reply, and the work of `async_operation` gives several",
+                help,
+            );
         }
         if !route.flag("idempotent").unwrap_or_else(|| request.is_safe()) {
             report.warning(
                 span,
-                format!("`watch` sends this {} again and again", request.in_words()),
+                format!("`poll_interval` sends this {} again and again", request.in_words()),
                 "say `idempotent: true` where that does no harm",
             );
         }
@@ -126,8 +132,8 @@ impl ReadAs {
         if let Some((_, header)) = route.texts("forward_headers").and_then(|texts| texts.first().copied()) {
             report.warning(
                 span,
-                format!("`watch` asks without the caller's `{header}`: there is no caller"),
-                "put what the upstream needs under its `headers`, or leave `watch` out",
+                format!("`poll_interval` asks without the caller's `{header}`: there is no caller"),
+                "put what the upstream needs under its `headers`, or leave `poll_interval` out",
             );
         }
     }

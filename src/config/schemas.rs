@@ -71,7 +71,7 @@ impl Asked {
     /// Notes the answers that a template names.
     pub(super) fn add_answers(&mut self, report: &Report<'_>, template: &Template, span: Span) {
         for path in template.paths() {
-            if let ["answers", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
+            if let ["input_responses", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
                 self.add_answer(report, name, span);
             }
         }
@@ -79,7 +79,7 @@ impl Asked {
 
     /// The same of a filter.
     pub(super) fn add_answers_of_jq(&mut self, report: &Report<'_>, span: Span, filter: &str) {
-        for rest in filter.split("$answers.").skip(1) {
+        for rest in filter.split("$input_responses.").skip(1) {
             let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
             self.add_answer(report, &rest[..end], span);
         }

@@ -35,10 +35,11 @@ pub(super) struct ServerSettings {
     /// Size of the response cache of all routes together.
     #[key(name = "cache_limit", size = 0..=1 << 40, default = Store::LIMIT_BYTES_DEFAULT, live)]
     pub(super) cache_limit_bytes: usize,
-    /// How much memory responses of upstreams take at once, of all calls together, from when they are read until the
-    /// results are sent. A response longer than 16 KiB counts 3 times its length, or 10 times where rules or a schema
-    /// look into it; one that is compressed counts as long as `reply_limit`. Calls beyond it wait, for 10 s at most; then
-    /// the tool error says to try again, for REST clients with 503 and `Retry-After`.
+    /// How much memory responses of upstreams take at once, of all calls together, from when they are read
+    /// until the results are sent. A response longer than 16 KiB counts 3 times its length, or 10 times where
+    /// rules or a schema look into it; one that is compressed counts as long as `response_limit`. Calls
+    /// beyond it wait, for 10 s at most; then the tool error says to try again, for REST clients with 503 and
+    /// `Retry-After`.
     #[key(
         name = "upstream_buffer_limit",
         size = 1 << 20..=1 << 40,
@@ -64,8 +65,8 @@ pub struct ListenerSettings {
     pub listen: SocketAddr,
     /// Maximum number of open connections; beyond it, idle connections are closed, those idle the longest
     /// first.
-    #[key(name = "connections", range = 1..=1_000_000, default = 4096, restart)]
-    pub connection_limit: usize,
+    #[key(range = 1..=1_000_000, default = 4096, restart)]
+    pub max_connections: usize,
     /// Timeout of a request's headers, and of an idle connection.
     #[key(range = 1..=HOUR, default = Duration::from_secs(60), restart)]
     pub header_timeout: Duration,
@@ -76,14 +77,15 @@ pub struct ListenerSettings {
     /// count. When there is more, who has taken nothing for the longest is cut off, and not only after `write_timeout`,
     /// but after a thirtieth of it at the earliest: whoever reads 200 KiB in that time is not. No more than half of
     /// `upstream_buffer_limit`.
-    // Half of the memory for responses of upstreams; four of the longest: one of `reply_limit`, as text and as structure.
+    // Half of the memory for responses of upstreams; four of the longest: one of `response_limit`, as text
+    // and as structure.
     #[key(
-        name = "answers_limit",
+        name = "response_buffer_limit",
         size = 1..=1 << 40,
         default = UpstreamBuffer::LIMIT_BYTES_DEFAULT / 2,
         restart
     )]
-    pub answers_limit_bytes: usize,
+    pub response_buffer_limit_bytes: usize,
     /// Timeout of the graceful shutdown; calls in flight then get an error.
     // More than the default `timeout`: a call that has begun ends by its own.
     #[key(range = 0..=HOUR, default = Duration::from_secs(35), restart)]
@@ -135,13 +137,15 @@ impl ServerSettings {
 
     /// TLS to other replicas, where they are reached through it.
     fn peer_tls(&self, section: &OpenSection<'_>) -> Checked<Option<ClientTls>> {
-        let (Some(peer), Some(entry)) = (&self.mcp.peer, section.entry("peer")) else { return Ok(None) };
+        let (Some(peer), Some(entry)) = (&self.mcp.advertise_url, section.entry("advertise_url")) else {
+            return Ok(None);
+        };
         let (place, tls) = (entry.value.span, &self.tls);
         if !peer.is_tls() {
             if tls.is_none() {
                 return Ok(None);
             }
-            let message = "`peer` is `http://`, and `tls` makes this server speak nothing but TLS";
+            let message = "`advertise_url` is `http://`, and `tls` makes this server speak nothing but TLS";
             let help = "write `https://`, with a name that the certificate is for";
             return Err(section.reject_at(place, message, help));
         }

@@ -31,11 +31,11 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Opti
             .into_iter()
             .collect::<Option<Vec<_>>>()
     });
-    let exit = section.get("exit").map(|node| {
+    let exit = section.get("exit_status").map(|node| {
         one_or_more(node)
             .iter()
             .map(|item| {
-                let parsed = scalar(report, item, "`exit`")?.parse::<ExitPattern>();
+                let parsed = scalar(report, item, "`exit_status`")?.parse::<ExitPattern>();
                 let help = "write `1`, `1-9`, or `signal` where no status is left";
                 parsed.map_err(|error| report.error(item.span, error.to_string(), help)).ok()
             })

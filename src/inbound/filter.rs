@@ -68,8 +68,13 @@ pub struct FilterSettings {
     pub body_limit_bytes: usize,
     /// How much is held of request bodies at once, of all clients together, beyond the first 16 KiB of each; what comes
     /// beyond that is answered 503 with `Retry-After`. There is always room for one of `body_limit`.
-    #[key(name = "bodies_limit", size = 1..=1 << 40, default = FilterSettings::BODIES_LIMIT_BYTES_DEFAULT, live)]
-    pub bodies_limit_bytes: usize,
+    #[key(
+        name = "request_buffer_limit",
+        size = 1..=1 << 40,
+        default = FilterSettings::REQUEST_BUFFER_LIMIT_BYTES_DEFAULT,
+        live
+    )]
+    pub request_buffer_limit_bytes: usize,
     /// How long a client may take to send its request's body. Of what is passed through, a long one has a second more for
     /// each KiB that came.
     #[key(range = 1..=HOUR, default = FilterSettings::BODY_TIMEOUT_DEFAULT, live)]
@@ -144,8 +149,8 @@ fn is_always_removed(name: &str) -> bool {
 impl FilterSettings {
     /// For [`body_limit_bytes`](Self::body_limit_bytes).
     pub const BODY_LIMIT_BYTES_DEFAULT: usize = 4 << 20;
-    /// For [`bodies_limit_bytes`](Self::bodies_limit_bytes).
-    pub const BODIES_LIMIT_BYTES_DEFAULT: usize = 64 << 20;
+    /// For [`request_buffer_limit_bytes`](Self::request_buffer_limit_bytes).
+    pub const REQUEST_BUFFER_LIMIT_BYTES_DEFAULT: usize = 64 << 20;
     /// For [`body_timeout`](Self::body_timeout).
     pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 }
@@ -460,7 +465,7 @@ impl Filter {
     async fn try_read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Rejection> {
         let (limit_bytes, room_bytes, after) = {
             let checks = self.rules.load();
-            (checks.body_limit_bytes, checks.bodies_limit_bytes, checks.body_timeout)
+            (checks.body_limit_bytes, checks.request_buffer_limit_bytes, checks.body_timeout)
         };
         let announced =
             headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());

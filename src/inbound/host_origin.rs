@@ -26,7 +26,7 @@ pub(super) struct Rules {
     /// Pages that are admitted all the same: no DNS name was pointed at us for them.
     tolerated: Vec<OriginRule>,
     pub(super) body_limit_bytes: usize,
-    pub(super) bodies_limit_bytes: usize,
+    pub(super) request_buffer_limit_bytes: usize,
     pub(super) body_timeout: Duration,
     pub(super) trusted_proxies: Vec<IpNet>,
 }
@@ -103,7 +103,7 @@ impl Rules {
             origins,
             tolerated,
             body_limit_bytes: settings.body_limit_bytes,
-            bodies_limit_bytes: settings.bodies_limit_bytes,
+            request_buffer_limit_bytes: settings.request_buffer_limit_bytes,
             body_timeout: settings.body_timeout,
             trusted_proxies: settings.trusted_proxies.clone(),
         }

@@ -113,12 +113,12 @@ impl<'a> AccessLog<'a> {
         let stderr = exit.stderr_text();
         if !exit.end.is_success() {
             let stderr_bytes = exit.stderr.len();
-            warn!(%tool, %request_id, %upstream, exit = %exit.end, stderr_bytes, "the program failed");
+            warn!(%tool, %request_id, %upstream, exit_status = %exit.end, stderr_bytes, "the program failed");
         }
         if tracing::enabled!(tracing::Level::DEBUG) && !stderr.trim().is_empty() {
             let stderr = self.route.translator.redaction.hide_long(&stderr);
             let stderr = Quoted(stderr.trim_end());
-            debug!(%tool, %request_id, %upstream, exit = %exit.end, %stderr, "standard error of the program");
+            debug!(%tool, %request_id, %upstream, exit_status = %exit.end, %stderr, "standard error of the program");
         }
     }
 
@@ -245,7 +245,7 @@ impl Drop for AccessLog<'_> {
             rule = self.decided.map(tracing::field::display),
             upstream_status = self.upstream_status.map(|status| status.as_u16()),
             reply_age_s = self.age.map(|age| age.as_secs()),
-            exit = self.exit.map(tracing::field::display),
+            exit_status = self.exit.map(tracing::field::display),
             duration_ms = millis(took),
             upstream_ms = self.waited.map(millis),
             attempts = self.ticket.attempts(),

@@ -374,7 +374,7 @@ impl<'a> Exchange<'a> {
         {
             trace.write(headers);
         }
-        let ask = UpstreamCall::new(request, route.reply_limit_bytes, due, is_idempotent);
+        let ask = UpstreamCall::new(request, route.response_limit_bytes, due, is_idempotent);
         let (caller, ticket) = (self.caller.clone(), self.ticket.clone());
         UpstreamCall { caller, ticket, charge: route.charge.clone(), traced, ..ask }
     }

@@ -371,7 +371,7 @@ impl Snapshot {
             known.make_conditional(&mut request.headers);
         }
         let idempotent = route.idempotent.unwrap_or_else(|| request.is_idempotent());
-        let ask = UpstreamCall::new(request, route.reply_limit_bytes, due, idempotent);
+        let ask = UpstreamCall::new(request, route.response_limit_bytes, due, idempotent);
         let ask = UpstreamCall { charge: route.charge.clone(), ..ask };
         let reply = route.policies.upstream().follow_up(&ask).await.map_err(|error| PollError {
             plain: Chain(&error).to_string(),

@@ -93,7 +93,7 @@ pub struct Route {
     /// Whether the trace that a call belongs to is told to the upstream.
     pub traces: Traces,
     /// How many bytes of body are read.
-    pub reply_limit_bytes: usize,
+    pub response_limit_bytes: usize,
     /// What REST clients get.
     pub envelope: Envelope,
     /// What HTTP status REST clients see on a tool error.
@@ -142,9 +142,9 @@ pub enum Envelope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorStatus {
     /// 4xx and 5xx as things are.
-    Truthful,
+    Mapped,
     /// 200 always, for clients that read the body only after a 200.
-    Ok,
+    Always200,
 }
 
 impl Route {

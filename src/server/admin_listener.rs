@@ -51,7 +51,7 @@ impl AdminListener {
         if let Some(address) = address {
             info!(%address, "operators are served");
         }
-        let settings = ListenerSettings { connection_limit: CONNECTION_LIMIT, ..ListenerSettings::default() };
+        let settings = ListenerSettings { max_connections: CONNECTION_LIMIT, ..ListenerSettings::default() };
         let sampling = admin.clone();
         let sampled = async move {
             let mut times = interval(SAMPLE_INTERVAL);

@@ -119,7 +119,7 @@ impl App {
             store: Store::new(loaded.cache_limit_bytes),
             upstream_buffer: UpstreamBuffer::new(loaded.upstream_buffer_limit_bytes),
         };
-        let shared = loaded.shared.clone().zip(loaded.mcp.secret.as_ref());
+        let shared = loaded.shared.clone().zip(loaded.mcp.secret_key.as_ref());
         let shared = shared.map(|(settings, secret)| SharedStore::new(settings, secret));
         let (mut active, mut lists) = (Active::new(loaded, None, shared.as_ref()), Lists::default());
         let snapshot = active.snapshot(&mut lists, &parts)?;
@@ -508,7 +508,7 @@ mod tests {
     fn replica(memory: &Memory) -> (Gateway, SharedStore, AbortOnDropHandle<()>) {
         let text = "upstreams: { none: http://127.0.0.1:1 }
 routes:
-  each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", watch: 1d } }
+  each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", poll_interval: 1d } }
 ";
         let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
         let shared = SharedStore::in_memory(memory);

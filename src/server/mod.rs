@@ -109,8 +109,8 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Drained {
     let Listener { port, tls, buffer, reserve } = listener.into();
-    let buffer = ResponseBuffer::new(settings.answers_limit_bytes, buffer);
-    let limiter = ConnectionLimiter::new(settings.connection_limit, buffer);
+    let buffer = ResponseBuffer::new(settings.response_buffer_limit_bytes, buffer);
+    let limiter = ConnectionLimiter::new(settings.max_connections, buffer);
     let handshakes = HandshakeFailures::default();
     // They go on during shutdown, until this function returns.
     let mut maintenance = JoinSet::new();

@@ -193,9 +193,9 @@ impl BlockTemplate {
             Ok(Value::Array(rows)) if rows.len() > BLOCK_LIMIT => Err(too_many(rows.len())),
             Ok(Value::Array(rows)) => Ok(rows),
             Ok(Value::Null) => Ok(Vec::new()),
-            Ok(other) => Err(why!("expected a list for `each`, found {}", kind_of(&other))),
+            Ok(other) => Err(why!("expected a list for `for_each`, found {}", kind_of(&other))),
             // It shows nothing of the value.
-            Err(error) => Err(why!("`each` {error}")),
+            Err(error) => Err(why!("`for_each` {error}")),
         }
     }
 

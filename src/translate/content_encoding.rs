@@ -141,7 +141,7 @@ fn undo(coding: Coding, data: &[u8], limit_bytes: usize) -> Result<Bytes, String
     match undone {
         Ok(()) => Ok(out.into_bytes().into()),
         Err(Wrong::TooLong) => Err(format!(
-            "expected a reply of at most {limit_bytes} bytes, which is its `reply_limit`, found more once {name} was undone"
+            "expected a reply of at most {limit_bytes} bytes, which is its `response_limit`, found more once {name} was undone"
         )),
         Err(Wrong::CutOff) => {
             Err(format!("expected data in {name}, found data that breaks off after {} bytes", data.len()))
@@ -441,7 +441,7 @@ mod tests {
         for (coding, body) in bombs {
             assert!(body.len() < 40_000, "{coding}");
             let begun = Instant::now();
-            check(coding, &body, Err("at most 1000 bytes, which is its `reply_limit`, found more once"));
+            check(coding, &body, Err("at most 1000 bytes, which is its `response_limit`, found more once"));
             // A gigabyte takes ten times as long, and more.
             assert!(begun.elapsed() < Duration::from_secs(2), "{coding}: {:?}", begun.elapsed());
         }
@@ -455,10 +455,10 @@ mod tests {
             check(coding, &body, Ok(&"a".repeat(LIMIT)));
         }
         for (coding, body) in samples(&[b'a'; LIMIT + 1]) {
-            check(coding, &body, Err("at most 1000 bytes, which is its `reply_limit`, found more once"));
+            check(coding, &body, Err("at most 1000 bytes, which is its `response_limit`, found more once"));
         }
         for (coding, body) in samples(&vec![b'a'; 2_000_000]) {
-            check(coding, &body, Err("`reply_limit`"));
+            check(coding, &body, Err("`response_limit`"));
         }
         check("br", BOMB_IN_BROTLI, Err("found more once br was undone"));
     }

@@ -138,7 +138,11 @@ impl Matcher {
         if let Some(patterns) = &self.exit
             && !reply.exit.as_ref().is_some_and(|exit| patterns.iter().any(|pattern| pattern.holds(exit.end)))
         {
-            return Err(format!("{}, expected `exit` to be {}", end_in_words(reply), listed(patterns)));
+            return Err(format!(
+                "{}, expected `exit_status` to be {}",
+                end_in_words(reply),
+                listed(patterns)
+            ));
         }
         let mut captures = Captures::new();
         if let Some(pattern) = &self.stderr {
@@ -481,10 +485,10 @@ impl fmt::Display for ExitPattern {
     }
 }
 
-/// The end of a reply in a sentence, as rules speak of it: `status is 404`, `exit is 2`.
+/// The end of a reply in a sentence, as rules speak of it: `status is 404`, `exit status is 2`.
 pub(super) fn end_in_words(reply: &UpstreamResponse) -> String {
     match &reply.exit {
-        Some(exit) => format!("exit is {}", exit.end),
+        Some(exit) => format!("exit status is {}", exit.end),
         None => format!("status is {}", reply.status.as_u16()),
     }
 }

@@ -48,7 +48,7 @@ pub enum Wrap {
     #[default]
     Always,
     /// Those of revision 2025-11-25 and before; newer ones get the bare value.
-    Older,
+    LegacyClients,
 }
 
 /// Why a schema can't be promised.
@@ -102,7 +102,7 @@ impl OutputSchema {
 
     /// What clients that take any JSON value are told, where that differs.
     pub fn advertised_bare(&self) -> Option<SchemaDocument> {
-        (self.root == Root::Other && self.wrap == Wrap::Older).then(|| self.schema.document().clone())
+        (self.root == Root::Other && self.wrap == Wrap::LegacyClients).then(|| self.schema.document().clone())
     }
 
     /// Types and checks a value.
@@ -171,7 +171,7 @@ impl Wrap {
     pub(crate) fn apply(self, structured: Structured) -> Structured {
         match self {
             Self::Always => structured,
-            Self::Older => structured.bare_where_allowed(),
+            Self::LegacyClients => structured.bare_where_allowed(),
         }
     }
 }
@@ -218,7 +218,7 @@ mod tests {
     fn a_value_that_is_no_object_is_promised_and_sent_under_result() {
         let schema = output(
             json!({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}),
-            Wrap::Older,
+            Wrap::LegacyClients,
         );
         let advertised = schema.advertised();
         assert_eq!(advertised["type"], "object");

@@ -336,7 +336,7 @@ impl Redaction {
         }
         if let Err(TooManyValues { most, .. }) = sent.json.has_at_most(limits.values) {
             return Block::Text(Text::Plain(format!(
-                "A block of the reply is left out, as it has more than {most} values, which is the `value_limit`."
+                "A block of the reply is left out, as it has more than {most} values, which is the `max_values`."
             )));
         }
         let json = sent.json.parse();

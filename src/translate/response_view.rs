@@ -131,7 +131,7 @@ impl<'a> ResponseView<'a> {
     pub(super) fn admits(&self, json: &JsonText) -> Result<(), Why> {
         json.has_at_most(self.limits.values).map_err(|TooManyValues { most, line, column }| {
             self.refuse(format!(
-                "expected at most {most} values, which is the `value_limit`, found more at line {line}, column \
+                "expected at most {most} values, which is the `max_values`, found more at line {line}, column \
                  {column}"
             ))
         })
@@ -149,7 +149,7 @@ impl<'a> ResponseView<'a> {
             return Ok(());
         }
         let most = self.limits.values;
-        Err(self.refuse(format!("expected at most {most} values, which is the `value_limit`, found more")))
+        Err(self.refuse(format!("expected at most {most} values, which is the `max_values`, found more")))
     }
 
     fn refuse(&self, why: String) -> Why {

@@ -31,7 +31,7 @@ pub struct SuccessRule {
     pub content: ContentTemplate,
     /// How much of it. Large, and seldom there.
     pub limit: Option<Box<Limit>>,
-    /// What the client's model is asked before there is content: its answer is `answers.sample`.
+    /// What the client's model is asked before there is content: its answer is `input_responses.sample`.
     pub sample: Option<Box<SampleTemplate>>,
 }
 

@@ -46,10 +46,10 @@ pub struct Translator {
 pub struct TranslationLimits {
     /// How long the text of a tool error may be, in bytes.
     pub error_text_bytes: usize,
-    /// How long a compressed reply may be once it is expanded, in bytes: the route's `reply_limit`.
+    /// How long a compressed reply may be once it is expanded, in bytes: the route's `response_limit`.
     pub reply_bytes: usize,
     /// How many values may be read of a reply into one tree, lists and objects among them: the route's
-    /// `value_limit`.
+    /// `max_values`.
     pub values: usize,
 }
 

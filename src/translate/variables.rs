@@ -15,8 +15,18 @@ use super::{
 use crate::model::{Shapes, Structured};
 
 /// The names that the templates of a rule see.
-pub const TEMPLATE_NAMES: [&str; 10] =
-    ["args", "answers", "status", "exit", "stderr", "headers", "text", "json", "value", "structured"];
+pub const TEMPLATE_NAMES: [&str; 10] = [
+    "args",
+    "input_responses",
+    "status",
+    "exit_status",
+    "stderr",
+    "headers",
+    "text",
+    "json",
+    "value",
+    "structured",
+];
 
 /// What is known when a template is filled in.
 #[derive(Clone, Copy)]
@@ -47,9 +57,9 @@ impl Known<'_> {
         for name in asked {
             let made = match *name {
                 "args" => Some(from_json(view.facts.args)),
-                "answers" => Some(from_json(view.facts.answers)),
+                "input_responses" => Some(from_json(view.facts.answers)),
                 "status" => Some(Name::from(view.reply.status.as_u16())),
-                "exit" => view.reply.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
+                "exit_status" => view.reply.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
                 "stderr" => view.reply.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
                 "headers" => Some(shown(view.headers())),
                 "text" => view.text().ok().map(text_shown),

@@ -20,7 +20,7 @@ pub struct UpstreamCall {
     /// The request to send.
     pub request: UpstreamRequest,
     /// How many bytes of body are read.
-    pub reply_limit_bytes: usize,
+    pub response_limit_bytes: usize,
     /// When it must be over, waits and retries included. Enforced by `policy`, not here.
     pub due: Deadline,
     /// Whether it does no harm to send the request again.
@@ -40,10 +40,15 @@ pub struct UpstreamCall {
 
 impl UpstreamCall {
     /// A request of this process, without progress.
-    pub fn new(request: UpstreamRequest, reply_limit_bytes: usize, due: Deadline, idempotent: bool) -> Self {
+    pub fn new(
+        request: UpstreamRequest,
+        response_limit_bytes: usize,
+        due: Deadline,
+        idempotent: bool,
+    ) -> Self {
         Self {
             request,
-            reply_limit_bytes,
+            response_limit_bytes,
             due,
             idempotent,
             caller: ClientIdentity::Only,
@@ -66,7 +71,7 @@ impl UpstreamCall {
     ) -> Result<UpstreamResponse, UpstreamError> {
         match &self.charge {
             None => Ok(reply),
-            Some(charge) => charge.share(reply, upstream, self.reply_limit_bytes, self.due.at).await,
+            Some(charge) => charge.share(reply, upstream, self.response_limit_bytes, self.due.at).await,
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) async fn answer(
     };
     let variables = variables(request, &cgi.program)
         .map_err(|error| UpstreamError::Unsendable { upstream: upstream(), source: error.into() })?;
-    let limit_bytes = ask.reply_limit_bytes;
+    let limit_bytes = ask.response_limit_bytes;
     let running = Run {
         arguments: &[],
         variables: &variables,

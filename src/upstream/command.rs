@@ -29,7 +29,7 @@ pub(super) async fn answer(
     let UpstreamRequest::Command(request) = &ask.request else {
         return Err(UpstreamError::of_another_kind(&command.name));
     };
-    let limit_bytes = ask.reply_limit_bytes;
+    let limit_bytes = ask.response_limit_bytes;
     let running = Run { arguments: &request.words, variables: &[], input: &request.stdin, limit_bytes, ask };
     let Finished { output, exit } = run(command, running).await?;
     Ok(UpstreamResponse::of_program(output, exit))
@@ -179,7 +179,7 @@ async fn read(
             return Ok(());
         }
         if output.len() > run.limit_bytes {
-            let limit_bytes = run.ask.reply_limit_bytes;
+            let limit_bytes = run.ask.response_limit_bytes;
             return Err(UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes });
         }
         account.grow(output.len()).await.map_err(|full| full.of(upstream))?;

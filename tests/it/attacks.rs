@@ -236,7 +236,7 @@ async fn bodies_that_do_not_end_keep_nobody_out() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.door.body_limit_bytes = 200 << 10;
-    setup.door.bodies_limit_bytes = 600 << 10;
+    setup.door.request_buffer_limit_bytes = 600 << 10;
     let proxy = setup.start().await;
     let head = format!(
         "POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -266,7 +266,7 @@ async fn bodies_count_until_their_calls_are_answered() {
     let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.door.body_limit_bytes = 200 << 10;
-    setup.door.bodies_limit_bytes = 200 << 10;
+    setup.door.request_buffer_limit_bytes = 200 << 10;
     let proxy = setup.start().await;
     let long = format!("{}{{}}", " ".repeat(190 << 10));
     let first = proxy.call("get_thing", &long);
@@ -314,7 +314,7 @@ async fn who_sits_there_makes_room_for_who_asks() {
     let (proxy, _upstream) = {
         let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
         let mut setup = Setup::new(upstream.address);
-        setup.server.connection_limit = 32;
+        setup.server.max_connections = 32;
         (setup.start().await, upstream)
     };
     let mut crowd = Vec::new();
@@ -340,7 +340,7 @@ async fn who_sits_there_makes_room_for_who_asks() {
 async fn nobody_who_waits_for_an_answer_makes_room() {
     let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
-    setup.server.connection_limit = 8;
+    setup.server.max_connections = 8;
     let proxy = setup.start().await;
     let mut calls = Vec::new();
     for number in 1..=4 {

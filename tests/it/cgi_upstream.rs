@@ -97,7 +97,7 @@ async fn its_redirects_are_not_followed_and_its_body_has_a_limit() {
     let response = script.call("request: GET old/x", json!({})).await;
     assert!(response.told().contains("redirects are not followed"), "{}", response.told());
     let script = Script::new("endless", "echo 'Content-Type: text/plain'; echo; exec yes");
-    let response = script.call("request: GET old/x, reply_limit: 10KiB", json!({})).await;
+    let response = script.call("request: GET old/x, response_limit: 10KiB", json!({})).await;
     assert!(response.told().contains("longer than the limit of 10 KiB"), "{}", response.told());
 }
 
@@ -158,5 +158,5 @@ async fn what_it_says_beside_its_answer_is_in_the_log() {
     let words = of("mine", "DEBUG", "words");
     assert!(words.starts_with("on standard error: no database, card [redacted]; "), "{words}");
     let stderr = of("yours", "DEBUG", "stderr");
-    assert_eq!((of("yours", "WARN", "exit").as_str(), stderr.as_str()), ("4", "out of paper"));
+    assert_eq!((of("yours", "WARN", "exit_status").as_str(), stderr.as_str()), ("4", "out of paper"));
 }

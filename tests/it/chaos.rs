@@ -60,7 +60,7 @@ fn config(mixed: &Scripted, quiet: &Scripted, bad: &Scripted) -> String {
     }
     format!(
         "server: {{ listen: '127.0.0.1:0' }}\ndefaults:\n  timeout: {deadline}ms\n  \
-         reply_limit: 64KiB\n  retry: {{ initial_backoff: 5ms, max_backoff: 20ms }}\nupstreams:\n  mixed: {{ url: 'http://{mixed}', \
+         response_limit: 64KiB\n  retry: {{ initial_backoff: 5ms, max_backoff: 20ms }}\nupstreams:\n  mixed: {{ url: 'http://{mixed}', \
          circuit_breaker: {{ consecutive_failures: 40, open_for: 100ms }} }}\n  quiet: {{ url: 'http://{quiet}', \
          attempt_timeout: 300ms, circuit_breaker: {{ consecutive_failures: 40, open_for: 100ms }} }}\n  bad: {{ url: 'http://{bad}', circuit_breaker: {{ consecutive_failures: 3, open_for: 200ms }} \
          }}\nroutes:\n{routes}",

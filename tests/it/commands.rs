@@ -107,7 +107,7 @@ async fn an_argument_is_no_option() {
 #[tokio::test]
 async fn a_program_reads_what_it_is_given_and_sees_little_else() {
     let text = one(
-        "{ command: [sh, -c, 'cat; echo; env | sort'], environment: { set: { GREETING: hi } }, cwd: /tmp }",
+        "{ command: [sh, -c, 'cat; echo; env | sort'], env: { set: { GREETING: hi } }, cwd: /tmp }",
         "request: { stdin: { json: '{{ args }}' } }",
     );
     let told = call(&text, json!({"a": 1.50, "b": "x".repeat(100_000)})).await.told();
@@ -133,9 +133,9 @@ async fn the_end_of_a_program_is_a_tool_error_or_what_a_rule_says() {
     assert_eq!(response.json()["_meta"]["glossator/exit"], 3);
     assert_eq!(call(&plain, json!({"code": "0"})).await.told(), "out\n");
 
-    let rules = "[{ when: { exit: 1 }, content: 'nothing found' }, \
-        { when: { exit: 2-4, stderr: 'no such (?<what>\\w+)' }, error: '{{ exit }}: {{ what }}; {{ stderr }}' }, \
-        { when: { exit: [5, signal] }, structured: '{exit: $exit, stderr: $stderr}' }, { extract: text }]";
+    let rules = "[{ when: { exit_status: 1 }, content: 'nothing found' }, \
+        { when: { exit_status: 2-4, stderr: 'no such (?<what>\\w+)' }, error: '{{ exit_status }}: {{ what }}; {{ stderr }}' }, \
+        { when: { exit_status: [5, signal] }, structured: '{exit: $exit_status, stderr: $stderr}' }, { extract: text }]";
     let ruled = one(&fails, &format!("request: 'RUN x {{code}}', response: {rules}"));
     assert_eq!(call(&ruled, json!({"code": "1"})).await.told(), "nothing found");
     let response = call(&ruled, json!({"code": "2"})).await;
@@ -195,14 +195,14 @@ async fn a_client_that_leaves_ends_the_program() {
 async fn endless_output_is_ended_at_its_limit_and_endless_errors_are_cut() {
     let left = file("endless");
     let lines = format!("echo $$ >> {}; exec yes", left.display());
-    let response = call(&one(&script(&lines), "request: 'RUN x', reply_limit: 1MiB"), json!({})).await;
+    let response = call(&one(&script(&lines), "request: 'RUN x', response_limit: 1MiB"), json!({})).await;
     assert_eq!(response.status, 502);
     assert!(response.told().contains("longer than the limit of 1 MiB"), "{}", response.told());
     gone(&processes(&left, 1).await).await;
     std::fs::remove_file(left).unwrap();
 
     let lines = "i=0; while [ $i -lt 3000 ]; do echo \"line $i of many, each of them long enough\" >&2; i=$((i+1)); done; exit 1";
-    let rule = "response: { when: { exit: 1 }, error: { text: 'x', structured: '$stderr | {length: length, last: .[-10:]}' } }";
+    let rule = "response: { when: { exit_status: 1 }, error: { text: 'x', structured: '$stderr | {length: length, last: .[-10:]}' } }";
     let response = call(&one(&script(lines), &format!("request: 'RUN x', {rule}")), json!({})).await;
     assert_eq!(response.json()["structuredContent"], json!({"length": 16384, "last": "ng enough\n"}));
 }
@@ -240,7 +240,7 @@ async fn the_log_has_what_clients_do_not_get_for_whoever_asks_for_every_detail()
     let log = program.log().await;
     let line = log.iter().find(|line| line["stderr"].is_string()).unwrap_or_else(|| panic!("{log:?}"));
     assert_eq!(line["stderr"], "why it failed, card [redacted]");
-    assert_eq!((&line["request_id"], &line["exit"]), (&json!("mine"), &json!("7")));
+    assert_eq!((&line["request_id"], &line["exit_status"]), (&json!("mine"), &json!("7")));
 }
 
 #[tokio::test]

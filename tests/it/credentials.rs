@@ -12,7 +12,7 @@ use crate::support::{Asked, Loaded, Response, Scripted, Step, reply};
 /// The program before an upstream with this `auth`.
 async fn before(upstream: &Scripted, auth: &str) -> Loaded {
     let text = format!(
-        "upstreams: {{ old: {{ url: 'http://{}', auth: {auth}, circuit_breaker: {{ consecutive_failures: 2 }} }} }}\n\
+        "upstreams: {{ old: {{ url: 'http://{}', credentials: {auth}, circuit_breaker: {{ consecutive_failures: 2 }} }} }}\n\
          routes:\n  get_thing: {{ description: x, request: GET old/thing, forward_headers: [Authorization] }}\n  \
          make_thing: {{ description: x, request: POST old/thing }}\n",
         upstream.address
@@ -143,7 +143,7 @@ async fn a_token_file_is_read_again_when_its_token_is_refused_and_closes_the_way
 async fn what_is_handed_through_has_the_callers_credential_and_none_of_ours() {
     let upstream = Scripted::start(|_| ok()).await;
     let text = format!(
-        "upstreams: {{ old: {{ url: 'http://{}', auth: {{ bearer: a.token }} }} }}\npassthrough: old\n",
+        "upstreams: {{ old: {{ url: 'http://{}', credentials: {{ bearer: a.token }} }} }}\npassthrough: old\n",
         upstream.address
     );
     let loaded = config::load(&Sources::of_text("glossator.yaml", text)).unwrap();

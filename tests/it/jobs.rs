@@ -56,7 +56,7 @@ async fn accepted_work_is_followed_to_its_end() {
         _ => json(r#"{"rows": 12}"#),
     }))
     .await;
-    let keys = "request: POST old/reports/new\njob:\n  poll: 20ms";
+    let keys = "request: POST old/reports/new\nasync_operation:\n  poll_interval: 20ms";
     let response = call(&start(&upstream, keys).await, "{}").await;
     // The redirect leads to another server, so that reply is the answer, as it would be without a job.
     assert_eq!(response.status, 502, "{}", response.text());
@@ -72,7 +72,7 @@ async fn the_result_may_be_at_another_place() {
         _ => json(r#"{"rows": 12}"#),
     }))
     .await;
-    let keys = "request: POST old/reports\njob: { poll: 20ms }";
+    let keys = "request: POST old/reports\nasync_operation: { poll_interval: 20ms }";
     let response = call(&start(&upstream, keys).await, "{}").await;
     assert_eq!(response.status, 200, "{}", response.text());
     assert_eq!(response.json()["structuredContent"]["rows"], 12);
@@ -88,7 +88,7 @@ async fn without_a_job_the_first_reply_is_the_answer() {
 
 const NAMED: &str = r#"
 request: POST old/reports/{year}
-job:
+async_operation:
   id: .id
   status: GET old/jobs/{job}
   done: .state == "done"
@@ -96,7 +96,7 @@ job:
   result: GET old/jobs/{job}/report?year={year}
   cancel: DELETE
   message: .why
-  poll: 20ms
+  poll_interval: 20ms
 "#;
 
 #[tokio::test]
@@ -137,7 +137,9 @@ async fn a_job_at_another_server_is_not_asked_about() {
     let other = Scripted::start(|_| json("{}")).await;
     let location = format!("202 Accepted\r\nLocation: http://{}/jobs/7", other.address);
     let upstream = Scripted::start(move |_| head(&location)).await;
-    let response = call(&start(&upstream, "request: POST old/reports\njob: follow").await, "{}").await;
+    let response =
+        call(&start(&upstream, "request: POST old/reports\nasync_operation: follow_location").await, "{}")
+            .await;
     assert!(response.told().contains("another server"), "{}", response.text());
     assert_eq!((response.json()["isError"].as_bool(), other.state().connections), (Some(true), 0));
 }
@@ -185,7 +187,7 @@ async fn a_job_that_can_not_be_asked_about_any_more_is_not_to_be_repeated_blindl
         _ => vec![Step::Close],
     }))
     .await;
-    let keys = "request: POST old/reports\njob: { poll: 20ms }";
+    let keys = "request: POST old/reports\nasync_operation: { poll_interval: 20ms }";
     let response = call(&start(&upstream, keys).await, "{}").await;
     assert_eq!(response.status, 502, "{}", response.text());
     assert!(response.told().contains("check before repeating"), "{}", response.told());

@@ -307,7 +307,7 @@ async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
          upstreams:\n  gone: { url: 'http://127.0.0.1:1', retry: { max_attempts: 2, initial_backoff: 1ms }, circuit_breaker: { consecutive_failures: 2 } }\n  \
          slow: { command: [/bin/sh, -c, 'echo I am stuck >&2; sleep 60'] }\n  \
          pair: { url: ['http://127.0.0.1:1', 'http://127.0.0.1:2'], outlier_detection: { consecutive_failures: 1 }, retry: off }\n  \
-         locked: { url: 'http://127.0.0.1:1', auth: { oauth: { token_url: 'http://127.0.0.1:1/t', client_id: me, client_secret: s } } }\n\
+         locked: { url: 'http://127.0.0.1:1', credentials: { oauth: { token_url: 'http://127.0.0.1:1/t', client_id: me, client_secret: s } } }\n\
          routes:\n  a: { request: GET gone/a }\n  b: { request: RUN slow, timeout: 300ms }\n  c: { request: GET pair/c }\n  \
          d: { request: GET locked/d }\nlog: { level: debug }\n";
     let program = Program::start(config, &[]).await;

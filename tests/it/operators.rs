@@ -209,13 +209,13 @@ async fn a_token_is_asked_for_where_there_is_one() {
 
 #[tokio::test]
 async fn what_is_in_force_is_shown_without_secrets() {
-    let (admin, _) = admin(&format!("server: {{ secret: 0123456789abcdef0 }}\n{ROUTES}"));
+    let (admin, _) = admin(&format!("server: {{ secret_key: 0123456789abcdef0 }}\n{ROUTES}"));
     let (_, told) = ask(&admin, "GET /config", &[HERE]).await;
     let shown: Value = serde_json::from_str(&told).unwrap();
     assert_eq!(shown["routes"]["a"]["request"], "GET old/a");
     let headers = &shown["upstreams"]["old"]["headers"];
     assert_eq!(headers["X-Api-Key"], "(hidden)");
-    assert_eq!(shown["server"]["secret"], "(hidden)");
+    assert_eq!(shown["server"]["secret_key"], "(hidden)");
     assert!(!told.contains("hunter2") && !told.contains("0123456789abcdef0"), "{told}");
     let (_, told) = ask(&admin, "GET /routes", &[HERE]).await;
     let routes: Value = serde_json::from_str(&told).unwrap();
@@ -381,7 +381,7 @@ async fn a_process_is_not_ready_while_an_upstream_that_it_needs_is_away() {
     for (needs, tool, ready) in
         [("[old]", "a", false), ("[old]", "b", true), ("['*']", "b", false), ("[]", "a", true)]
     {
-        let (admin, app) = admin(&format!("admin: {{ ready_needs: {needs} }}\n{upstreams}"));
+        let (admin, app) = admin(&format!("admin: {{ readiness_upstreams: {needs} }}\n{upstreams}"));
         assert_eq!(ask(&admin, "GET /readyz", &[HERE]).await.0, 200, "nobody has asked yet");
         let call =
             Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
@@ -397,7 +397,7 @@ async fn a_process_is_not_ready_while_an_upstream_that_it_needs_is_away() {
             assert_eq!(told["upstreams"], json!({ "old": { "reachable": ready } }));
         }
     }
-    let unknown = format!("admin: {{ ready_needs: [odl] }}\n{upstreams}");
+    let unknown = format!("admin: {{ readiness_upstreams: [odl] }}\n{upstreams}");
     let problems = config::load(&Sources::of_text("a.yaml", unknown)).unwrap_err().to_string();
     assert!(
         problems.contains("unknown upstream `odl`") && problems.contains("did you mean `old`?"),
@@ -531,7 +531,7 @@ async fn a_port_that_somebody_else_has_is_done_without_unless_it_is_named() {
         listen: Some(address),
         is_named: false,
         allowed_hosts: Vec::new(),
-        ready_needs: Vec::new(),
+        readiness_upstreams: Vec::new(),
         token: None,
     };
     let (admin, _) = admin(ROUTES);

@@ -185,8 +185,8 @@ async fn a_route_is_taken_to_the_workbench_as_it_is_written_without_its_secrets(
         "description: A.\n# What a comment says.\nrequest:\n  path: /a/{city}\n  upstream: old\n  headers: { Authorization: (hidden) }   # kept to itself\nresponse:\n  - when: { status: 404 }\n    error: \"no {{ args.city }}\"\n  - use: plain\n"
     );
     assert_eq!((&of_a["answered_by"], &of_a["tests"][0]["name"]), (&json!("server"), &json!("1")));
-    assert_eq!(of_a["tests"][0]["given"]["headers"], json!([["content-type", "text/plain"]]));
-    assert_eq!(of_a["tests"][1]["given"]["body_base64"], "/w==");
+    assert_eq!(of_a["tests"][0]["response"]["headers"], json!([["content-type", "text/plain"]]));
+    assert_eq!(of_a["tests"][1]["response"]["body_base64"], "/w==");
     assert_eq!(told(&admin, "/workbench/b").await["answered_by"], "program");
     // What is written in one line, or with words of another route, is written anew.
     let of_d = told(&admin, "/workbench/d").await;
@@ -199,7 +199,8 @@ async fn a_route_is_taken_to_the_workbench_as_it_is_written_without_its_secrets(
     // As it is, it can be tried.
     for name in ["a", "b", "d"] {
         let rule = &told(&admin, &format!("/workbench/{name}")).await["rule"];
-        let told = try_out(&admin, &json!({ "route": name, "rule": rule, "given": { "body": "{}" } })).await;
+        let told =
+            try_out(&admin, &json!({ "route": name, "rule": rule, "response": { "body": "{}" } })).await;
         assert_eq!(told["problems"], json!([]), "{name}: {told}");
     }
 }
@@ -211,19 +212,19 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
     let given = json!({ "status": 404, "body": "gone" });
     let tried = try_out(
         &admin,
-        &json!({ "route": "a", "rule": rule, "arguments": { "city": "Oslo" }, "given": given }),
+        &json!({ "route": "a", "rule": rule, "arguments": { "city": "Oslo" }, "response": given }),
     )
     .await;
     assert_eq!((&tried["rule"], &tried["result"]["isError"]), (&json!(1), &json!(true)));
     assert_eq!(tried["result"]["content"][0]["text"], "no Oslo");
     let by_name =
-        try_out(&admin, &json!({ "rule": "response: { use: plain }", "given": { "body": "hi" } })).await;
+        try_out(&admin, &json!({ "rule": "response: { use: plain }", "response": { "body": "hi" } })).await;
     assert!(by_name["steps"][0]["found"].as_str().unwrap().starts_with("from plain"), "{by_name}");
     // An empty rule is one: the default rules.
     for empty in ["", "# nothing yet\n"] {
         let tried = try_out(
             &admin,
-            &json!({ "rule": empty, "given": { "headers": [["content-type", "application/json"]], "body": "{\"a\": 1.0}" } }),
+            &json!({ "rule": empty, "response": { "headers": [["content-type", "application/json"]], "body": "{\"a\": 1.0}" } }),
         )
         .await;
         assert_eq!((&tried["rule"], &tried["problems"]), (&Value::Null, &json!([])));
@@ -232,12 +233,12 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
     // With its name it is the same.
     let named = try_out(
         &admin,
-        &json!({ "route": "x", "rule": "x:\n  response: { extract: json }", "given": { "body": "[1]" } }),
+        &json!({ "route": "x", "rule": "x:\n  response: { extract: json }", "response": { "body": "[1]" } }),
     )
     .await;
     assert_eq!(named["result"]["structuredContent"], json!({ "result": [1] }));
     let drafted = "output: { type: object, properties: { a: { type: integer } }, required: [a] }\nresponse: { extract: json }";
-    let broken = try_out(&admin, &json!({ "rule": drafted, "given": { "body": "{\"a\": \"x\"}" } })).await;
+    let broken = try_out(&admin, &json!({ "rule": drafted, "response": { "body": "{\"a\": \"x\"}" } })).await;
     assert_eq!(
         (&broken["result"]["isError"], &broken["output_schema"]["required"]),
         (&json!(true), &json!(["a"]))
@@ -245,13 +246,13 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
     assert!(broken["steps"].to_string().contains("schema"), "{broken}");
     let program = try_out(
         &admin,
-        &json!({ "rule": "request: RUN shell x", "given": { "body": "", "exit": 3, "stderr": "boom" } }),
+        &json!({ "rule": "request: RUN shell x", "response": { "body": "", "exit_status": 3, "stderr": "boom" } }),
     )
     .await;
     assert_eq!(program["result"]["isError"], true);
     // Nothing of it is in force.
     assert_eq!(app.gateway.snapshot().table.in_order().len(), 4);
-    let unfit = json!({ "rule": rule, "arguments": { "town": "Oslo" }, "given": {} });
+    let unfit = json!({ "rule": rule, "arguments": { "town": "Oslo" }, "response": {} });
     let unfit = try_out(&admin, &unfit).await;
     assert!(unfit["arguments_problem"].as_str().unwrap().contains("city"), "{unfit}");
     assert!(unfit.get("result").is_none());
@@ -261,7 +262,8 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
 async fn problems_of_a_draft_have_their_places() {
     let (admin, _app) = admin(BENCH);
     let tried =
-        try_out(&admin, &json!({ "rule": "response:\n  extract: { json_ponter: /a }\n", "given": {} })).await;
+        try_out(&admin, &json!({ "rule": "response:\n  extract: { json_ponter: /a }\n", "response": {} }))
+            .await;
     let problem = &tried["problems"][0];
     assert_eq!(
         (&problem["file"], &problem["line"], &problem["column"], &problem["severity"]),
@@ -279,15 +281,17 @@ async fn problems_of_a_draft_have_their_places() {
         ("tests: [{ response: { recording: /etc/passwd }, expect: {} }]", "no files beside it"),
         ("response: { when: { text: '${HOME}' }, error: x }\nnothing: 1", "unknown key"),
     ] {
-        let tried = try_out(&admin, &json!({ "rule": rule, "given": {} })).await;
+        let tried = try_out(&admin, &json!({ "rule": rule, "response": {} })).await;
         assert!(tried["problems"].to_string().contains(part), "{rule}: {tried}");
     }
-    let verbatim =
-        try_out(&admin, &json!({ "rule": "response: { error: '${HOME} file:/etc/passwd' }", "given": {} }))
-            .await;
+    let verbatim = try_out(
+        &admin,
+        &json!({ "rule": "response: { error: '${HOME} file:/etc/passwd' }", "response": {} }),
+    )
+    .await;
     assert_eq!(verbatim["result"]["content"][0]["text"], "${HOME} file:/etc/passwd");
     for name in ["no name!", "../a", ""] {
-        let tried = try_out(&admin, &json!({ "route": name, "rule": "", "given": {} })).await;
+        let tried = try_out(&admin, &json!({ "route": name, "rule": "", "response": {} })).await;
         assert_eq!(tried["problems"][0]["severity"], "error", "{tried}");
     }
 }
@@ -295,7 +299,7 @@ async fn problems_of_a_draft_have_their_places() {
 #[tokio::test]
 async fn the_workbench_takes_so_much_and_from_whom_it_may() {
     let (open, _app) = admin(BENCH);
-    let attempt = json!({ "rule": "", "given": {} }).to_string();
+    let attempt = json!({ "rule": "", "response": {} }).to_string();
     assert_eq!(
         post(&open, "/workbench", &[HERE, ("origin", "http://localhost:9901")], &attempt).await.0,
         200
@@ -308,7 +312,7 @@ async fn the_workbench_takes_so_much_and_from_whom_it_may() {
     assert!(status == 413 && told["error"].as_str().unwrap().contains("1048576"), "{told}");
     let (status, told) = post(&open, "/workbench", &[HERE], "{}").await;
     assert!(status == 400 && told["error"].as_str().unwrap().contains("`rule`"), "{told}");
-    let long = json!({ "rule": "#".repeat((128 << 10) + 1), "given": {} }).to_string();
+    let long = json!({ "rule": "#".repeat((128 << 10) + 1), "response": {} }).to_string();
     let (status, told) = post(&open, "/workbench", &[HERE], &long).await;
     assert!(status == 400 && told["error"].as_str().unwrap().contains("131072"), "{told}");
     let (locked, _app) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{BENCH}"));
@@ -324,7 +328,7 @@ async fn the_workbench_takes_so_much_and_from_whom_it_may() {
 #[tokio::test]
 async fn a_page_of_an_address_is_our_own_where_every_host_is_allowed() {
     let (everywhere, _app) = admin(&format!("admin: {{ allowed_hosts: ['*'] }}\n{BENCH}"));
-    let attempt = json!({ "rule": "", "given": {} }).to_string();
+    let attempt = json!({ "rule": "", "response": {} }).to_string();
     for (host, origin, expected) in [
         ("10.1.2.3:9901", "http://10.1.2.3:9901", 200),
         ("localhost:9901", "http://localhost:9901", 200),
@@ -377,7 +381,7 @@ async fn the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself()
 #[tokio::test]
 async fn a_result_that_is_too_long_is_not_told_and_a_rule_that_takes_too_long_is_not_read_on() {
     let (admin, _app) = admin(BENCH);
-    let long = json!({ "rule": "response: { extract: json }", "given": { "body": format!("[{}1]", "1,".repeat(300_000)) } });
+    let long = json!({ "rule": "response: { extract: json }", "response": { "body": format!("[{}1]", "1,".repeat(300_000)) } });
     let tried = try_out(&admin, &long).await;
     assert!(tried["result_bytes"].as_u64().unwrap() > 1 << 20 && tried.get("result").is_none());
     let stop = glossator::translate::WorkBudget::default();

@@ -20,16 +20,16 @@ const ROUTES: &str = r#"
   make_report:
     description: x
     request: POST old/reports
-    job: { id: .id, status: "GET old/jobs/{job}", done: .state == "done", cancel: DELETE, task_after: 0ms }
+    async_operation: { id: .id, status: "GET old/jobs/{job}", done: .state == "done", cancel: DELETE, task_after: 0ms }
   make_plan:
     description: x
     request: POST old/plans
-    ask: { planner: { message: Whose plan?, fields: { name: string } } }
-    job: { id: .id, status: "GET old/jobs/{job}", done: .state == "done", cancel: DELETE, task_asks: true, task_after: 0ms }
+    input_requests: { planner: { message: Whose plan?, fields: { name: string } } }
+    async_operation: { id: .id, status: "GET old/jobs/{job}", done: .state == "done", cancel: DELETE, task_requests_input: true, task_after: 0ms }
   delete_page: { description: x, request: "DELETE old/pages/{id}", confirm: "Really?" }
-  wait: { description: x, request: GET old/wait, log: [{ text: begun }] }
-  thing: { description: x, request: GET old/thing, resource: { uri: test:thing, watch: 1d } }
-  secret: { description: x, request: GET old/secret, resource: { uri: test:secret, watch: 1d }, scopes: [more] }
+  wait: { description: x, request: GET old/wait, notifications: [{ text: begun }] }
+  thing: { description: x, request: GET old/thing, resource: { uri: test:thing, poll_interval: 1d } }
+  secret: { description: x, request: GET old/secret, resource: { uri: test:secret, poll_interval: 1d }, scopes: [more] }
 "#;
 
 /// An upstream where a `GET /wait` waits at the gate.
@@ -49,7 +49,7 @@ async fn upstream(gate: &Gate) -> Scripted {
 
 fn load(upstream: &Scripted, server: &str) -> config::Loaded {
     let file = format!(
-        "server: {{ secret: 0123456789abcdef{server} }}
+        "server: {{ secret_key: 0123456789abcdef{server} }}
 upstreams: {{ old: 'http://{}' }}
 clients:
   owner: {{ api_key_hashes: '{}', scopes: [use] }}
@@ -73,7 +73,7 @@ async fn served(gate: &Gate) -> (Scripted, Loaded) {
 /// A replica that others reach.
 async fn replica(upstream: &Scripted) -> Loaded {
     let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let peer = format!(", peer: 'http://{}'", listener.local_addr().unwrap());
+    let peer = format!(", advertise_url: 'http://{}'", listener.local_addr().unwrap());
     Loaded::start_on(listener, &load(upstream, &peer))
 }
 
@@ -319,7 +319,7 @@ async fn what_a_replica_says_of_a_caller_holds_for_one_request() {
     let upstream = upstream(&gate).await;
     // Somebody stands before the first replica and overhears what it is told.
     let relay = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
-    let one = Loaded::start(&load(&upstream, &format!(", peer: 'http://{}'", relay.address))).await;
+    let one = Loaded::start(&load(&upstream, &format!(", advertise_url: 'http://{}'", relay.address))).await;
     let two = replica(&upstream).await;
     let id = begun(&one, "make_plan").await;
     about(&two, OWNER, "tasks/get", &id, json!({ "taskId": id })).await;

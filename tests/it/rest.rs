@@ -175,7 +175,7 @@ async fn the_status_tells_the_truth_unless_it_must_not() {
         let response = setup.start().await.call("get_thing", "").await;
         assert_eq!((response.status, &response.json()["isError"]), (ours, &json!(true)), "{theirs}");
         let mut setup = answering(theirs, "text/plain", "what went wrong").await;
-        setup.routes[0].error_status = ErrorStatus::Ok;
+        setup.routes[0].error_status = ErrorStatus::Always200;
         let response = setup.start().await.call("get_thing", "").await;
         assert_eq!((response.status, &response.json()["isError"]), (200, &json!(true)), "{theirs}");
     }
@@ -286,7 +286,7 @@ async fn openapi_describes_every_operation_and_its_errors() {
     let mut plain = route("functions.Add", "POST /add").at("POST /weather/{city}").taking(schema);
     plain.envelope = Envelope::Plain;
     let mut late = route("late", "GET /late");
-    late.error_status = ErrorStatus::Ok;
+    late.error_status = ErrorStatus::Always200;
     setup.routes = vec![read, plain, late];
     let proxy = setup.start().await;
     let response = proxy.get("/openapi.json").await;

@@ -62,7 +62,7 @@ async fn who_connects_while_requests_are_in_flight_is_served() {
 async fn who_waits_for_a_slot_when_the_end_begins_is_served() {
     let (upstream, gate) = slow_and_quick().await;
     let mut setup = setup(&upstream);
-    setup.server.connection_limit = 1;
+    setup.server.max_connections = 1;
     let mut proxy = setup.start().await;
     let mut slow = proxy.connect().await;
     slow.write(SLOW).await;
@@ -88,7 +88,7 @@ async fn who_waits_for_a_slot_when_the_end_begins_is_served() {
 async fn those_that_wait_for_a_slot_do_not_hold_the_end_up() {
     let upstream = Scripted::start(|_| vec![Step::Hold(Gate::new())]).await;
     let mut setup = setup(&upstream);
-    setup.server.connection_limit = 1;
+    setup.server.max_connections = 1;
     setup.server.shutdown_timeout = Duration::from_millis(20);
     let mut proxy = setup.start().await;
     let mut slow = proxy.connect().await;

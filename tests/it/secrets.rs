@@ -183,7 +183,7 @@ impl Hunt {
         let oauth = |at: SocketAddr, style: &str| {
             format!(
                 "{{ oauth: {{ token_url: 'http://{at}/token', client_id: me, client_secret: '${{HUNT_CLIENT}}', \
-                 auth_style: {style} }} }}"
+                 client_auth_method: {style} }} }}"
             )
         };
         let kinds = [
@@ -196,16 +196,19 @@ impl Hunt {
                     secret("b")
                 ),
             ),
-            ("basic", "auth: { basic: { user: me, password: '${HUNT_PASSWORD}' } }".to_owned()),
-            ("bearer", "auth: { bearer: '${HUNT_BEARER}' }".to_owned()),
-            ("token_file", format!("auth: {{ bearer: '{}' }}", file("token", &(secret("file") + "\n")))),
-            ("oauth", format!("auth: {}", oauth(tokens_at, "basic"))),
-            ("refused", format!("auth: {}", oauth(refusing_at, "post"))),
-            ("refused_basic", format!("auth: {}", oauth(refusing_at, "basic"))),
-            ("odd", format!("auth: {}", oauth(odd_at, "post"))),
-            ("http2", "protocol: http2, auth: { bearer: '${HUNT_BEARER}' }".to_owned()),
+            ("basic", "credentials: { basic: { user: me, password: '${HUNT_PASSWORD}' } }".to_owned()),
+            ("bearer", "credentials: { bearer: '${HUNT_BEARER}' }".to_owned()),
+            (
+                "token_file",
+                format!("credentials: {{ bearer: '{}' }}", file("token", &(secret("file") + "\n"))),
+            ),
+            ("oauth", format!("credentials: {}", oauth(tokens_at, "client_secret_basic"))),
+            ("refused", format!("credentials: {}", oauth(refusing_at, "client_secret_post"))),
+            ("refused_basic", format!("credentials: {}", oauth(refusing_at, "client_secret_basic"))),
+            ("odd", format!("credentials: {}", oauth(odd_at, "client_secret_post"))),
+            ("http2", "protocol: http2, credentials: { bearer: '${HUNT_BEARER}' }".to_owned()),
         ];
-        let mut text = "server: { listen: '127.0.0.1:0', secret: '${HUNT_SERVER}' }\n\
+        let mut text = "server: { listen: '127.0.0.1:0', secret_key: '${HUNT_SERVER}' }\n\
                         admin: { listen: '127.0.0.1:0', token: '${HUNT_ADMIN}' }\n\
                         log: { level: trace, format: json }\nupstreams:\n"
             .to_owned();
@@ -214,23 +217,24 @@ impl Hunt {
         writeln!(text, "  path: 'http://{upstream_at}/${{HUNT_PATH_KEY}}'").unwrap();
         writeln!(
             text,
-            "  tls: {{ url: 'https://{no_tls_at}', circuit_breaker: off, retry: off, auth: {{ bearer: '${{HUNT_BEARER}}' }}, tls: {{ certificate: \
+            "  tls: {{ url: 'https://{no_tls_at}', circuit_breaker: off, retry: off, credentials: {{ bearer: '${{HUNT_BEARER}}' }}, tls: {{ certificate: \
              '${{HUNT_CERTIFICATE}}', key: '${{HUNT_TLS_KEY}}', ca: '${{HUNT_CERTIFICATE}}' }} }}"
         )
         .unwrap();
         for (name, keys) in &kinds {
-            let more = "redirects: 3, circuit_breaker: off, retry: off";
+            let more = "max_redirects: 3, circuit_breaker: off, retry: off";
             writeln!(text, "  {name}: {{ url: 'http://{upstream_at}', {more}, {keys} }}").unwrap();
             upstreams.push(name);
         }
         // Programs that tell all they know where nobody but the log should hear it.
-        let tells = "'env >&2; echo \"$0\" >&2; exit 3', '${HUNT_WORD}'], environment: { set: { A: '${HUNT_KEY}', B: ";
+        let tells =
+            "'env >&2; echo \"$0\" >&2; exit 3', '${HUNT_WORD}'], env: { set: { A: '${HUNT_KEY}', B: ";
         writeln!(text, "  program: {{ command: [sh, -c, {tells}'${{HUNT_COOKIE}}' }} }} }}").unwrap();
         writeln!(text, "  child: {{ mcp: {{ command: [sh, -c, {tells}'${{HUNT_COOKIE}}' }} }} }} }}")
             .unwrap();
         text += "routes:\n";
         writeln!(text, "  program_fails: {{ description: x, request: RUN program }}").unwrap();
-        let told = "response: { when: { exit: 3 }, error: '{{ stderr }}' }";
+        let told = "response: { when: { exit_status: 3 }, error: '{{ stderr }}' }";
         writeln!(text, "  program_told: {{ description: x, request: RUN program, {told} }}").unwrap();
         writeln!(text, "  child_fails: {{ description: x, request: CALL child/any }}").unwrap();
         for upstream in &upstreams {
@@ -330,8 +334,10 @@ async fn no_client_and_no_log_is_told_a_secret() {
     let refused = Client::connect(operators).await.ask("GET /config", &[], "").await;
     look_through("a refusal", &(refused.head.clone() + refused.text()));
     // A reload that finds problems next to the secrets tells of them.
-    let broken =
-        hunt.text.replace("redirects: 3", "redirects: 300").replace("certificate: '", "certificat: '");
+    let broken = hunt
+        .text
+        .replace("max_redirects: 3", "max_redirects: 300")
+        .replace("certificate: '", "certificat: '");
     std::fs::write(hunt.file(), broken).unwrap();
     program.signal("HUP");
     program.tells("config reload failed", 1).await;
@@ -405,9 +411,16 @@ async fn no_command_tells_a_secret() {
         look_through("a broken file", &hunt.said_by(&arguments, &[]).await);
     }
     // What was meant for another variable.
-    for key in
-        ["LISTEN", "DRAIN", "BODY_LIMIT", "PEER", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "PAGE_SIZE", "SECRTE"]
-    {
+    for key in [
+        "LISTEN",
+        "DRAIN",
+        "BODY_LIMIT",
+        "ADVERTISE_URL",
+        "ALLOWED_HOSTS",
+        "ALLOWED_ORIGINS",
+        "PAGE_SIZE",
+        "SECRTE",
+    ] {
         let wrong = [(&*format!("GLOSSATOR__SERVER__{key}"), format!("http://me:{}@host", secret("wrong")))];
         let said = hunt.said_by(&["check", "--config", good], &wrong).await;
         assert!(said.contains(key), "{said}");

@@ -114,7 +114,7 @@ async fn signals_that_mean_nothing_and_early_ones_do_not_end_the_program() {
     let at = |name: &str| std::env::temp_dir().join(format!("glossator-it-{}-{name}", std::process::id()));
     let (pipe, file) = (at("pipe"), at("early.yaml"));
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let secret = format!("secret: '${{file:{}}}'", pipe.display());
+    let secret = format!("secret_key: '${{file:{}}}'", pipe.display());
     let config = format!(
         "upstreams: {{ old: http://127.0.0.1:9 }}\npassthrough: old\nserver: {{ reload_interval: 0s, {secret} }}\n"
     );
@@ -173,7 +173,7 @@ async fn a_head_has_limits() {
 async fn one_connection_more_than_the_limit_waits_while_all_others_are_asked_for_something() {
     let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
-    setup.server.connection_limit = 1;
+    setup.server.max_connections = 1;
     let proxy = setup.start().await;
     let first = async {
         let mut first = proxy.connect().await;

@@ -84,7 +84,7 @@ impl Store {
     /// A replica with these routes before `upstream`, that has joined the others.
     async fn replica(&self, upstream: &Scripted, routes: &str) -> Loaded {
         let text = format!(
-            "server: {{ secret: 0123456789abcdef }}\nshared_state: {{ url: 'unix:{}/store.sock', password: s3cr3t }}\n\
+            "server: {{ secret_key: 0123456789abcdef }}\nshared_state: {{ url: 'unix:{}/store.sock', password: s3cr3t }}\n\
              upstreams: {{ old: 'http://{}' }}\nroutes:\n{routes}",
             self.folder.display(),
             upstream.address
@@ -222,7 +222,7 @@ async fn a_change_is_told_at_every_replica_and_a_subscription_is_known_at_all() 
     .await;
     let resource = |watch: &str| {
         format!(
-            "  news: {{ description: x, request: GET old/news, resource: {{ uri: 'news:all', watch: {watch} }} }}\n"
+            "  news: {{ description: x, request: GET old/news, resource: {{ uri: 'news:all', poll_interval: {watch} }} }}\n"
         )
     };
     // One looks often, the other would not look again during this test.

@@ -28,7 +28,7 @@ async fn start_with(reply_bytes: usize, more: &str) -> (Program, Scripted) {
     let text = format!("{{\"text\":\"{}\"}}", "a".repeat(reply_bytes));
     let upstream = Scripted::answering(reply("200 OK", "application/json", &text)).await;
     let config = format!(
-        "server: {{ listen: '127.0.0.1:0', write_timeout: 30s, answers_limit: 8MiB{more} }}
+        "server: {{ listen: '127.0.0.1:0', write_timeout: 30s, response_buffer_limit: 8MiB{more} }}
 admin: {{ listen: 'off' }}
 log: {{ level: debug }}
 upstreams: {{ old: 'http://{}' }}

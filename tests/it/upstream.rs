@@ -297,7 +297,7 @@ async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
         (9, "POST /thing", None),
     ] {
         let mut setup = Setup::new(upstream.address);
-        setup.upstream.redirects = redirects;
+        setup.upstream.max_redirects = redirects;
         setup.routes = vec![crate::support::route("get_thing", request)];
         let response = setup.start().await.call("get_thing", "").await;
         match expected {

@@ -53,8 +53,8 @@ fn gateway(address: &str) -> Gateway {
     let text = format!(
         "upstreams: {{ old: {{ url: http://{address}, retry: off, circuit_breaker: off }} }}
 routes:
-  news: {{ description: News., request: GET old/news, resource: {{ uri: news:all, watch: 100ms }} }}
-  page: {{ description: A page., request: \"GET old/pages/{{x}}\", resource: {{ uri: \"page://{{x}}\", watch: 1d }} }}
+  news: {{ description: News., request: GET old/news, resource: {{ uri: news:all, poll_interval: 100ms }} }}
+  page: {{ description: A page., request: \"GET old/pages/{{x}}\", resource: {{ uri: \"page://{{x}}\", poll_interval: 1d }} }}
   still: {{ description: Unwatched., request: GET old/still, resource: news:still }}
 "
     );

@@ -111,7 +111,7 @@ class World:
                 "STORE_PASSWORD": PASSWORD,
                 "STORE_CA": self.ca,
                 "GLOSSATOR__ADMIN__LISTEN": f"127.0.0.1:{operators}",
-                "GLOSSATOR__SERVER__PEER": f"http://127.0.0.1:{port}",
+                "GLOSSATOR__SERVER__ADVERTISE_URL": f"http://127.0.0.1:{port}",
             }
             command = [glossator, "run", "--config", str(folder), "--listen", f"127.0.0.1:{port}", "--log-format", "json"]
             self.replicas.append(self.process(work, f"replica-{number}", command, environment))

@@ -52,7 +52,7 @@ function given() {
   const isProgram = at("bench-of-server").hidden;
   const { value } = at("bench-body");
   const body = bytes === null ? { body: value === whole.shown ? whole.text : value } : { body_base64: bytes };
-  if (isProgram) return { ...body, exit: at("bench-exit").value.trim() || "0", stderr: at("bench-stderr").value };
+  if (isProgram) return { ...body, exit_status: at("bench-exit").value.trim() || "0", stderr: at("bench-stderr").value };
   const headers = at("bench-headers").value.split("\n").filter((line) => line.trim()).map((line) => {
     const colon = line.indexOf(":");
     return colon < 0 ? [line.trim(), ""] : [line.slice(0, colon).trim(), line.slice(colon + 1).trim()];
@@ -125,7 +125,7 @@ async function run() {
     say("The arguments are no JSON", "bad");
     return;
   }
-  const rest = JSON.stringify({ route: loaded || "draft", rule: rule.value, answers, given: given() });
+  const rest = JSON.stringify({ route: loaded || "draft", rule: rule.value, input_responses: answers, response: given() });
   // As it is written, with every digit.
   const body = `{"arguments":${written},${rest.slice(1)}`;
   try {
@@ -156,11 +156,11 @@ function takeApart() {
 }
 
 function place(test) {
-  const reply = test?.given ?? { status: 200, headers: [["content-type", "text/plain"]], body: EMPTY_BODY };
-  answers = test?.answers ?? {};
+  const reply = test?.response ?? { status: 200, headers: [["content-type", "text/plain"]], body: EMPTY_BODY };
+  answers = test?.input_responses ?? {};
   at("bench-status").value = reply.status ?? 200;
   at("bench-headers").value = (reply.headers ?? []).map(([name, value]) => `${name}: ${value}`).join("\n");
-  at("bench-exit").value = reply.exit ?? 0;
+  at("bench-exit").value = reply.exit_status ?? 0;
   at("bench-stderr").value = reply.stderr ?? "";
   bytes = reply.body_base64 ?? null;
   const body = at("bench-body");

@@ -246,7 +246,7 @@ fn head(document: &Document, upstream: &str, url: &str, source: &str) -> String 
 /// Hints for the credentials that the API requires, in configuration syntax.
 fn credentials(document: &Document, upstream: &str) -> Vec<String> {
     let variable = upstream.to_ascii_uppercase().replace('-', "_");
-    let bearer = || format!("auth: {{ bearer: \"${{{variable}_TOKEN}}\" }}");
+    let bearer = || format!("credentials: {{ bearer: \"${{{variable}_TOKEN}}\" }}");
     let mut hints = Vec::new();
     let schemes = document.get("components").and_then(|components| components.get("securitySchemes"));
     for (_, written) in members(schemes) {
@@ -256,20 +256,20 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
         let quoted = |text: &str| yaml::text(&shortened(text, 200));
         hints.push(match (text("type"), text("scheme"), text("in")) {
             ("http", "basic", _) => {
-                format!("auth: {{ basic: {{ user: NAME, password: \"${{{variable}_PASSWORD}}\" }} }}")
+                format!("credentials: {{ basic: {{ user: NAME, password: \"${{{variable}_PASSWORD}}\" }} }}")
             }
             ("http", _, _) | ("openIdConnect", _, _) => bearer(),
             ("apiKey", _, "header") => {
                 format!("headers: {{ {}: \"${{{variable}_KEY}}\" }}", quoted(text("name")))
             }
             ("apiKey", _, place) => {
-                format!("a key in the {place}, `{}`: no `auth` writes it", quoted(text("name")))
+                format!("a key in the {place}, `{}`: no `credentials` writes it", quoted(text("name")))
             }
             ("oauth2", _, _) => {
                 let token_url = scheme.pointer("/flows/clientCredentials/tokenUrl").and_then(Value::as_str);
                 match token_url.map(quoted) {
                     Some(token_url) => format!(
-                        "auth: {{ oauth: {{ token_url: {token_url}, client_id: NAME, \
+                        "credentials: {{ oauth: {{ token_url: {token_url}, client_id: NAME, \
                          client_secret: \"${{{variable}_SECRET}}\" }} }}"
                     ),
                     None => bearer(),

@@ -12,7 +12,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 use std::{collections::HashSet, sync::LazyLock};
 
-/// What a route may have as `reply_limit` at most: how long a sample is does not say how to read it.
+/// What a route may have as `response_limit` at most: how long a sample is does not say how to read it.
 const HIGHEST_REPLY_LIMIT: &str = "1GiB";
 
 /// What a candidate finds in each success.
@@ -58,7 +58,7 @@ fn run<'r>(
     }
     let loaded = load(&format!(
         "upstreams: {{ legacy: http://127.0.0.1:9 }}\nroutes:\n  trial:\n    description: A trial.\n    \
-         request: GET /\n    reply_limit: {HIGHEST_REPLY_LIMIT}\n    response:{}\n",
+         request: GET /\n    response_limit: {HIGHEST_REPLY_LIMIT}\n    response:{}\n",
         yaml::block(&rule, 4)
     ))
     .ok_or_else(String::new)?;

@@ -21,7 +21,7 @@ const MOST_EXAMPLES: usize = 12;
 const LONGEST_LINES: usize = 15;
 /// Longer bodies are no examples; a recording beside the file would be.
 const LONGEST_BODY_BYTES: usize = 8 << 10;
-/// What `reply_limit` may be at most, in bytes.
+/// What `response_limit` may be at most, in bytes.
 const HIGHEST_REPLY_LIMIT_BYTES: usize = 1 << 30;
 /// The longest comment, in characters.
 const LONGEST_COMMENT: usize = 160;
@@ -66,9 +66,9 @@ impl Draft<'_> {
     fn route(&self, findings: &mut Vec<Finding>) -> String {
         let sorted = self.sorted;
         let mut out = head(self.naming, sorted.all().count());
-        if let Some(finding) = self.reply_limit() {
+        if let Some(finding) = self.response_limit() {
             comment(&mut out, 4, &finding);
-            let _ = writeln!(out, "    reply_limit: {}", finding.value);
+            let _ = writeln!(out, "    response_limit: {}", finding.value);
             findings.push(finding);
         }
         out += "    response:\n";
@@ -112,7 +112,7 @@ impl Draft<'_> {
     }
 
     /// The limit that the longest sample needs, with room for a longer one; `None` where the default has that room.
-    fn reply_limit(&self) -> Option<Finding> {
+    fn response_limit(&self) -> Option<Finding> {
         let sorted = self.sorted;
         let bodies = sorted.all().map(|sample| sample.reply.body.len());
         // What is compressed counts as it is expanded.
@@ -125,7 +125,7 @@ impl Draft<'_> {
         let why =
             format!("the longest sample has {longest_bytes} bytes, which is more than the default takes");
         Some(Finding {
-            part: "reply_limit".into(),
+            part: "response_limit".into(),
             value: format!("{mebibytes}MiB"),
             sure: Sure::Likely,
             why,

@@ -1,4 +1,5 @@
-//! `ask`, `confirm` and `sample`: what is asked of a person or of the client's model before something is done.
+//! `input_requests`, `confirm` and `sample`: what is asked of a person or of the client's model before
+//! something is done.
 //!
 //! The rounds are here; `question` reads one, `form` what it has to fill in, `sample` what a model is asked.
 
@@ -28,7 +29,7 @@ use question::one;
 pub(super) use sample::sample;
 
 /// What the templates of a question see.
-const NAMES: [&str; 2] = ["args", "answers"];
+const NAMES: [&str; 2] = ["args", "input_responses"];
 /// The name of the answer to `confirm`.
 const CONFIRM: &str = "confirm";
 
@@ -47,12 +48,13 @@ struct OfArguments {
     names: Vec<(String, Span)>,
 }
 
-/// Reads `ask` and `confirm` of a route or a prompt. `None` when something is wrong; that has been reported then.
+/// Reads `input_requests` and `confirm` of a route or a prompt. `None` when something is wrong; that has been
+/// reported then.
 pub(super) fn read(section: &Section<'_, '_>, asked: &mut Asked) -> Option<Written> {
     let report = section.report;
     let before = report.errors();
-    let mut written = Written { patience: section.duration("answer_within"), ..Written::default() };
-    if let Some(entry) = section.entry("ask") {
+    let mut written = Written { patience: section.duration("input_timeout"), ..Written::default() };
+    if let Some(entry) = section.entry("input_requests") {
         let rounds = match &entry.value.kind {
             Kind::List(rounds) => rounds.as_slice(),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::Map(_) => {
@@ -94,7 +96,7 @@ impl Written {
     fn read_round(&mut self, report: &Report<'_>, node: &Node, asked: &mut Asked) {
         let Some(entries) = node.as_map() else {
             let message = format!("a round of questions is a map of names, found {}", node.found());
-            return report.error(node.span, message, "write `ask: { NAME: { message: \"…\" } }`");
+            return report.error(node.span, message, "write `input_requests: { NAME: { message: \"…\" } }`");
         };
         let mut round = Vec::new();
         for entry in entries {
@@ -205,7 +207,9 @@ pub(super) fn refuse_unknown_answers<'a>(
     for answer in named.filter(|answer| !names.contains(&answer.name.as_str())) {
         let name = &answer.name;
         let help = match names {
-            [] => Some(format!("{who} asks nothing: write `ask: {{ {name}: {{ message: \"…\" }} }}`")),
+            [] => Some(format!(
+                "{who} asks nothing: write `input_requests: {{ {name}: {{ message: \"…\" }} }}`"
+            )),
             _ => suggest::help(name, "its questions", names.iter().copied()),
         };
         report.within(answer.context.clone(), || {

@@ -35,7 +35,7 @@ pub(super) fn one(
         report.error(
             place,
             message,
-            "write ASCII letters, digits and `_`: templates have it as `answers.NAME`",
+            "write ASCII letters, digits and `_`: templates have it as `input_responses.NAME`",
         );
     }
     if name == translate::SAMPLE {
@@ -102,7 +102,7 @@ fn condition(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Option<tran
     let text = section::text_of(report, node, "`when`")?;
     if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
         let message = format!("`{name}` is not known yet: nothing has been sent");
-        report.error(node.span, message, "`$args` and `$answers` are");
+        report.error(node.span, message, "`$args` and `$input_responses` are");
         return None;
     }
     // It is about the arguments, whose value it also is.

@@ -83,9 +83,10 @@ pub(in crate::config) fn compile(
         .transpose();
     match (shared_entry, mcp) {
         (None, _) => warn_of_directions(report, &root),
-        (Some(entry), Some(McpSettings { secret: None, .. })) if shared.is_ok() => {
-            let message = "`shared_state` needs `server.secret`: what is stored there is encrypted with it";
-            let help = "write `server: { secret: … }`, the same on every replica: `openssl rand -base64 32` makes one";
+        (Some(entry), Some(McpSettings { secret_key: None, .. })) if shared.is_ok() => {
+            let message =
+                "`shared_state` needs `server.secret_key`: what is stored there is encrypted with it";
+            let help = "write `server: { secret_key: … }`, the same on every replica: `openssl rand -base64 32` makes one";
             report.error(entry.key.span, message, help);
         }
         // Where the settings of the server have a mistake, whether there is a secret is not known.
@@ -169,8 +170,8 @@ pub(in crate::config) fn compile(
     let elsewhere = default_timeout.or(shutdown_timeout).map_or(root.span, |node| node.span);
     warn_of_calls_cut_off(report, listener.shutdown_timeout, &routes, (written, entries), elsewhere);
     let certificates = certificates::read(report, &root);
-    let needs_place = node_at("admin", "ready_needs").map(|node| node.span);
-    check_needs(report, &names, &admin.ready_needs, needs_place);
+    let needs_place = node_at("admin", "readiness_upstreams").map(|node| node.span);
+    check_needs(report, &names, &admin.readiness_upstreams, needs_place);
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::new(&upstreams),
         listener,
@@ -230,11 +231,11 @@ fn route_defaults(section: &Section<'_, '_>) -> RouteDefaults {
     }
     RouteDefaults {
         timeout: section.duration("timeout").unwrap_or(own.timeout),
-        reply_limit_bytes: section.size("reply_limit").unwrap_or(own.reply_limit_bytes),
-        value_limit: section
-            .count("value_limit")
+        response_limit_bytes: section.size("response_limit").unwrap_or(own.response_limit_bytes),
+        max_values: section
+            .count("max_values")
             .and_then(|count| usize::try_from(count).ok())
-            .unwrap_or(own.value_limit),
+            .unwrap_or(own.max_values),
         error_text_bytes: section.size("error_text_limit").unwrap_or(own.error_text_bytes),
         envelope: routes::envelope(section).unwrap_or(own.envelope),
         error_status: routes::error_status(section).unwrap_or(own.error_status),

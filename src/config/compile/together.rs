@@ -18,7 +18,7 @@ use crate::{
     route::{Conflict, RouteTable, UpstreamName},
 };
 
-/// What `admin.ready_needs` names has to be there, whoever said it.
+/// What `admin.readiness_upstreams` names has to be there, whoever said it.
 pub(super) fn check_needs(
     report: &Report<'_>,
     known: &[(UpstreamName, Span)],
@@ -33,7 +33,7 @@ pub(super) fn check_needs(
         let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
         match place {
             Some(span) => report.error(span, message, help),
-            None => report.add(Problem::of_whole("admin.ready_needs", message, help)),
+            None => report.add(Problem::of_whole("admin.readiness_upstreams", message, help)),
         }
     }
 }

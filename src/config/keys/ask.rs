@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// What `ask` takes: one round, or several.
+/// What `input_requests` takes: one round, or several.
 pub(in crate::config) const ASK: Takes = OneOrMore(&Map(&Section(|| &QUESTION)));
 
-/// What `answer_within` takes.
+/// What `input_timeout` takes.
 pub(in crate::config) const ANSWER_WITHIN: Takes = Duration(SECOND, HOUR);
 
 /// What `sample` takes.
@@ -18,7 +18,7 @@ pub(in crate::config) static QUESTION: Keys = Keys::new(
         key(
             "when",
             Text,
-            "A jq condition on `$args` and the answers so far, `$answers`. Without it, always.",
+            "A jq condition on `$args` and the answers so far, `$input_responses`. Without it, always.",
         ),
         key("message", Text, "What the person reads: a template. Alone, it is answered with yes or no."),
         key(

@@ -32,7 +32,11 @@ pub(in crate::config) static BLOCK: Keys = Keys::new(
             Text,
             "A jq condition on the structured value; where it does not hold, the block is left out.",
         ),
-        key("each", Text, "jq: gives a list, and there is one block for each of its rows, called `item`."),
+        key(
+            "for_each",
+            Text,
+            "jq: gives a list, and there is one block for each of its rows, called `item`.",
+        ),
         key("annotations", Section(|| &BLOCK_ANNOTATIONS), "Hints for clients."),
     ],
 );
@@ -75,7 +79,7 @@ pub(in crate::config) static LIMIT: Keys = Keys::new(
     &[
         key("rows", Count(1, 100_000), "How many rows of the list are shown."),
         key("characters", Count(100, 100_000_000), "How long the JSON, and all other text, may be."),
-        key("of", Text, "Where the list is, as `.data.rows`. Default: the longest list of the structure."),
+        key("path", Text, "Where the list is, as `.data.rows`. Default: the longest list of the structure."),
         key("note", Text, "What is said of the rest: a template that sees `limit` and `args`."),
         key("more", Section(|| &MORE), "The arguments that ask for the rest."),
     ],

@@ -8,7 +8,11 @@ pub(in crate::config) static EXAMPLE: Keys = Keys::new(
     &[
         key("name", Text, "What it shows."),
         key("args", Map(&Anything), "The arguments of the call."),
-        key("answers", Map(&Anything), "The answers to the questions of the route, as templates see them."),
+        key(
+            "input_responses",
+            Map(&Anything),
+            "The answers to the questions of the route, as templates see them.",
+        ),
         key("response", Section(|| &EXAMPLE_RESPONSE), "What the upstream answers."),
         key("expect", Section(|| &EXPECT), "What clients then get; what is not named here is not compared."),
     ],
@@ -19,7 +23,7 @@ pub(in crate::config) static EXAMPLE_RESPONSE: Keys = Keys::new(
     "example_response",
     &[
         key("status", Count(100, 599), "The HTTP status. Default 200."),
-        key("exit", Scalar, "Of a command: its exit status, or the signal that ended it. Default 0."),
+        key("exit_status", Scalar, "Of a command: its exit status, or the signal that ended it. Default 0."),
         key("stderr", Scalar, "Of a command: what it wrote to standard error."),
         key("content_type", Text, "The `Content-Type`."),
         key("headers", Map(&Scalar), "Other headers."),

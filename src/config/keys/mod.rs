@@ -37,14 +37,14 @@ const fn key(name: &'static str, takes: Takes, means: &'static str) -> Row {
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
 const TIMEOUT: Takes = Duration(1, HOUR);
-const REPLY_LIMIT: Takes = Size(1, 1 << 30);
+const RESPONSE_LIMIT: Takes = Size(1, 1 << 30);
 /// How the text, the code and the structure of an error are made.
 const ERROR_FORM: Takes = Either(&[Text, Section(|| &ERROR)]);
 const ERROR_TEXT_LIMIT: Takes = Size(64, 1 << 20);
-const VALUE_LIMIT: Takes = Count(1, 100_000_000);
+const MAX_VALUES: Takes = Count(1, 100_000_000);
 const IN_FLIGHT: Takes = Count(1, 100_000);
 const ENVELOPE: Takes = Word(&["mcp", "plain"]);
-const ERROR_STATUS: Takes = Word(&["truthful", "ok"]);
+const ERROR_STATUS: Takes = Word(&["mapped", "always_200"]);
 const ERROR_FORMAT: Takes = Word(&["text", "json"]);
 const NAMES: Takes = List(&Text);
 /// What a caller needs.

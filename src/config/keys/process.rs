@@ -88,10 +88,10 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
     &[
         key("timeout", TIMEOUT, "Timeout of a call, with queueing and retries. Default `30s`."),
         key("connect_timeout", TIMEOUT, "Timeout of connecting to an upstream. Default `5s`."),
-        key("reply_limit", REPLY_LIMIT, "Largest response that is read. Default `8MiB`."),
+        key("response_limit", RESPONSE_LIMIT, "Largest response that is read. Default `8MiB`."),
         key(
-            "value_limit",
-            VALUE_LIMIT,
+            "max_values",
+            MAX_VALUES,
             "How many values a reply may have for a rule that looks into it. Default 1200000.",
         ),
         key(
@@ -107,7 +107,7 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
         key(
             "error_status",
             ERROR_STATUS,
-            "The HTTP status of a tool error for REST clients. Default `truthful`.",
+            "The HTTP status of a tool error for REST clients. Default `mapped`.",
         ),
         key(
             "error_format",

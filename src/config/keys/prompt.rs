@@ -19,11 +19,11 @@ pub(in crate::config) static PROMPT: Keys = Keys::new(
             "A question that a person says yes to before the messages are made: a template.",
         ),
         key(
-            "ask",
+            "input_requests",
             ASK,
             "What a person, or the client's model, is asked before that; a list is asked one after the other.",
         ),
-        key("answer_within", ANSWER_WITHIN, "How long an answer may take. Default `10m`."),
+        key("input_timeout", ANSWER_WITHIN, "How long an answer may take. Default `10m`."),
         key(
             "scopes",
             SCOPES,
@@ -40,7 +40,7 @@ pub(in crate::config) static PROMPT_ARGUMENT: Keys = Keys::new(
         key("title", Text, "A name for people."),
         key("description", Text, "What it means."),
         key("required", Flag, "Whether the prompt can't be had without it. Default `false`."),
-        key("complete", COMPLETE_FORM, "What it may be: a list of values, or a route that gives them."),
+        key("completions", COMPLETE_FORM, "What it may be: a list of values, or a route that gives them."),
     ],
 );
 
@@ -94,8 +94,8 @@ pub(in crate::config) static PROMPT_RESOURCE: Keys = Keys::new(
 pub(super) const COMPLETE_FORM: Takes = Either(&[List(&Scalar), Section(|| &COMPLETE)]);
 
 pub(in crate::config) static COMPLETE: Keys = Keys::new(
-    "`complete`",
-    "complete",
+    "`completions`",
+    "completions",
     &[
         key("route", Text, "The route that gives the values."),
         key("args", Map(&Anything), "The arguments for that route: a template each, or a value."),

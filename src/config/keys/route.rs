@@ -28,25 +28,25 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
         ),
         key("confirm", Text, "A question that a person says yes to before the request is sent: a template."),
         key(
-            "ask",
+            "input_requests",
             ASK,
             "What a person, or the client's model, is asked before it; a list is asked one after the other.",
         ),
-        key("answer_within", ANSWER_WITHIN, "How long an answer may take. Default `10m`."),
+        key("input_timeout", ANSWER_WITHIN, "How long an answer may take. Default `10m`."),
         key(
             "input",
             JsonSchema,
             "What arguments must look like; inferred from the placeholders when absent.",
         ),
         key(
-            "complete",
+            "completions",
             Map(&COMPLETE_FORM),
             "What its arguments may be, by name, beside what `input` lists: a list of values, or a route that gives them.",
         ),
         key("output", JsonSchema, "What the structured content looks like; enforced on every success."),
         key(
-            "wrap",
-            Word(&["always", "older"]),
+            "wrap_non_objects",
+            Word(&["always", "legacy_clients"]),
             "Which clients get a value that is not an object as `{\"result\": …}`. Default `always`.",
         ),
         key("response", RESPONSE, "Rules for the upstream response; the first rule that matches is applied."),
@@ -56,13 +56,13 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
             "The form of an error about arguments that `input` refuses, as `error` of a rule: `value.message` is the sentence.",
         ),
         key(
-            "job",
-            Either(&[Word(&["follow"]), Section(|| &JOB)]),
+            "async_operation",
+            Either(&[Word(&["follow_location"]), Section(|| &JOB)]),
             "How work is followed that is not done with the first reply: to the `Location` of a 202, or as a map says. \
              Without it the first reply is the answer.",
         ),
         key(
-            "log",
+            "notifications",
             List(&Section(|| &LOG_LINE)),
             "Lines that clients are told while a call goes on, where they want them.",
         ),
@@ -117,8 +117,8 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
              responses with 502, 503 or 504 in a row.",
         ),
         key("scopes", SCOPES, "Scopes that a client needs, all of them; replace those of `defaults`."),
-        key("reply_limit", REPLY_LIMIT, "Largest response that is read."),
-        key("value_limit", VALUE_LIMIT, "How many values a reply may have for a rule that looks into it."),
+        key("response_limit", RESPONSE_LIMIT, "Largest response that is read."),
+        key("max_values", MAX_VALUES, "How many values a reply may have for a rule that looks into it."),
         key("error_text_limit", ERROR_TEXT_LIMIT, "The longest error text that a client gets."),
         key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),
         key("error_status", ERROR_STATUS, "The HTTP status of a tool error for REST clients."),
@@ -179,7 +179,7 @@ pub(in crate::config) static READ_AS: Keys = Keys::new(
         key("size", Size(0, 1 << 50), "How long it is, where that is known beforehand."),
         key("annotations", Section(|| &BLOCK_ANNOTATIONS), "Hints for clients."),
         key(
-            "watch",
+            "poll_interval",
             Duration(100, 24 * HOUR),
             "How often the upstream is asked whether it changed, while a client is subscribed. Default: never; then no \
              client can subscribe.",
@@ -209,7 +209,7 @@ pub(in crate::config) static REQUEST: Keys = Keys::new(
              template; all of the call when absent.",
         ),
         key(
-            "options_from",
+            "leading_dash_arguments",
             NAMES,
             "Of a command: arguments whose text may begin with `-`, and so be an option.",
         ),
@@ -222,7 +222,7 @@ pub(in crate::config) static REQUEST: Keys = Keys::new(
 );
 
 pub(in crate::config) static LOG_LINE: Keys = Keys::new(
-    "a line of `log`",
+    "a line of `notifications`",
     "log_line",
     &[
         key("level", Word(&crate::route::LogLevel::NAMES), "How much it matters. Default `info`."),
@@ -235,8 +235,8 @@ pub(in crate::config) static LOG_LINE: Keys = Keys::new(
 );
 
 pub(in crate::config) static JOB: Keys = Keys::new(
-    "`job`",
-    "job",
+    "`async_operation`",
+    "async_operation",
     &[
         key(
             "extract",
@@ -275,7 +275,7 @@ pub(in crate::config) static JOB: Keys = Keys::new(
             "The request that ends a job nobody waits for; a method alone (`DELETE`) asks where its status is.",
         ),
         key(
-            "poll",
+            "poll_interval",
             Duration(20, HOUR),
             "How long to wait between two questions, where `Retry-After` does not say. Default `1s`.",
         ),
@@ -284,23 +284,19 @@ pub(in crate::config) static JOB: Keys = Keys::new(
         key("message", Text, "jq: what the job is doing, for people."),
         key(
             "task",
-            Word(&["off", "offered", "required"]),
-            "Whether MCP clients that know tasks get one for work that takes long, and whether others are turned away. Default `offered`.",
+            Word(&["forbidden", "optional", "required"]),
+            "Whether MCP clients that know tasks get one for work that takes long, and whether others are turned away. Default `optional`.",
         ),
         key(
             "task_after",
             Duration(0, HOUR),
             "How long such a call waits for its result before it becomes a task. Default `2s`.",
         ),
+        key("task_ttl", Duration(SECOND, 7 * 24 * HOUR), "How long a task can be asked about. Default `1h`."),
         key(
-            "task_life",
-            Duration(SECOND, 7 * 24 * HOUR),
-            "How long a task can be asked about. Default `1h`.",
-        ),
-        key(
-            "task_asks",
+            "task_requests_input",
             Flag,
-            "Whether the call becomes a task at once where there is something to `ask`, and the task asks it. Default: the call asks, and its answer begins the task.",
+            "Whether the call becomes a task at once where there is something in `input_requests`, and the task asks it. Default: the call asks, and its answer begins the task.",
         ),
     ],
 );

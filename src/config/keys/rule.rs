@@ -47,7 +47,7 @@ pub(in crate::config) static RULE: Keys = Keys::new(
         key(
             "sample",
             SAMPLE_FORM,
-            "What the client's model is asked about the reply: `answers.sample.text` in `content`.",
+            "What the client's model is asked about the reply: `input_responses.sample.text` in `content`.",
         ),
         key("content", CONTENT, "What people and models see: a template, `{ as: … }`, or a list of blocks."),
         key("limit", Section(|| &LIMIT), "How much of a success is shown."),
@@ -81,7 +81,7 @@ pub(in crate::config) static WHEN: Keys = Keys::new(
     &[
         key("status", OneOrMore(&Scalar), "`404`, `4xx` or `400-499`, or a list."),
         key(
-            "exit",
+            "exit_status",
             OneOrMore(&Scalar),
             "How a command ended: `1`, `1-9`, `SIGKILL` or `signal` for any, or a list.",
         ),

@@ -28,7 +28,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             "Active health checks of each address. Default: none.",
         ),
         key(
-            "dns_refresh",
+            "dns_refresh_interval",
             Duration(100, 24 * HOUR),
             "After how long the name of a host is looked up again. Default `30s`.",
         ),
@@ -43,7 +43,7 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             Text,
             "The folder that the program works in. Default `/`; of a CGI program, the one it lies in.",
         ),
-        key("environment", Section(|| &ENVIRONMENT), "What the program sees beside `PATH` and a locale."),
+        key("env", Section(|| &ENV), "What the program sees beside `PATH` and a locale."),
         key(
             "mcp",
             Either(&[Text, Section(|| &MCP_CHILD)]),
@@ -83,12 +83,12 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             "Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.",
         ),
         key(
-            "auth",
-            Section(|| &AUTH),
+            "credentials",
+            Section(|| &CREDENTIALS),
             "How it is told who asks: one of `basic`, `bearer` and `oauth`. Without its credential nothing is sent.",
         ),
         key(
-            "redirects",
+            "max_redirects",
             Count(0, 10),
             "Maximum number of redirects to its own address that are followed. Default 0.",
         ),
@@ -112,8 +112,8 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             "Rate limit of each client for its routes: `10 per second`, a map, or `off`.",
         ),
         key("timeout", TIMEOUT, "Timeout of a call, for its routes."),
-        key("reply_limit", REPLY_LIMIT, "Largest response that is read, for its routes."),
-        key("value_limit", VALUE_LIMIT, "How many values a reply may have, for its routes."),
+        key("response_limit", RESPONSE_LIMIT, "Largest response that is read, for its routes."),
+        key("max_values", MAX_VALUES, "How many values a reply may have, for its routes."),
         key(
             "error_text_limit",
             ERROR_TEXT_LIMIT,
@@ -122,9 +122,9 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
     ],
 );
 
-pub(in crate::config) static AUTH: Keys = Keys::new(
-    "`auth`",
-    "auth",
+pub(in crate::config) static CREDENTIALS: Keys = Keys::new(
+    "`credentials`",
+    "credentials",
     &[
         key("basic", Section(|| &BASIC), "A user and a password."),
         key(
@@ -156,19 +156,19 @@ pub(in crate::config) static OAUTH: Keys = Keys::new(
         key("audience", Text, "Whom the token is for, where the server wants to know."),
         key("parameters", Map(&Scalar), "What else the server wants to know, such as `resource`."),
         key(
-            "auth_style",
-            Word(&["basic", "post"]),
-            "How the client says who it is: by `Authorization`, or in the body. Default `basic`.",
+            "client_auth_method",
+            Word(&["client_secret_basic", "client_secret_post"]),
+            "How the client says who it is: by `Authorization`, or in the body. Default `client_secret_basic`.",
         ),
         key("tls", <ClientTls as Setting>::KIND, "Whom the token server is taken for, and who we are."),
     ],
 );
 
-pub(in crate::config) static ENVIRONMENT: Keys = Keys::new(
-    "`environment`",
-    "environment",
+pub(in crate::config) static ENV: Keys = Keys::new(
+    "`env`",
+    "env",
     &[
-        key("allow", NAMES, "Names of variables that it sees as this process has them."),
+        key("pass", NAMES, "Names of variables that it sees as this process has them."),
         key(
             "set",
             Map(&Scalar),
@@ -183,11 +183,7 @@ pub(in crate::config) static MCP_CHILD: Keys = Keys::new(
     &[
         key("command", List(&Scalar), "The program and its words. There is no shell."),
         key("cwd", Text, "The folder that the program works in. Default `/`."),
-        key(
-            "environment",
-            Section(|| &ENVIRONMENT),
-            "What the program sees beside `PATH`, `HOME` and a locale.",
-        ),
+        key("env", Section(|| &ENV), "What the program sees beside `PATH`, `HOME` and a locale."),
     ],
 );
 
@@ -220,7 +216,7 @@ pub(in crate::config) static TOOLS: Keys = Keys::new(
             "What single tools have in the place of what the server says, by the server's names.",
         ),
         key(
-            "refresh",
+            "refresh_interval",
             Duration(SECOND, 24 * HOUR),
             "How often the list is asked for, beside when the server says that it changed. Default `5m`.",
         ),

@@ -20,7 +20,7 @@ use crate::{
 /// The word that stands where a method does, for commands.
 pub(super) const RUN: &str = "RUN";
 /// The keys of a request that are for commands only.
-pub(super) const KEYS: [&str; 3] = ["arguments", "options_from", "stdin"];
+pub(super) const KEYS: [&str; 3] = ["arguments", "leading_dash_arguments", "stdin"];
 
 const HELP: &str = "write `RUN UPSTREAM word {argument}`, such as `RUN disk {path}`";
 
@@ -128,8 +128,8 @@ impl Reader<'_, '_> {
                 self.template(&entry.value, "`stdin`").map(BodyTemplate::Text)
             }
         });
-        let options_from = section.texts("options_from").unwrap_or_default();
-        for (node, name) in &options_from {
+        let leading_dash_arguments = section.texts("leading_dash_arguments").unwrap_or_default();
+        for (node, name) in &leading_dash_arguments {
             if !self.asked.names(name) {
                 let names = self.asked.arguments.iter().map(|argument| argument.name.as_str());
                 let help = suggest::help(name, "its arguments", names);
@@ -142,9 +142,10 @@ impl Reader<'_, '_> {
             None => None,
         };
         let upstream = upstream.filter(|_| report.errors() == before)?;
-        let options_from = options_from.into_iter().map(|(_, name)| name.to_owned()).collect();
+        let leading_dash_arguments =
+            leading_dash_arguments.into_iter().map(|(_, name)| name.to_owned()).collect();
         let is_past_options = self.is_past_options(&upstream);
-        let template = CommandTemplate { words, options_from, is_past_options, stdin };
+        let template = CommandTemplate { words, leading_dash_arguments, is_past_options, stdin };
         Some(Compiled { upstream, template: RequestTemplate::Command(template) })
     }
 

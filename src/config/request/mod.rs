@@ -28,7 +28,7 @@ pub(super) use rest::rest;
 pub(super) use unescaped::warn as warn_of_unescaped;
 
 /// Names that the templates of a request may use.
-const NAMES: [&str; 2] = ["args", "answers"];
+const NAMES: [&str; 2] = ["args", "input_responses"];
 /// The keys of a request that are for HTTP only.
 const HTTP_KEYS: [&str; 5] = ["method", "path", "query", "headers", "body"];
 pub(super) const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];

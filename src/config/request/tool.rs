@@ -16,7 +16,7 @@ pub(super) const CALL: &str = "CALL";
 /// The key of a request that is for MCP servers only.
 pub(super) const KEY: &str = "tool";
 /// Keys of other requests, beside those for HTTP.
-const OTHER_KEYS: [&str; 2] = ["options_from", "stdin"];
+const OTHER_KEYS: [&str; 2] = ["leading_dash_arguments", "stdin"];
 
 const HELP: &str = "write `CALL UPSTREAM/TOOL`, with the name that the server has for the tool";
 

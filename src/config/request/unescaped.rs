@@ -199,7 +199,7 @@ mod tests {
             ("{{ args.q | upper }}", Some("q")),
             ("{{ args.unknown }}", Some("unknown")),
             ("{% for item in args.s %}{{ item }}{% endfor %}", None),
-            ("{{ answers.sure }}", None),
+            ("{{ input_responses.sure }}", None),
         ] {
             assert_eq!(
                 (found(template, markup), found(template, json)),

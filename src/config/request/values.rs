@@ -193,9 +193,9 @@ fn omitted_argument(text: &str) -> Option<&str> {
     (filter == "default(omit)" && !name.is_empty() && name.chars().all(is_name)).then_some(name)
 }
 
-/// `form` and `count` of `{{ answers.form.count }}` and nothing else.
+/// `form` and `count` of `{{ input_responses.form.count }}` and nothing else.
 fn single_answer(text: &str) -> Option<(&str, Option<&str>)> {
-    let path = expression(text)?.strip_prefix("answers.")?;
+    let path = expression(text)?.strip_prefix("input_responses.")?;
     let (name, field) = path.split_once('.').map_or((path, None), |(name, field)| (name, Some(field)));
     let good = |name: &str| !name.is_empty() && name.chars().all(is_name);
     (good(name) && field.is_none_or(good)).then_some((name, field))

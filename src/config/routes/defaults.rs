@@ -14,8 +14,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(in crate::config) struct RouteDefaults {
     pub(in crate::config) timeout: Duration,
-    pub(in crate::config) reply_limit_bytes: usize,
-    pub(in crate::config) value_limit: usize,
+    pub(in crate::config) response_limit_bytes: usize,
+    pub(in crate::config) max_values: usize,
     pub(in crate::config) error_text_bytes: usize,
     pub(in crate::config) envelope: Envelope,
     pub(in crate::config) error_status: ErrorStatus,
@@ -29,11 +29,11 @@ impl Default for RouteDefaults {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(30),
-            reply_limit_bytes: TranslationLimits::DEFAULT_REPLY_BYTES,
-            value_limit: TranslationLimits::DEFAULT_VALUES,
+            response_limit_bytes: TranslationLimits::DEFAULT_REPLY_BYTES,
+            max_values: TranslationLimits::DEFAULT_VALUES,
             error_text_bytes: TranslationLimits::DEFAULT_ERROR_TEXT_BYTES,
             envelope: Envelope::Mcp,
-            error_status: ErrorStatus::Truthful,
+            error_status: ErrorStatus::Mapped,
             error_format: ErrorFormat::Text,
             redaction: Redaction::default(),
             forward_headers: Vec::new(),

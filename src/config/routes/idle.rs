@@ -17,9 +17,9 @@ use crate::{
 
 /// A call of a tool has no other end to wait for.
 pub(super) fn refuse_job(section: &Section<'_, '_>) -> Option<()> {
-    let Some(entry) = section.entry("job") else { return Some(()) };
+    let Some(entry) = section.entry("async_operation") else { return Some(()) };
     let help = "leave it out: a call of a tool lasts as long as the work does";
-    section.report.error(entry.key.span, "`job` has no effect on a call of a tool", help);
+    section.report.error(entry.key.span, "`async_operation` has no effect on a call of a tool", help);
     None
 }
 
@@ -69,7 +69,7 @@ pub(super) fn warn_of_credentials(
     let is_cgi = upstream.is_some_and(|file| matches!(file.settings, UpstreamSettings::Cgi(_)));
     if is_cgi && template.carries(&AUTHORIZATION) {
         let message = "`Authorization` has no effect: a CGI program is given no credentials";
-        let help = "set a variable for it, under `environment` of the upstream";
+        let help = "set a variable for it, under `env` of the upstream";
         report.warning(entry.key.span, message, help);
     }
 }

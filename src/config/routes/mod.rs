@@ -109,7 +109,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         idle::refuse_job(&section)?;
     }
     let mut in_job = Asked::default();
-    let job = section.entry("job").map(|entry| {
+    let job = section.entry("async_operation").map(|entry| {
         let upstream = request.as_ref().map(|request| &request.upstream);
         let context = job::Context { names: around.names, upstreams: around.upstreams, upstream };
         job::read(report, entry, &context, &mut asked, &mut in_job)
@@ -153,7 +153,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             schemas::input(report, Some(entry), &Asked::default(), &Asked { all: true, ..Asked::default() })
         })
     };
-    let wrap = if section.word("wrap") == Some("older") { Wrap::Older } else { Wrap::Always };
+    let wrap = if section.word("wrap_non_objects") == Some("legacy_clients") {
+        Wrap::LegacyClients
+    } else {
+        Wrap::Always
+    };
     let own_count = rules.as_ref().map_or(0, |rules| rules.own_count);
     let otherwise = replies::otherwise(&section, own_count, calls_a_tool);
     let answerer = match request.as_ref().map(|request| &request.template) {
@@ -175,9 +179,9 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let redaction = around.defaults.redaction.clone().and(redaction(&section));
     let (title, description) = (section.text("title"), section.text("description"));
     let annotations = section.section("annotations", &ANNOTATIONS).map(|section| annotations(&section));
-    let (timeout, reply_limit) = (section.duration("timeout"), section.size("reply_limit"));
+    let (timeout, response_limit) = (section.duration("timeout"), section.size("response_limit"));
     let error_text_limit = section.size("error_text_limit");
-    let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
+    let max_values = section.count("max_values").and_then(|count| usize::try_from(count).ok());
     let (envelope, error_status) = (envelope(&section), error_status(&section));
     let (error_format, idempotent) = (error_format(&section), section.flag("idempotent"));
     let policy = of_route::read(&section);
@@ -206,7 +210,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let input = input?;
     let mut asking = questions?.finish(report, &input)?;
     asking.sampled = samples;
-    if let (Some(Some(job)), Some(entry)) = (&job, section.entry("job")) {
+    if let (Some(Some(job)), Some(entry)) = (&job, section.entry("async_operation")) {
         questions_of_task(report, entry, job, &asking)?;
     }
     if let Some(node) = section.get("request") {
@@ -227,7 +231,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         report.error(
             entry.key.span,
             message,
-            "write `idempotent: true` if the request may be sent twice; else ask first, with `ask`",
+            "write `idempotent: true` if the request may be sent twice; else ask first, with `input_requests`",
         );
     }
     if let (Some(entry), false) = (section.entry("resource"), asking.is_empty()) {
@@ -255,12 +259,13 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         None => redaction,
     };
     let defaults = around.defaults;
-    let reply_limit_bytes =
-        reply_limit.or_else(|| upstream?.reply_limit_bytes).unwrap_or(defaults.reply_limit_bytes);
-    let value_limit = value_limit.or_else(|| upstream?.value_limit).unwrap_or(defaults.value_limit);
+    let response_limit_bytes =
+        response_limit.or_else(|| upstream?.response_limit_bytes).unwrap_or(defaults.response_limit_bytes);
+    let max_values = max_values.or_else(|| upstream?.max_values).unwrap_or(defaults.max_values);
     let error_text_bytes =
         error_text_limit.or_else(|| upstream?.error_text_bytes).unwrap_or(defaults.error_text_bytes);
-    let limits = TranslationLimits { error_text_bytes, reply_bytes: reply_limit_bytes, values: value_limit };
+    let limits =
+        TranslationLimits { error_text_bytes, reply_bytes: response_limit_bytes, values: max_values };
     let mut rules = rules?;
     for compiled in &mut rules {
         if let Action::Success(SuccessRule { limit: Some(own), .. }) = &mut compiled.rule.action {
@@ -305,7 +310,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         },
         timeout,
         idempotent,
-        reply_limit_bytes,
+        response_limit_bytes,
         envelope: envelope.unwrap_or(defaults.envelope),
         error_status: error_status.unwrap_or(defaults.error_status),
         error_format: error_format.unwrap_or(defaults.error_format),
@@ -333,15 +338,19 @@ fn name(report: &Report<'_>, entry: &Entry) -> Option<ToolName> {
 
 /// What a route may ask whose work can be handed over as a task: whoever fetches the result of one answers nothing.
 fn questions_of_task(report: &Report<'_>, entry: &Entry, job: &JobRule, asking: &Asking) -> Option<()> {
-    if asking.sampled.is_some() && job.task.offer != TaskOffer::Off {
+    if asking.sampled.is_some() && job.task.offer != TaskOffer::Forbidden {
         let message = "a rule with `sample` can't stand beside a job that is handed over as a task: \
                        whoever asks for its result can't be asked";
-        report.error(entry.key.span, message, "write `task: off`: the job is followed within the `timeout`");
+        report.error(
+            entry.key.span,
+            message,
+            "write `task: forbidden`: the job is followed within the `timeout`",
+        );
         return None;
     }
     if asking.rounds.is_empty() && job.task.asks {
-        let help = "say what to ask, with `ask` or `confirm`, or leave it out";
-        report.error(entry.key.span, "`task_asks` has nothing to ask", help);
+        let help = "say what to ask, with `input_requests` or `confirm`, or leave it out";
+        report.error(entry.key.span, "`task_requests_input` has nothing to ask", help);
         return None;
     }
     Some(())
@@ -354,15 +363,15 @@ fn completions(
     input: &InputSchema,
 ) -> Vec<(String, Completion)> {
     let report = section.report;
-    let Some(written) = section.entry("complete") else { return Vec::new() };
+    let Some(written) = section.entry("completions") else { return Vec::new() };
     let properties = input.document().get("properties").and_then(Value::as_object);
     let names: Vec<String> = properties.into_iter().flatten().map(|(name, _)| name.clone()).collect();
     let mut completions = Vec::new();
     if section.get("resource").is_none() {
         let help = "leave it out: clients complete the arguments of prompts and of resources, not of tools";
-        report.warning(written.key.span, "`complete` has no effect without `resource`", help);
+        report.warning(written.key.span, "`completions` has no effect without `resource`", help);
     }
-    for entry in section.map("complete").unwrap_or_default() {
+    for entry in section.map("completions").unwrap_or_default() {
         let name = &entry.key.text;
         if !names.contains(name) {
             let help = suggest::help(name, "its arguments", names.iter().map(String::as_str));

@@ -19,7 +19,7 @@ pub(in crate::config) fn envelope(section: &Section<'_, '_>) -> Option<Envelope>
 pub(in crate::config) fn error_status(section: &Section<'_, '_>) -> Option<ErrorStatus> {
     section
         .word("error_status")
-        .map(|word| if word == "ok" { ErrorStatus::Ok } else { ErrorStatus::Truthful })
+        .map(|word| if word == "always_200" { ErrorStatus::Always200 } else { ErrorStatus::Mapped })
 }
 
 /// `error_format` of a route or of `defaults`.

@@ -56,9 +56,9 @@ fn a_problem_names_the_variable_or_the_flag() {
 
 #[test]
 fn variables_may_stand_in_the_file_and_their_values_are_not_told() {
-    let file = "server: { listen: \"127.0.0.1:${PORT}\", connections: \"${N:-12}\" }";
+    let file = "server: { listen: \"127.0.0.1:${PORT}\", max_connections: \"${N:-12}\" }";
     let listener = layered(file, &[("PORT", "9")], &[]).unwrap().listener;
-    assert_eq!((listener.listen.port(), listener.connection_limit), (9, 12));
+    assert_eq!((listener.listen.port(), listener.max_connections), (9, 12));
     /// Any text is right for these, and `tls` and `auth` are maps.
     const TEXTS: [&str; 5] = ["title", "instructions", "name", "tls", "auth"];
     for key in ServerSettings::keys().names().filter(|key| !TEXTS.contains(key)) {
@@ -73,7 +73,7 @@ fn variables_may_stand_in_the_file_and_their_values_are_not_told() {
 
 #[test]
 fn sections_in_sections_and_those_that_are_a_text_have_variables() {
-    let file = "server: { secret: \"${SECRET}\" }\nshared_state: redis://store.test:6379";
+    let file = "server: { secret_key: \"${SECRET}\" }\nshared_state: redis://store.test:6379";
     let variables = [
         ("SECRET", "0123456789abcdef"),
         ("GLOSSATOR__SHARED_STATE__PASSWORD", "word"),
@@ -105,10 +105,10 @@ fn a_secret_may_be_the_contents_of_a_file() {
     std::fs::write(&path, "0123456789abcdef\n").unwrap();
     let named = format!("file:{}", path.display());
     let secret = || crate::crypto::Secret::new(b"0123456789abcdef");
-    let by_file = layered(&format!("server: {{ secret: '{named}' }}"), &[], &[]).unwrap();
-    let by_variable = layered("", &[("GLOSSATOR__SERVER__SECRET", &named)], &[]).unwrap();
+    let by_file = layered(&format!("server: {{ secret_key: '{named}' }}"), &[], &[]).unwrap();
+    let by_variable = layered("", &[("GLOSSATOR__SERVER__SECRET_KEY", &named)], &[]).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert_eq!((by_file.mcp.secret, by_variable.mcp.secret), (secret(), secret()));
+    assert_eq!((by_file.mcp.secret_key, by_variable.mcp.secret_key), (secret(), secret()));
     assert!(by_file.warnings.iter().all(|warning| !warning.message.contains("secret")));
     assert_eq!(by_file.named_files, [path]);
 }

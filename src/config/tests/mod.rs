@@ -63,7 +63,7 @@ fn three_lines_are_enough() {
         json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
             "additionalProperties": false})
     );
-    assert_eq!((route.timeout, route.reply_limit_bytes), (Duration::from_secs(30), 8 << 20));
+    assert_eq!((route.timeout, route.response_limit_bytes), (Duration::from_secs(30), 8 << 20));
     assert_eq!(loaded.listener.listen.to_string(), "127.0.0.1:8080");
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
 }
@@ -148,7 +148,7 @@ fn a_secret_that_is_too_long_to_be_looked_for_is_refused() {
     let told = |length: usize| {
         let secret = "k3".repeat(length / 2);
         let text = format!(
-            "upstreams: {{ old: {{ command: [cat], environment: {{ set: {{ API_TOKEN: {secret} }} }} }} }}
+            "upstreams: {{ old: {{ command: [cat], env: {{ set: {{ API_TOKEN: {secret} }} }} }} }}
 routes: {{ a: {{ description: A., request: RUN old }} }}"
         );
         load(&Sources::of_text("glossator.yaml", &text)).map(drop).map_err(|problems| problems.to_string())
@@ -181,8 +181,12 @@ fn defaults_are_those_that_the_table_names() {
     let millis = |duration: Duration| units::show_duration(u64::try_from(duration.as_millis()).unwrap());
     let found = [
         (&keys::DEFAULTS, "timeout", format!("`{}`", millis(route.timeout))),
-        (&keys::DEFAULTS, "reply_limit", format!("`{}`", units::show_size(route.reply_limit_bytes as u64))),
-        (&keys::DEFAULTS, "value_limit", route.translator.limits.values.to_string()),
+        (
+            &keys::DEFAULTS,
+            "response_limit",
+            format!("`{}`", units::show_size(route.response_limit_bytes as u64)),
+        ),
+        (&keys::DEFAULTS, "max_values", route.translator.limits.values.to_string()),
         (
             &keys::DEFAULTS,
             "error_text_limit",

@@ -67,7 +67,8 @@ pub(super) fn read(
     Some(Addresses { first: found.next()?, others: found.collect() })
 }
 
-/// Reads `outlier_detection`, `health_check` and `dns_refresh` into settings with the addresses in them.
+/// Reads `outlier_detection`, `health_check` and `dns_refresh_interval` into settings with the addresses in
+/// them.
 pub(super) fn care(section: &Section<'_, '_>, addresses: &Addresses) -> Care {
     let has_names = addresses.all().any(|address| address.name().is_some());
     let warn = |name: &'static str, why: &str, help: &str| {
@@ -76,7 +77,7 @@ pub(super) fn care(section: &Section<'_, '_>, addresses: &Addresses) -> Care {
         }
     };
     if !has_names {
-        warn("dns_refresh", "no address has a name that is looked up", "leave it out");
+        warn("dns_refresh_interval", "no address has a name that is looked up", "leave it out");
         if addresses.others.is_empty() {
             warn(
                 "outlier_detection",
@@ -94,7 +95,9 @@ pub(super) fn care(section: &Section<'_, '_>, addresses: &Addresses) -> Care {
             Some(OrOff::On(settings)) => settings,
         },
         health_check: section.read("health_check"),
-        dns_refresh: section.duration("dns_refresh").unwrap_or(HttpSettings::DNS_REFRESH_DEFAULT),
+        dns_refresh_interval: section
+            .duration("dns_refresh_interval")
+            .unwrap_or(HttpSettings::DNS_REFRESH_INTERVAL_DEFAULT),
     }
 }
 
@@ -102,7 +105,7 @@ pub(super) fn care(section: &Section<'_, '_>, addresses: &Addresses) -> Care {
 pub(super) struct Care {
     pub(super) outlier_detection: OutlierDetectionSettings,
     pub(super) health_check: Option<HealthCheckSettings>,
-    pub(super) dns_refresh: Duration,
+    pub(super) dns_refresh_interval: Duration,
 }
 
 impl Addresses {

@@ -1,11 +1,11 @@
-//! `auth` of an upstream: how it is told who asks.
+//! `credentials` of an upstream: how it is told who asks.
 
 use ::http::header;
 
 use super::scalar;
 use crate::{
     config::{
-        keys::{AUTH, BASIC, OAUTH},
+        keys::{BASIC, CREDENTIALS, OAUTH},
         node::{Entry, Node},
         report::Report,
         secret::{self, Environment, Expanded},
@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-/// Reads `auth`. `None` when something is wrong with it; that has been reported then.
+/// Reads `credentials`. `None` when something is wrong with it; that has been reported then.
 pub(super) fn read(section: &Section<'_, '_>, environment: &Environment) -> Option<Written> {
-    let auth = section.section("auth", &AUTH)?;
+    let auth = section.section("credentials", &CREDENTIALS)?;
     let ways = [
         auth.section("basic", &BASIC).map(|section| basic(&section, environment)),
         auth.text_node("bearer").map(|(node, text)| bearer(&auth, environment, node, text)),
@@ -30,15 +30,15 @@ pub(super) fn read(section: &Section<'_, '_>, environment: &Environment) -> Opti
     if let Some(headers) = section.map("headers")
         && let Some(entry) = headers.iter().find(|entry| entry.key.text.eq_ignore_ascii_case("authorization"))
     {
-        let message = "`Authorization` has no effect beside `auth`, which writes it";
+        let message = "`Authorization` has no effect beside `credentials`, which writes it";
         section.report.error(entry.key.span, message, "remove one of the two");
         return None;
     }
     let written = auth.node.as_map().unwrap_or_default();
     match written {
         [] => {
-            let help = format!("write one of {}", suggest::listed(AUTH.names()));
-            auth.missing("`auth` does not say in which way".into(), &help);
+            let help = format!("write one of {}", suggest::listed(CREDENTIALS.names()));
+            auth.missing("`credentials` does not say in which way".into(), &help);
             None
         }
         [_] => ways.into_iter().flatten().next()?,
@@ -121,8 +121,8 @@ fn oauth(section: &Section<'_, '_>, environment: &Environment) -> Option<Written
         Some(secret::expand_secret(report, environment, node.span, &text)?.text)
     });
     let client_secret = required_secret(section, environment, "client_secret");
-    let style = match section.word("auth_style") {
-        Some("post") => AuthStyle::Post,
+    let style = match section.word("client_auth_method") {
+        Some("client_secret_post") => AuthStyle::Post,
         _ => AuthStyle::Basic,
     };
     let scopes = section.texts("scopes").unwrap_or_default();
@@ -215,7 +215,7 @@ pub(in crate::config) fn warn_of_inline(report: &Report<'_>, node: &Node, name: 
     }
 }
 
-/// What a route says of `Authorization` where its upstream has `auth`.
+/// What a route says of `Authorization` where its upstream has `credentials`.
 pub(in crate::config) fn warn_of_idle(
     report: &Report<'_>,
     section: &Section<'_, '_>,
@@ -228,14 +228,15 @@ pub(in crate::config) fn warn_of_idle(
         && by_auth
         && template.headers.iter().any(|(name, _)| is_authorization(name))
     {
-        let message = "`Authorization` has no effect here: the `auth` of the upstream writes it";
+        let message = "`Authorization` has no effect here: the `credentials` of the upstream writes it";
         report.warning(entry.key.span, message, "remove one of the two");
     }
     for (node, text) in section.texts("forward_headers").unwrap_or_default() {
         if text.eq_ignore_ascii_case("authorization") {
             match by_auth {
                 true => {
-                    let message = "`Authorization` has no effect here: the `auth` of the upstream writes it";
+                    let message =
+                        "`Authorization` has no effect here: the `credentials` of the upstream writes it";
                     report.warning(node.span, message, "remove one of the two");
                 }
                 false => warn_of_passing_on(report, node),
@@ -249,6 +250,6 @@ pub(in crate::config) fn warn_of_idle(
 pub(in crate::config) fn warn_of_passing_on(report: &Report<'_>, node: &Node) {
     let message = "the caller's `Authorization` goes on to the upstream; MCP forbids that for a token that was given \
                    for this server";
-    let help = "give the upstream `auth` of its own; keep this only where clients send what was given for the upstream";
+    let help = "give the upstream `credentials` of its own; keep this only where clients send what was given for the upstream";
     report.warning(node.span, message, help);
 }

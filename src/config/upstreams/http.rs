@@ -49,9 +49,9 @@ pub(super) fn read(
         None => ("`url`", section.required("url", "write `url: http://127.0.0.1:9000`")),
     };
     let addresses = url.and_then(|node| addresses::read(report, environment, node, name));
-    let (connect_timeout, redirects) = (section.duration("connect_timeout"), section.count("redirects"));
+    let (connect_timeout, redirects) = (section.duration("connect_timeout"), section.count("max_redirects"));
     let headers = headers(section, environment);
-    let auth = section.get("auth").map(|_| auth::read(section, environment));
+    let auth = section.get("credentials").map(|_| auth::read(section, environment));
     let protocol = section.word("protocol").map_or(Protocol::Auto, |word| match word {
         "http1.0" => Protocol::Http10,
         "http1" => Protocol::Http1,
@@ -84,11 +84,11 @@ pub(super) fn read(
             others: addresses.others,
             outlier_detection: care.outlier_detection,
             health_check: care.health_check,
-            dns_refresh: care.dns_refresh,
+            dns_refresh_interval: care.dns_refresh_interval,
             protocol,
             tls,
             connect_timeout: connect_timeout.unwrap_or(plain.connect_timeout),
-            redirects: redirects.unwrap_or(plain.redirects),
+            max_redirects: redirects.unwrap_or(plain.max_redirects),
             headers,
             auth,
             ..plain

@@ -40,11 +40,11 @@ pub(super) fn read(
         section.report.error(entry.value.span, message, help);
         return None;
     }
-    let says_redirects = section.get("redirects").is_some();
+    let says_redirects = section.get("max_redirects").is_some();
     let settings = http::read(section, environment, defaults, policy)?;
     let mut settings: HttpSettings = settings(name?);
     if !says_redirects {
-        settings.redirects = REDIRECTS;
+        settings.max_redirects = REDIRECTS;
     }
     Some(McpSettings { name: settings.name.clone(), transport: McpTransport::Http(Box::new(settings)) })
 }

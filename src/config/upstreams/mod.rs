@@ -1,8 +1,8 @@
 //! `upstreams`: where the legacy servers are, and how each is asked.
 //!
 //! What holds for every kind of upstream is read here, with its `policies`; `http` reads what one is that
-//! speaks HTTP, with its `addresses` and its `auth`; `program` what is started, for commands and CGI; `mcp`
-//! what is an MCP server, with its `tools`, prompts and resources.
+//! speaks HTTP, with its `addresses` and its `credentials`; `program` what is started, for commands and CGI;
+//! `mcp` what is an MCP server, with its `tools`, prompts and resources.
 
 mod addresses;
 pub(super) mod auth;
@@ -55,8 +55,8 @@ pub struct UpstreamFile {
     pub resources: Option<NameRules>,
     /// What its routes take where they say nothing.
     pub(super) timeout: Option<Duration>,
-    pub(super) reply_limit_bytes: Option<usize>,
-    pub(super) value_limit: Option<usize>,
+    pub(super) response_limit_bytes: Option<usize>,
+    pub(super) max_values: Option<usize>,
     pub(super) error_text_bytes: Option<usize>,
 }
 
@@ -119,8 +119,8 @@ pub(super) fn read(
             prompts: None,
             resources: None,
             timeout: None,
-            reply_limit_bytes: None,
-            value_limit: None,
+            response_limit_bytes: None,
+            max_values: None,
             error_text_bytes: None,
         });
     }
@@ -136,8 +136,8 @@ pub(super) fn read(
         base.max_in_flight = defaults.max_in_flight.unwrap_or(PolicySettings::MAX_IN_FLIGHT_OF_PROGRAMS);
     }
     let policy = policies::read(&section, base);
-    let (timeout, reply_limit_bytes) = (section.duration("timeout"), section.size("reply_limit"));
-    let value_limit = section.count("value_limit").and_then(|count| usize::try_from(count).ok());
+    let (timeout, response_limit_bytes) = (section.duration("timeout"), section.size("response_limit"));
+    let max_values = section.count("max_values").and_then(|count| usize::try_from(count).ok());
     let settings = match kind {
         UpstreamKind::Http => {
             let settings = http::read(&section, environment, defaults, &policy)?;
@@ -174,8 +174,8 @@ pub(super) fn read(
         prompts,
         resources,
         timeout,
-        reply_limit_bytes,
-        value_limit,
+        response_limit_bytes,
+        max_values,
         error_text_bytes,
     })
 }
@@ -211,17 +211,17 @@ fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
 pub(super) const OF_ADDRESSES: [&str; 9] = [
     "outlier_detection",
     "health_check",
-    "dns_refresh",
+    "dns_refresh_interval",
     "protocol",
     "tls",
     "connect_timeout",
     "headers",
-    "auth",
-    "redirects",
+    "credentials",
+    "max_redirects",
 ];
 
 /// Those for a program.
-const OF_PROGRAMS: [&str; 2] = ["cwd", "environment"];
+const OF_PROGRAMS: [&str; 2] = ["cwd", "env"];
 
 /// What kinds of upstream there are, each with a key of its own that says what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -100,8 +100,9 @@ pub(in crate::config) fn check(section: &Section<'_, '_>, policy: &RoutePolicySe
     let coalesces = section.entry("coalesce").filter(|_| policy.coalescing == Coalescing::On);
     for entry in [section.entry("cache"), coalesces].into_iter().flatten() {
         let name = &entry.key.text;
-        if section.entry("job").is_some() {
-            let message = format!("`{name}` can't stand beside `job`: each call begins work of its own");
+        if section.entry("async_operation").is_some() {
+            let message =
+                format!("`{name}` can't stand beside `async_operation`: each call begins work of its own");
             report.error(entry.key.span, message, format!("leave `{name}` out"));
         } else if !only_reads {
             let what = about.request.in_words();
@@ -118,8 +119,8 @@ pub(in crate::config) fn check(section: &Section<'_, '_>, policy: &RoutePolicySe
         report.warning(entry.key.span, "`coalesce: false` has no effect without `cache`", help);
     }
     let Some(entry) = section.entry("hedge") else { return };
-    if section.entry("job").is_some() {
-        let message = "`hedge` can't stand beside `job`: the work would be begun twice";
+    if section.entry("async_operation").is_some() {
+        let message = "`hedge` can't stand beside `async_operation`: the work would be begun twice";
         report.error(entry.key.span, message, "leave `hedge` out");
     } else if !about.idempotent {
         let message =

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::scalar;
 use crate::{
     config::{
-        keys::ENVIRONMENT,
+        keys::ENV,
         node::{Entry, Kind, Node},
         report::Report,
         secret::{self, Environment, Expanded},
@@ -180,13 +180,13 @@ fn variables(section: &Section<'_, '_>, environment: &Environment) -> Option<(Va
         Some(known) => known.1 = value,
         None => variables.push((name.to_owned(), value)),
     };
-    if section.get("environment").is_none() {
+    if section.get("env").is_none() {
         return Some((variables, Vec::new()));
     }
     let mut secrets = Vec::new();
     let before = report.errors();
-    let own = section.section("environment", &ENVIRONMENT)?;
-    for (node, name) in own.texts("allow").unwrap_or_default() {
+    let own = section.section("env", &ENV)?;
+    for (node, name) in own.texts("pass").unwrap_or_default() {
         if is_variable(report, node.span, name)
             && let Some(value) = environment.get(name)
         {

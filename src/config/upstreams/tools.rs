@@ -216,7 +216,7 @@ pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
         rename,
         describe: pairs("describe"),
         overridden: overrides.iter().map(|entry| entry.key.text.clone()).collect(),
-        refresh: section.duration("refresh").unwrap_or(REFRESH),
+        refresh: section.duration("refresh_interval").unwrap_or(REFRESH),
     };
     (report.errors() == before).then_some(Some(rules))
 }

@@ -338,21 +338,21 @@ pub struct McpSettings {
     pub list_ttl: Duration,
     /// Secret key that encrypts session ids, at least 16 bytes; the same on every replica.
     #[key(shown = "a random one", secret, restart)]
-    pub secret: Option<Secret>,
+    pub secret_key: Option<Secret>,
     /// Where other replicas reach this one, such as `http://10.0.0.7:8080`, to hand on what clients answer; `https://`
-    /// where a root of the system vouches for them. Needs `secret`.
+    /// where a root of the system vouches for them. Needs `secret_key`.
     #[key(restart)]
-    pub peer: Option<PeerAddress>,
+    pub advertise_url: Option<PeerAddress>,
     /// TLS settings for reaching other replicas.
     #[key(skip)]
     pub peer_tls: Option<ClientTls>,
     /// Maximum number of open streams that wait for changes.
     // Half of the connections are left for calls.
-    #[key(name = "streams", range = 0..=1_000_000, default = 2048, restart)]
-    pub stream_limit: usize,
+    #[key(range = 0..=1_000_000, default = 2048, restart)]
+    pub max_streams: usize,
     /// Maximum per client, so that one client cannot use all of them; further ones are rejected.
-    #[key(name = "caller_streams", range = 1..=1_000_000, shown = "all of them", restart)]
-    pub caller_stream_limit: Option<usize>,
+    #[key(range = 1..=1_000_000, shown = "all of them", restart)]
+    pub max_streams_per_client: Option<usize>,
     /// Settings of resumable streams.
     #[key(part)]
     pub resume: ResumeSettings,
@@ -373,9 +373,13 @@ fn read_name(value: &Cursor<'_>) -> Checked<String> {
 impl McpSettings {
     /// An advertised address is of use only with a key that replicas share.
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
-        if let (Some(peer), None) = (section.entry("peer"), &self.secret) {
-            let help = "write `secret`, the same on every replica: `openssl rand -base64 32` makes one";
-            return Err(section.reject_at(peer.value.span, "`peer` means nothing without `secret`", help));
+        if let (Some(url), None) = (section.entry("advertise_url"), &self.secret_key) {
+            let help = "write `secret_key`, the same on every replica: `openssl rand -base64 32` makes one";
+            return Err(section.reject_at(
+                url.value.span,
+                "`advertise_url` means nothing without `secret_key`",
+                help,
+            ));
         }
         Ok(self)
     }

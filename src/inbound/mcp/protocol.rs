@@ -54,13 +54,13 @@ pub(super) struct Protocol {
 
 impl Protocol {
     pub(super) fn new(gateway: Gateway, settings: McpSettings, guard: Guard) -> Self {
-        let seal = settings.secret.as_ref().map_or_else(Seal::random, Seal::of);
-        let strangers = if settings.secret.is_some() { Strangers::Refused } else { Strangers::Taken };
+        let seal = settings.secret_key.as_ref().map_or_else(Seal::random, Seal::of);
+        let strangers = if settings.secret_key.is_some() { Strangers::Refused } else { Strangers::Taken };
         let sessions = Sessions::new(seal.clone(), strangers);
-        let streams = Streams::new(settings.stream_limit, settings.caller_stream_limit);
+        let streams = Streams::new(settings.max_streams, settings.max_streams_per_client);
         let questions = Arc::new(OpenRequests::among(Peers::new(
             seal.clone(),
-            settings.peer.clone(),
+            settings.advertise_url.clone(),
             settings.peer_tls.clone(),
         )));
         Self {
@@ -218,7 +218,7 @@ impl Protocol {
                     None,
                     &RpcError::NotAMessage(
                         "nobody waits for this answer: there is no such question here; where another replica \
-                         may have asked it, each needs `server.peer`"
+                         may have asked it, each needs `server.advertise_url`"
                             .into(),
                     ),
                 ),

@@ -84,7 +84,7 @@ impl FromText for PeerAddress {
         Self::parse(text).ok_or_else(|| {
             let help =
                 "write `http://HOST:PORT`, or the same with `https://`, as other replicas reach this one";
-            Invalid::without_value("`peer` is not an HTTP address", help)
+            Invalid::without_value("`advertise_url` is not an HTTP address", help)
         })
     }
 }
@@ -177,7 +177,7 @@ impl Peers {
         carrier: MessageContext<'_>,
         headers: HeaderMap,
         body: &[u8],
-        reply_limit_bytes: usize,
+        response_limit_bytes: usize,
     ) -> Option<UpstreamResponse> {
         let method = Method::POST;
         let headers = self.handed_on(carrier, &method, headers, body)?;
@@ -189,7 +189,7 @@ impl Peers {
             body: Bytes::copy_from_slice(body),
         };
         let (due, request) = (Deadline::after(PATIENCE), request.into());
-        let ask = UpstreamCall::new(request, reply_limit_bytes, due, false);
+        let ask = UpstreamCall::new(request, response_limit_bytes, due, false);
         let written = peer.written.clone();
         within_timeout(&written, self.upstream(peer).answer(&ask)).await
     }
@@ -370,7 +370,7 @@ mod tests {
     fn replica(own: Option<PeerAddress>) -> (Mcp, Gateway) {
         let gateway = Gateway::new(Snapshot::new(SnapshotParts::default()));
         let secret = Secret::new(b"the same for all");
-        let settings = McpSettings { secret, peer: own, ..McpSettings::default() };
+        let settings = McpSettings { secret_key: secret, advertise_url: own, ..McpSettings::default() };
         (Mcp::new(gateway.clone(), settings, Filter::new(&FilterSettings::default())), gateway)
     }
 

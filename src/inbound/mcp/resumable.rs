@@ -64,11 +64,11 @@ pub(super) struct Resumables {
 pub struct ResumeSettings {
     /// How long a call goes on whose MCP client has lost the stream on which it waits; in that time the client may come
     /// back for the rest (revisions up to 2025-11-25). `0s` ends the call at once.
-    #[key(name = "resume", range = 0..=3_600_000, default = Duration::from_secs(15), restart)]
-    pub patience: Duration,
+    #[key(range = 0..=3_600_000, default = Duration::from_secs(15), restart)]
+    pub stream_resume_timeout: Duration,
     /// How long one connection carries such a stream, for clients of 2025-11-25, which come back.
-    #[key(name = "stream_life", range = 1_000..=24 * 3_600_000, shown = "as long as it takes", restart)]
-    pub connection_life: Option<Duration>,
+    #[key(range = 1_000..=24 * 3_600_000, shown = "as long as it takes", restart)]
+    pub max_stream_duration: Option<Duration>,
 }
 
 impl Resumables {
@@ -98,7 +98,7 @@ impl Resumables {
             resumable.say(&first);
         }
         let life =
-            self.settings.connection_life.filter(|_| knows_to_return).map(|life| Instant::now() + life);
+            self.settings.max_stream_duration.filter(|_| knows_to_return).map(|life| Instant::now() + life);
         let response = read(Arc::clone(&resumable), 0, life);
         tokio::spawn(Arc::clone(self).drive(resumable, mailbox, answering));
         response
@@ -111,7 +111,7 @@ impl Resumables {
         let number: u64 = number.parse().ok()?;
         let resumable = self.streams().get(name).filter(|found| *found.session == *session).cloned()?;
         let next = number.checked_add(1).filter(|next| resumable.log.borrow().keeps(*next))?;
-        let life = self.settings.connection_life.map(|life| Instant::now() + life);
+        let life = self.settings.max_stream_duration.map(|life| Instant::now() + life);
         Some(read(resumable, next, life))
     }
 
@@ -124,7 +124,7 @@ impl Resumables {
 
     /// Whether streams wait for clients at all.
     pub(super) fn are_kept(&self) -> bool {
-        self.settings.patience > Duration::ZERO
+        self.settings.stream_resume_timeout > Duration::ZERO
     }
 
     fn begin(&self, session: &str) -> Option<Arc<Resumable>> {
@@ -148,7 +148,7 @@ impl Resumables {
         mut mailbox: Mailbox,
         mut answering: PendingResponse,
     ) {
-        let patience = self.settings.patience;
+        let patience = self.settings.stream_resume_timeout;
         let saying = async {
             loop {
                 tokio::select! {
@@ -339,8 +339,8 @@ mod tests {
     use super::*;
     use crate::inbound::mcp::client_channel::Outbox;
 
-    fn resumables(connection_life: Option<Duration>) -> Arc<Resumables> {
-        let settings = ResumeSettings { connection_life, ..ResumeSettings::default() };
+    fn resumables(max_stream_duration: Option<Duration>) -> Arc<Resumables> {
+        let settings = ResumeSettings { max_stream_duration, ..ResumeSettings::default() };
         Arc::new(Resumables::new(settings, Arc::default()))
     }
 

@@ -371,7 +371,7 @@ pub(super) mod tests {
     pub(in crate::inbound::mcp) fn gateway() -> Gateway {
         let text = "upstreams: { none: http://127.0.0.1:1 }
 routes:
-  each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", watch: 1d } }
+  each: { description: x, request: \"GET none/{x}\", resource: { uri: \"t://{x}\", poll_interval: 1d } }
   once: { description: x, request: GET none/once, resource: once:x }
 ";
         let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();

@@ -55,9 +55,9 @@ pub(super) fn may_be(
 ) -> Result<bool, RpcError> {
     let Some(job) = &route.job else { return Ok(false) };
     match (job.task.offer, knows(client)) {
-        (TaskOffer::Off, _) | (TaskOffer::Offered, false) => Ok(false),
+        (TaskOffer::Forbidden, _) | (TaskOffer::Optional, false) => Ok(false),
         (TaskOffer::Required, false) => Err(RpcError::NeedsTasks),
-        (TaskOffer::Offered | TaskOffer::Required, true) => {
+        (TaskOffer::Optional | TaskOffer::Required, true) => {
             Ok(serde_json::to_vec(arguments).is_ok_and(|json| json.len() <= LIMIT_BYTES))
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn may_be(
 /// Whether some tool may give a task.
 pub(super) fn are_offered(snapshot: &Snapshot) -> bool {
     let jobs = snapshot.table.in_order().iter().filter_map(|route| route.job.as_ref());
-    jobs.into_iter().any(|job| job.task.offer != TaskOffer::Off)
+    jobs.into_iter().any(|job| job.task.offer != TaskOffer::Forbidden)
 }
 
 /// The answer to a call that has become a task.

@@ -185,7 +185,7 @@ impl<'a> Described<'a> {
             "The request is refused: by the service, whose status this is, or before the service is asked.",
         );
         match self.route.error_status {
-            ErrorStatus::Truthful => {
+            ErrorStatus::Mapped => {
                 for status in self.reported() {
                     fail(&status.to_string(), "The service reported an error.");
                 }
@@ -194,11 +194,11 @@ impl<'a> Described<'a> {
                 fail("503", "The service is busy with as many calls as it is given at a time.");
                 fail("504", "The service gave no complete reply in time.");
             }
-            ErrorStatus::Ok => fail("500", "The call failed."),
+            ErrorStatus::Always200 => fail("500", "The call failed."),
         }
         let success = match self.route.error_status {
-            ErrorStatus::Truthful => self.success.clone(),
-            ErrorStatus::Ok => json!({ "anyOf": [self.success, self.failure] }),
+            ErrorStatus::Mapped => self.success.clone(),
+            ErrorStatus::Always200 => json!({ "anyOf": [self.success, self.failure] }),
         };
         responses.insert("200".into(), response("What the tool gave.", &success));
         json!(responses)

@@ -164,8 +164,8 @@ fn manifest_json(snapshot: &Snapshot, caller: &ClientIdentity, mount: &str) -> V
 /// The HTTP status of a result.
 fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
     let fault = match (outcome, error_status) {
-        (Outcome::Success, _) | (Outcome::Error(_), ErrorStatus::Ok) => return StatusCode::OK,
-        (Outcome::Error(fault), ErrorStatus::Truthful) => fault,
+        (Outcome::Success, _) | (Outcome::Error(_), ErrorStatus::Always200) => return StatusCode::OK,
+        (Outcome::Error(fault), ErrorStatus::Mapped) => fault,
     };
     match fault {
         Fault::Arguments => StatusCode::BAD_REQUEST,
@@ -307,7 +307,7 @@ mod tests {
     const BUSY: Fault = Fault::Busy { again_after: Duration::from_secs(2) };
 
     fn status(fault: Fault) -> u16 {
-        status_of(Outcome::Error(fault), ErrorStatus::Truthful).as_u16()
+        status_of(Outcome::Error(fault), ErrorStatus::Mapped).as_u16()
     }
 
     fn plain(result: &ToolResult) -> String {
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn the_status_tells_the_truth() {
-        assert_eq!(status_of(Outcome::Success, ErrorStatus::Truthful), 200);
+        assert_eq!(status_of(Outcome::Success, ErrorStatus::Mapped), 200);
         for (fault, expected) in [
             (Fault::Arguments, 400),
             (Fault::Unanswered, 403),
@@ -339,7 +339,7 @@ mod tests {
             (Fault::TooOften { again_after: Duration::from_secs(1) }, 429),
         ] {
             assert_eq!(status(fault), expected, "{fault:?}");
-            assert_eq!(status_of(Outcome::Error(fault), ErrorStatus::Ok), 200);
+            assert_eq!(status_of(Outcome::Error(fault), ErrorStatus::Always200), 200);
         }
     }
 

@@ -185,7 +185,7 @@ impl ResponseCache {
         // Whatever an `UpstreamCall` has besides is no part of what is sent.
         let UpstreamCall {
             request,
-            reply_limit_bytes,
+            response_limit_bytes,
             due: _,
             idempotent: _,
             caller: _,
@@ -195,7 +195,7 @@ impl ResponseCache {
             traced: _,
         } = ask;
         // A longer response is an error, so the limit is a part of what comes of a request.
-        let limit = (*reply_limit_bytes as u64).to_be_bytes();
+        let limit = (*response_limit_bytes as u64).to_be_bytes();
         [&self.upstream_id.to_be_bytes()[..], &limit, &request.to_bytes()].concat().into()
     }
 

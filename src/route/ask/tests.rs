@@ -52,7 +52,7 @@ fn done(next: Next) -> Arguments {
 fn rounds_follow_each_other_and_know_the_answers_of_earlier_ones() {
     let rounds = vec![
         vec![question("who", "Who is {{ args.id }}?", None), question("why", "Why?", None)],
-        vec![question("sure", "Really {{ answers.who.name }}?", None)],
+        vec![question("sure", "Really {{ input_responses.who.name }}?", None)],
     ];
     let asking = Asking { rounds, ..Asking::default() };
     let args = arguments(json!({"id": 7}));

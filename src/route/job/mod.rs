@@ -71,9 +71,9 @@ pub struct TaskRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskOffer {
     /// For no client.
-    Off,
+    Forbidden,
     /// For clients that say that they know tasks; others wait.
-    Offered,
+    Optional,
     /// The same, and MCP clients that do not are turned away.
     Required,
 }
@@ -81,7 +81,7 @@ pub enum TaskOffer {
 impl Default for TaskRule {
     fn default() -> Self {
         Self {
-            offer: TaskOffer::Offered,
+            offer: TaskOffer::Optional,
             after: Duration::from_secs(2),
             life: Duration::from_secs(60 * 60),
             asks: false,

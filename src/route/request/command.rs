@@ -20,7 +20,7 @@ pub struct CommandTemplate {
     /// The words, in order.
     pub words: Vec<WordTemplate>,
     /// Arguments that may be options: their text may begin with `-`.
-    pub options_from: Vec<String>,
+    pub leading_dash_arguments: Vec<String>,
     /// Whether the command's own words have a `--`, so that no later word is an option.
     pub is_past_options: bool,
     /// What the program reads.
@@ -114,7 +114,7 @@ impl CommandTemplate {
                 };
                 for item in items {
                     let text = scalar(name, Some(item)).map_err(|why| RequestError::new(&why))?;
-                    let may_be_option = words.is_past_options || self.options_from.contains(name);
+                    let may_be_option = words.is_past_options || self.leading_dash_arguments.contains(name);
                     if before.is_empty() && text.starts_with('-') && !may_be_option {
                         return Err(RequestError::new(&format!(
                             "argument `{name}` must not begin with `-`, or the program would take it for an option"
@@ -162,7 +162,7 @@ impl CommandTemplate {
 
     /// The arguments and answers without a `-`, but for those that may be options.
     fn masked(&self, arguments: &Arguments) -> Arguments {
-        let mask = |(name, value): (&String, &Value)| match self.options_from.contains(name) {
+        let mask = |(name, value): (&String, &Value)| match self.leading_dash_arguments.contains(name) {
             true => (name.clone(), value.clone()),
             false => (name.clone(), masked(value)),
         };
@@ -318,7 +318,7 @@ mod tests {
         let words = || vec![argument("", "path", ""), text("{{ args.path }}{{ args.more }}", &[])];
         let allowed = CommandTemplate {
             words: words(),
-            options_from: vec!["path".into()],
+            leading_dash_arguments: vec!["path".into()],
             ..CommandTemplate::default()
         };
         assert_eq!(build(&allowed, json!({"path": "-v", "more": "-x"})).unwrap(), ["-v", "-v-x"]);

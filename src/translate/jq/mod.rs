@@ -28,9 +28,10 @@ use crate::model::{Exit, JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, che
 
 /// One compiled jq filter. Clones share what was compiled.
 ///
-/// It sees the value as `.`, and `$args`, `$status`, `$exit`, `$stderr`, `$headers`, `$answers`, and the captures of the rule's patterns by
-/// their names. What reads the world (`env`, `input`, `now`)
-/// or leaves it (`halt`, `debug`, `stderr`) is not there, so the same reply gives the same result.
+/// It sees the value as `.`, and `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`,
+/// `$input_responses`, and the captures of the rule's patterns by their names. What reads the world (`env`,
+/// `input`, `now`) or leaves it (`halt`, `debug`, `stderr`) is not there, so the same reply gives the same
+/// result.
 #[derive(Clone)]
 pub struct Jq(Arc<Compiled>);
 
@@ -102,7 +103,7 @@ const STEPS_BEFORE: u64 = 100_000;
 const COMPILER_STACK_BYTES: usize = 128 << 20;
 /// The written filter's name among the definitions.
 const MAIN: &str = "written";
-const VARIABLES: [&str; 6] = ["$args", "$status", "$exit", "$stderr", "$headers", "$answers"];
+const VARIABLES: [&str; 6] = ["$args", "$status", "$exit_status", "$stderr", "$headers", "$input_responses"];
 
 thread_local! {
     static IS_DEEP: Cell<bool> = const { Cell::new(false) };
@@ -402,7 +403,7 @@ fn to_jq_number(number: &serde_json::Number) -> Result<Val, NumberOutOfBounds> {
 fn result(value: &Val, most_values: usize) -> Result<Value, JqError> {
     let mut left = most_values;
     from_jq(value, 0, &mut left).map_err(|error| match left {
-        0 => JqError::new(format!("gave more than {most_values} values, which is the `value_limit`")),
+        0 => JqError::new(format!("gave more than {most_values} values, which is the `max_values`")),
         _ => error,
     })
 }

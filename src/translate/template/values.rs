@@ -11,9 +11,12 @@ use crate::{
     translate::convert::without_exponent,
 };
 
-/// What the templates of a request see: `args` and `answers`.
+/// What the templates of a request see: `args` and `input_responses`.
 pub fn template_names(arguments: &Arguments) -> Value {
-    Value::from_pairs([("args", from_map(arguments.as_map())), ("answers", from_map(arguments.answers()))])
+    Value::from_pairs([
+        ("args", from_map(arguments.as_map())),
+        ("input_responses", from_map(arguments.answers())),
+    ])
 }
 
 /// What the lines that clients are told see: `args`, and `status` once there is one.

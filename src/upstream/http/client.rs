@@ -103,7 +103,7 @@ impl HttpUpstream {
         ask: &UpstreamCall,
         tried: &AttemptedEndpoints,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        let UpstreamCall { request, reply_limit_bytes, due, meanwhile, idempotent, ticket, .. } = ask;
+        let UpstreamCall { request, response_limit_bytes, due, meanwhile, idempotent, ticket, .. } = ask;
         let UpstreamRequest::Http(request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
@@ -113,8 +113,8 @@ impl HttpUpstream {
         loop {
             let result = match self.open_at(load.endpoint(), request, credential.clone(), ticket).await {
                 Ok(response) => {
-                    let account = ask.account(*reply_limit_bytes);
-                    response.whole(*reply_limit_bytes, account, meanwhile.as_ref()).await
+                    let account = ask.account(*response_limit_bytes);
+                    response.whole(*response_limit_bytes, account, meanwhile.as_ref()).await
                 }
                 // A server may close an idle connection at any time (RFC 9112, section 9.3.1): that is no
                 // failure of it.
@@ -162,7 +162,7 @@ impl HttpUpstream {
         ticket: &CallContext,
     ) -> Result<IncomingResponse, UpstreamError> {
         let mut next = self.request_to(endpoint.address(), request)?;
-        let (mut redirects_left, mut is_renewed) = (self.shared.settings.redirects, false);
+        let (mut redirects_left, mut is_renewed) = (self.shared.settings.max_redirects, false);
         loop {
             let mut response = self.send_as(endpoint, &next, credential.as_ref()).await?;
             if !is_renewed && let Some(renewed) = self.renewed(&response, credential.as_ref(), ticket).await?

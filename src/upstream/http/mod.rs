@@ -64,7 +64,7 @@ pub struct HttpSettings {
     /// requests that are passed through.
     pub auth: Option<AuthSettings>,
     /// How many redirects are followed, to the same origin only; 0 follows none.
-    pub redirects: u8,
+    pub max_redirects: u8,
     /// How many connections to each address are kept open for later requests.
     pub idle_connections: usize,
     /// When an address that fails is ejected, where there are several.
@@ -72,7 +72,7 @@ pub struct HttpSettings {
     /// How the health of its addresses is checked, if it is.
     pub health_check: Option<HealthCheckSettings>,
     /// After how long a name is looked up again.
-    pub dns_refresh: Duration,
+    pub dns_refresh_interval: Duration,
 }
 
 /// Which HTTP an upstream speaks.
@@ -99,13 +99,13 @@ impl Protocol {
 impl HttpSettings {
     /// For [`connect_timeout`](Self::connect_timeout).
     pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-    /// For [`redirects`](Self::redirects).
+    /// For [`max_redirects`](Self::max_redirects).
     pub const REDIRECTS_DEFAULT: u8 = 0;
     /// For [`idle_connections`](Self::idle_connections): as many as there may be calls in flight.
     pub const IDLE_CONNECTIONS_DEFAULT: usize = 128;
 
-    /// For [`dns_refresh`](Self::dns_refresh).
-    pub const DNS_REFRESH_DEFAULT: Duration = Duration::from_secs(30);
+    /// For [`dns_refresh_interval`](Self::dns_refresh_interval).
+    pub const DNS_REFRESH_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 
     /// An upstream with every default; with an `https://` address it needs [`tls`](Self::tls) yet.
     pub fn new(name: UpstreamName, address: Address) -> Self {
@@ -118,11 +118,11 @@ impl HttpSettings {
             connect_timeout: Self::CONNECT_TIMEOUT_DEFAULT,
             headers: HeaderMap::new(),
             auth: None,
-            redirects: Self::REDIRECTS_DEFAULT,
+            max_redirects: Self::REDIRECTS_DEFAULT,
             idle_connections: Self::IDLE_CONNECTIONS_DEFAULT,
             outlier_detection: OutlierDetectionSettings::default(),
             health_check: None,
-            dns_refresh: Self::DNS_REFRESH_DEFAULT,
+            dns_refresh_interval: Self::DNS_REFRESH_INTERVAL_DEFAULT,
         }
     }
 

@@ -341,7 +341,7 @@ impl McpUpstream {
 
 impl McpUpstream {
     pub(super) async fn answer(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
-        let UpstreamCall { request, reply_limit_bytes, .. } = ask;
+        let UpstreamCall { request, response_limit_bytes, .. } = ask;
         let UpstreamRequest::Tool(request) = request else {
             return Err(UpstreamError::of_another_kind(&self.name));
         };
@@ -362,7 +362,7 @@ impl McpUpstream {
             params,
             name: (*method != McpMethod::Complete).then_some(tool),
             headers,
-            limit_bytes: *reply_limit_bytes,
+            limit_bytes: *response_limit_bytes,
             ask: Some(ask),
         };
         match self.request(&outgoing).await? {

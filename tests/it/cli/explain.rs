@@ -118,16 +118,20 @@ fn a_command_is_explained_by_its_words_and_by_its_end() {
     assert_eq!(json["command"][3], "--regexp=it's");
     let nothing = TemporaryFile::new("nothing.txt", "");
     let reply = ["--response", nothing.path()];
-    let told = explained(&[&reply[..], &["--exit", "1", "--args", args]].concat());
+    let told = explained(&[&reply[..], &["--exit-status", "1", "--args", args]].concat());
     assert!(told.starts_with("output       exit status 1, 0 bytes\nrule 1       holds\n"), "{told}");
-    let told =
-        explained(&[&reply[..], &["--exit", "SIGKILL", "--stderr", "killed", "--args", args]].concat());
-    assert!(told.contains("does not hold: exit is SIGKILL, expected `exit` to be `1`"), "{told}");
+    let told = explained(
+        &[&reply[..], &["--exit-status", "SIGKILL", "--stderr", "killed", "--args", args]].concat(),
+    );
+    assert!(
+        told.contains("does not hold: exit status is SIGKILL, expected `exit_status` to be `1`"),
+        "{told}"
+    );
     assert!(told.contains("was ended by signal SIGKILL"), "{told}");
-    for (option, value) in [("--status", "200"), ("--content-type", "text/plain"), ("--exit", "300")] {
+    for (option, value) in [("--status", "200"), ("--content-type", "text/plain"), ("--exit-status", "300")] {
         let wrong = [&["explain", "find_lines"], &config[..], &reply[..], &[option, value]].concat();
         assert!(!glossator(&wrong).status.success(), "{option}");
     }
-    let of_a_server = ["explain", "get_weather", "--config", "config/demo.yaml", "--exit", "1"];
+    let of_a_server = ["explain", "get_weather", "--config", "config/demo.yaml", "--exit-status", "1"];
     assert!(!glossator(&[&of_a_server[..], &reply[..]].concat()).status.success());
 }

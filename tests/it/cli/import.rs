@@ -93,7 +93,7 @@ fn a_document_becomes_a_file_that_is_good() {
     for part in [
         "url: \"https://eu.shop.example/api\"",
         "# headers: { X-Key: \"${THE_SHOP_ORDERS_KEY}\" }",
-        "# auth: { oauth: { token_url: \"https://login.example/token\",",
+        "# credentials: { oauth: { token_url: \"https://login.example/token\",",
         "  get_order:\n    description: One order.",
         "path: \"/orders/{order_id}\"",
         "Accept: application/json",

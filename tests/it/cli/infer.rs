@@ -134,7 +134,7 @@ fn a_long_reply_gets_the_limit_that_it_needs() {
     let file = TemporaryFile::new("long.csv", format!("id,words\n{lines}"));
     let yaml = succeeds(&["infer", file.path()]);
     for part in [
-        "    reply_limit: 32MiB\n",
+        "    response_limit: 32MiB\n",
         "which is more than the default takes",
         "`csv` does not read every sample:",
     ] {

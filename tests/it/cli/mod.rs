@@ -139,6 +139,16 @@ fn a_wrong_file_is_told_and_a_wrong_use_is_told_apart() {
     assert_eq!(glossator(&["init", "x"]).status.code(), Some(2), "`infer` has one name");
 }
 
+#[test]
+fn a_former_flag_is_answered_with_its_new_name() {
+    for (was, now) in [("--reply", "--response"), ("--type", "--content-type")] {
+        let output = glossator(&["explain", "get_weather", was, "x", "--config", "config/demo.yaml"]);
+        assert_eq!(output.status.code(), Some(2));
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(err.contains(&format!("`{was}` is called `{now}` now")), "{err}");
+    }
+}
+
 /// Every line on standard error, which are JSON, with its level.
 #[track_caller]
 fn json_lines(output: &Output) -> Vec<Value> {

@@ -16,24 +16,24 @@ const ROUTES: &str = r#"
     request:
       method: POST
       path: /pages/{id}
-      body: { json: { name: "{{ answers.form.name }}", copies: "{{ answers.form.copies }}", why: "{{ answers.why.text | default('') }}" } }
+      body: { json: { name: "{{ input_responses.form.name }}", copies: "{{ input_responses.form.copies }}", why: "{{ input_responses.why.text | default('') }}" } }
     input: { type: object, properties: { id: { type: integer } }, required: [id] }
-    ask:
+    input_requests:
       - form:
           message: "What shall page {{ args.id }} be called?"
           fields: { name: string, copies: integer? }
         why: { sample: "Why would anybody rename page {{ args.id }}?", optional: true }
-      - sure: { when: '$answers.form.name == "x"', message: "Really {{ answers.form.name }}?" }
+      - sure: { when: '$input_responses.form.name == "x"', message: "Really {{ input_responses.form.name }}?" }
   find_page:
     description: Finds a page.
     request: GET old/pages?q={q}
-    ask:
+    input_requests:
       words: { message: What are you looking for?, arguments: [q] }
   archive_page:
     description: Archives a page.
     request: PUT old/archive/{id}
     input: { type: object, properties: { id: { type: integer, maximum: 99 } } }
-    ask:
+    input_requests:
       page: { message: Which page?, arguments: [id] }
     confirm: "Really archive page {{ args.id }}?"
   sum_up:
@@ -42,15 +42,15 @@ const ROUTES: &str = r#"
     response:
       extract: text
       sample: { messages: "Sum up: {{ text }}", max_tokens: 50 }
-      content: "In short: {{ answers.sample.text }}"
+      content: "In short: {{ input_responses.sample.text }}"
   where_am_i:
     description: Which folders the client works in.
-    request: GET old/pages?n={{ answers.folders | length }}
-    ask: { folders: { roots: true } }
+    request: GET old/pages?n={{ input_responses.folders | length }}
+    input_requests: { folders: { roots: true } }
   sign_in:
     description: Signs in.
     request: GET old/session
-    ask: { door: { message: Sign in first., url: "https://example.com/sign-in" } }
+    input_requests: { door: { message: Sign in first., url: "https://example.com/sign-in" } }
 "#;
 
 const PROMPTS: &str = r#"
@@ -58,9 +58,9 @@ prompts:
   write_page:
     description: Writes a page.
     arguments: { title: { required: true } }
-    ask: { about: { message: "What is {{ args.title }} about?", fields: { topic: string } } }
+    input_requests: { about: { message: "What is {{ args.title }} about?", fields: { topic: string } } }
     messages:
-      - user: "Write {{ args.title }}, a page about {{ answers.about.topic }}."
+      - user: "Write {{ args.title }}, a page about {{ input_responses.about.topic }}."
 "#;
 
 /// The program before a server that answers with what it was asked.
@@ -80,8 +80,8 @@ async fn start_with(server: &str) -> (Loaded, Scripted) {
     };
     let upstream = Scripted::start(echo).await;
     let routes = ROUTES.replace(
-        "request: GET old/pages?n={{ answers.folders | length }}",
-        "request: { path: /pages, query: { n: \"{{ answers.folders | length }}\" } }",
+        "request: GET old/pages?n={{ input_responses.folders | length }}",
+        "request: { path: /pages, query: { n: \"{{ input_responses.folders | length }}\" } }",
     );
     let file = format!(
         "server: {{ {server} }}\nupstreams: {{ old: 'http://{}' }}\nroutes:{routes}{PROMPTS}",
@@ -593,7 +593,7 @@ async fn a_person_who_does_not_answer_in_time_is_not_waited_for() {
     let upstream = Scripted::start(|_: &Asked| vec![]).await;
     let file = format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n  wipe:\n    description: x\n    request: DELETE old/all\n    \
-         confirm: Sure?\n    answer_within: 1s\n",
+         confirm: Sure?\n    input_timeout: 1s\n",
         upstream.address
     );
     let loaded = config::load(&Sources::of_text("ask.yaml", &file)).unwrap();
@@ -605,7 +605,7 @@ async fn a_person_who_does_not_answer_in_time_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_client_that_leaves_before_it_answers_is_not_waited_for_where_it_can_not_come_back() {
-    let (program, upstream) = start_with("resume: 0s").await;
+    let (program, upstream) = start_with("stream_resume_timeout: 0s").await;
     let mut client = Older::connect(&program, "2025-11-25", all()).await;
     client.begin("tools/call", "delete_page", json!({ "id": "7" })).await;
     let question = client.message(0).await;

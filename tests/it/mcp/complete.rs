@@ -33,7 +33,7 @@ routes:
     input:
       properties: { kind: { enum: [Sales, Stock] }, day: { type: string }, page: { type: integer } }
       required: [kind, day, page]
-    complete:
+    completions:
       day:
         route: search_parts
         args: { machine: "{{ args.kind }}", letters: "{{ args.day }}" }
@@ -42,18 +42,18 @@ prompts:
   all:
     description: Every kind of completion.
     arguments:
-      style: { complete: [short, thorough, Shorter, ashore] }
-      city: { complete: { route: list_cities } }
+      style: { completions: [short, thorough, Shorter, ashore] }
+      city: { completions: { route: list_cities } }
       machine:
       part:
-        complete:
+        completions:
           route: search_parts
           args: { machine: "{{ args.machine }}", letters: "{{ args.part }}" }
           values: "[.parts[] | select(.stock > 0) | .name]"
-      number: { complete: { route: many } }
-      broken: { complete: { route: fails } }
-      shapeless: { complete: { route: search_parts, args: { machine: x, letters: x } } }
-      unreadable: { complete: { route: search_parts, args: { machine: x, letters: x }, values: ".parts.name" } }
+      number: { completions: { route: many } }
+      broken: { completions: { route: fails } }
+      shapeless: { completions: { route: search_parts, args: { machine: x, letters: x } } }
+      unreadable: { completions: { route: search_parts, args: { machine: x, letters: x }, values: ".parts.name" } }
       gate: { required: true }
       size: { required: true }
     messages:

@@ -282,7 +282,7 @@ fn routes(upstream: &UpstreamName) -> Vec<Route> {
     let numbers = json!({ "type": "array", "items": { "type": "number" } });
     vec![
         route(upstream, "array", "/array", nothing(), Some((numbers.clone(), Wrap::Always))),
-        route(upstream, "bare", "/array", nothing(), Some((numbers, Wrap::Older))),
+        route(upstream, "bare", "/array", nothing(), Some((numbers, Wrap::LegacyClients))),
         route(upstream, "down", "/down", nothing(), None),
         route(upstream, "echo", "/echo/{city}", input(text, &["city"]), None),
         route(upstream, "marked", "/echo/{city}", input(marked, &["city"]), None),
@@ -345,9 +345,9 @@ fn route(
         },
         timeout: Duration::from_secs(10),
         idempotent: None,
-        reply_limit_bytes: 1 << 20,
+        response_limit_bytes: 1 << 20,
         envelope: Envelope::Mcp,
-        error_status: ErrorStatus::Truthful,
+        error_status: ErrorStatus::Mapped,
         error_format: ErrorFormat::Text,
     }
 }

@@ -33,7 +33,7 @@ const CALLS: usize = 3;
 fn configuration(upstream: &Scripted, with_more: bool) -> config::Loaded {
     let more = if with_more { "  more: { request: GET old/more }\n" } else { "" };
     let text = format!(
-        "server: {{ secret: 0123456789abcdef, shutdown_timeout: 10s }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n  \
+        "server: {{ secret_key: 0123456789abcdef, shutdown_timeout: 10s }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n  \
          echo: {{ request: 'GET old/echo/{{text}}' }}\n  silent: {{ request: GET old/silent }}\n{more}",
         upstream.address
     );

@@ -340,7 +340,7 @@ async fn whoever_subscribed_is_told_that_a_resource_changed() {
     let text = format!(
         "upstreams: {{ archive: http://{} }}
 routes:
-  news: {{ description: News., request: GET archive/news, resource: {{ uri: news:all, watch: 100ms }} }}
+  news: {{ description: News., request: GET archive/news, resource: {{ uri: news:all, poll_interval: 100ms }} }}
 ",
         upstream.address
     );
@@ -391,7 +391,7 @@ routes:
 async fn sessions_subscribe_to_what_is_watched() {
     let text = "upstreams: { archive: http://127.0.0.1:1 }
 routes:
-  news: { description: News., request: GET archive/news, resource: { uri: news:all, watch: 1h } }
+  news: { description: News., request: GET archive/news, resource: { uri: news:all, poll_interval: 1h } }
   old: { description: Old news., request: GET archive/old, resource: news:old }
 ";
     let loaded =
@@ -428,7 +428,7 @@ async fn a_reload_that_takes_a_resource_away_is_told_to_who_listens() {
         config::load(&Sources::of_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"))
     };
     let old = "  old: { description: Old., request: GET archive/old, resource: news:old }\n";
-    let news = "  news: { description: News., request: GET archive/news, resource: { uri: news:all, watch: 100ms } }\n";
+    let news = "  news: { description: News., request: GET archive/news, resource: { uri: news:all, poll_interval: 100ms } }\n";
     let mut serving = Serving::start(&load(&format!("{old}{news}"))).await;
     let mut client = serving.connect().await;
     let meta = json!({ "io.modelcontextprotocol/protocolVersion": NEWEST,

@@ -17,8 +17,8 @@ async fn slow(gate: &Gate) -> Scripted {
 
 fn load(upstream: &Scripted, server: &str) -> config::Loaded {
     let text = format!(
-        "server: {{ secret: 0123456789abcdef, {server} }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n  \
-         wait: {{ request: GET old/x, log: [{{ text: begun }}] }}\n",
+        "server: {{ secret_key: 0123456789abcdef, {server} }}\nupstreams: {{ old: 'http://{}' }}\nroutes:\n  \
+         wait: {{ request: GET old/x, notifications: [{{ text: begun }}] }}\n",
         upstream.address
     );
     config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
@@ -26,7 +26,7 @@ fn load(upstream: &Scripted, server: &str) -> config::Loaded {
 
 async fn as_peer(upstream: &Scripted) -> Loaded {
     let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let peer = format!("peer: 'http://{}'", listener.local_addr().unwrap());
+    let peer = format!("advertise_url: 'http://{}'", listener.local_addr().unwrap());
     Loaded::start_on(listener, &load(upstream, &peer))
 }
 
@@ -143,7 +143,7 @@ async fn a_stream_is_for_its_session_and_for_the_newest_connection() {
 
 #[tokio::test]
 async fn who_does_not_come_back_is_not_waited_for_without_end() {
-    for server in ["resume: 0s", "resume: 20ms"] {
+    for server in ["stream_resume_timeout: 0s", "stream_resume_timeout: 20ms"] {
         let upstream = slow(&Gate::new()).await;
         let program = Loaded::start(&load(&upstream, server)).await;
         let id = wanting(&program).await;
@@ -160,7 +160,7 @@ async fn who_does_not_come_back_is_not_waited_for_without_end() {
 #[tokio::test]
 async fn the_end_of_a_session_is_the_end_of_its_streams() {
     let upstream = slow(&Gate::new()).await;
-    let program = Loaded::start(&load(&upstream, "resume: 1h")).await;
+    let program = Loaded::start(&load(&upstream, "stream_resume_timeout: 1h")).await;
     let id = wanting(&program).await;
     let (mut client, last) = begun(&program, &id, "2025-11-25").await;
     let session = format!("Mcp-Session-Id: {id}");

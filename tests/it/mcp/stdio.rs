@@ -214,7 +214,7 @@ async fn a_client_hears_of_the_resources_that_it_subscribed_to() {
     .await;
     let mut piped = Piped::start(&format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes: {{ news: {{ description: n, request: GET old/news, \
-         resource: {{ uri: 'news:all', watch: 100ms }} }} }}\n",
+         resource: {{ uri: 'news:all', poll_interval: 100ms }} }} }}\n",
         upstream.address
     ));
     shake_hands(&mut piped, "2025-11-25").await;
@@ -231,8 +231,10 @@ async fn a_client_hears_of_the_resources_that_it_subscribed_to() {
 #[tokio::test]
 async fn what_is_said_before_a_result_comes_before_it() {
     let upstream = thing().await;
-    let file = config(&upstream, "")
-        .replace("description: d", "description: d, log: [{ level: info, text: 'on {{ args.name }}' }]");
+    let file = config(&upstream, "").replace(
+        "description: d",
+        "description: d, notifications: [{ level: info, text: 'on {{ args.name }}' }]",
+    );
     let mut piped = Piped::start(&file);
     let mut wanted = newer(1, "tools/call", call("it"));
     wanted["params"]["_meta"]["io.modelcontextprotocol/logLevel"] = "info".into();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::NEWEST;
 use crate::support::{Client, Loaded, Response, soon};
 
-const SECRET: &str = "server: { secret: 0123456789abcdef }";
+const SECRET: &str = "server: { secret_key: 0123456789abcdef }";
 
 /// A configuration with these tools, whose upstream is never asked.
 pub(crate) fn tools(names: &[&str], more: &str) -> config::Loaded {
@@ -150,7 +150,8 @@ async fn listening_takes_a_filter_and_a_stream() {
 
 #[tokio::test]
 async fn there_are_so_many_streams_and_no_more() {
-    let served = Loaded::start(&tools(&["a"], "server: { streams: 2, secret: 0123456789abcdef }")).await;
+    let served =
+        Loaded::start(&tools(&["a"], "server: { max_streams: 2, secret_key: 0123456789abcdef }")).await;
     let id = session(&mut served.connect().await).await;
     let mut first = open(&served, get(&id)).await;
     first.read_until(": open").await;
@@ -212,7 +213,7 @@ async fn any_replica_with_the_secret_knows_a_session_and_no_other_does() {
     let (content, header) = ping(&id);
     assert_eq!(send(&mut other.connect().await, "2025-11-25", content.clone(), &header).await.status, 200);
     open(&other, get(&id)).await.read_until(": open").await;
-    let stranger = Loaded::start(&tools(&["a"], "server: { secret: another_secret_16 }")).await;
+    let stranger = Loaded::start(&tools(&["a"], "server: { secret_key: another_secret_16 }")).await;
     assert_eq!(send(&mut stranger.connect().await, "2025-11-25", content.clone(), &header).await.status, 404);
     // Without a secret it may be of another replica, or of this one in an earlier life.
     let forgetful = Loaded::start(&tools(&["a"], "")).await;

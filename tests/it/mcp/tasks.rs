@@ -11,7 +11,7 @@ const SECRET: &str = "a secret of all replicas";
 
 const JOB: &str = r#"
 request: POST old/reports/{year}
-job:
+async_operation:
   id: .id
   status: GET old/jobs/{job}?year={year}
   done: .state == "done"
@@ -21,20 +21,20 @@ job:
   progress: .sheets
   total: .of
   message: .why
-  poll: 70ms
+  poll_interval: 70ms
   task_after: 0ms
 "#;
 
 /// A replica before an upstream, with one tool `make_report`, whose keys these are.
 async fn start(upstream: &Scripted, keys: &str, secret: &str) -> Loaded {
-    Loaded::start(&load(upstream, keys, &format!("secret: '{secret}'"))).await
+    Loaded::start(&load(upstream, keys, &format!("secret_key: '{secret}'"))).await
 }
 
 /// The same, where other replicas reach it.
 async fn start_as_peer(upstream: &Scripted, keys: &str) -> Loaded {
     let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let loaded = load(upstream, keys, &format!("secret: '{SECRET}', peer: 'http://{address}'"));
+    let loaded = load(upstream, keys, &format!("secret_key: '{SECRET}', advertise_url: 'http://{address}'"));
     Loaded::start_on(listener, &loaded)
 }
 
@@ -146,8 +146,8 @@ async fn a_job_becomes_a_task_that_any_replica_answers_for() {
 async fn what_was_asked_before_a_task_is_known_at_its_end() {
     let upstream = telling(&[r#"{"state": "done", "rows": 12}"#]).await;
     let keys = format!(
-        "{JOB}ask: {{ person: {{ message: Who are you?, fields: {{ name: string }} }} }}\n\
-         response: {{ content: 'for {{{{ answers.person.name }}}}' }}\n"
+        "{JOB}input_requests: {{ person: {{ message: Who are you?, fields: {{ name: string }} }} }}\n\
+         response: {{ content: 'for {{{{ input_responses.person.name }}}}' }}\n"
     );
     let (one, other) = (start(&upstream, &keys, SECRET).await, start(&upstream, &keys, SECRET).await);
     let ask = async |program: &Loaded, more: Value| {
@@ -205,7 +205,7 @@ async fn a_task_goes_on_while_nobody_can_be_asked_how_it_stands() {
         })
         .await;
         let settings = format!("{{ url: 'http://{}', {limit} }}", upstream.address);
-        let program = Loaded::start(&load_for(&settings, JOB, &format!("secret: '{SECRET}'"))).await;
+        let program = Loaded::start(&load_for(&settings, JOB, &format!("secret_key: '{SECRET}'"))).await;
         let id = begun(&program).await;
         // The second waits for the slot of the first, which nobody gives back before.
         let ask = async || {
@@ -249,7 +249,7 @@ async fn who_knows_no_tasks_waits_or_is_turned_away() {
     let strict = start(&upstream, &format!("{}\n  task: required", JOB.trim()), SECRET).await;
     assert_eq!(call(&strict, false).await["error"]["code"], -32021);
     assert_eq!(call(&strict, true).await["result"]["resultType"], "task");
-    let never = start(&upstream, &JOB.trim().replace("task_after: 0ms", "task: off"), SECRET).await;
+    let never = start(&upstream, &JOB.trim().replace("task_after: 0ms", "task: forbidden"), SECRET).await;
     assert_eq!(call(&never, true).await["result"]["resultType"], "complete");
 }
 
@@ -268,7 +268,10 @@ async fn a_quick_job_gives_its_result_at_once() {
 async fn a_job_is_handed_over_rather_than_lost_at_the_deadline() {
     let upstream = telling(&[r#"{"state": "running"}"#]).await;
     // It would be asked about again only when the call is over.
-    let keys = JOB.trim().replace("task_after: 0ms", "task_after: 1m").replace("poll: 70ms", "poll: 40s");
+    let keys = JOB
+        .trim()
+        .replace("task_after: 0ms", "task_after: 1m")
+        .replace("poll_interval: 70ms", "poll_interval: 40s");
     let created = call(&start(&upstream, &keys, SECRET).await, true).await;
     assert_eq!(created["result"]["resultType"], "task", "{created}");
     assert!(!upstream.state().asked.iter().any(|asked| asked.line().starts_with("DELETE")));
@@ -315,9 +318,11 @@ async fn what_is_no_task_of_ours_is_unknown() {
 #[tokio::test]
 async fn tasks_are_announced_where_there_are_jobs() {
     let upstream = telling(&[""]).await;
-    for (keys, offered) in
-        [(JOB, true), ("request: GET old/x", false), ("request: POST old/x\njob: { task: off }", false)]
-    {
+    for (keys, offered) in [
+        (JOB, true),
+        ("request: GET old/x", false),
+        ("request: POST old/x\nasync_operation: { task: forbidden }", false),
+    ] {
         let program = start(&upstream, keys, SECRET).await;
         let discovered = post(&program, true, "server/discover", "", json!({})).await.json();
         let extensions = &discovered["result"]["capabilities"]["extensions"];
@@ -336,17 +341,17 @@ async fn a_call_with_too_much_to_keep_waits_for_its_result() {
 
 const ASKING: &str = r#"
 request: POST old/reports/{year}
-ask:
+input_requests:
   owner: { message: Whose report?, fields: { name: string } }
   reader: { message: For whom?, fields: { name: string } }
-job:
+async_operation:
   id: .id
   status: GET old/jobs/{job}
   done: .state == "done"
   cancel: DELETE
-  task_asks: true
+  task_requests_input: true
   task_after: 0ms
-response: { content: "by {{ answers.owner.name }}, for {{ answers.reader.name }}" }
+response: { content: "by {{ input_responses.owner.name }}, for {{ input_responses.reader.name }}" }
 "#;
 
 fn named(question: &str, name: &str) -> Value {

@@ -87,14 +87,14 @@ fn of_method<'a>(messages: &'a [Value], method: &str) -> Vec<&'a Value> {
 
 const JOB: &str = r#"
 request: POST old/reports
-job:
+async_operation:
   id: .id
   status: GET old/jobs/{job}
   done: .state == "done"
   progress: .percent
   total: "100"
   message: .doing
-  poll: 50ms
+  poll_interval: 50ms
 "#;
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn who_asks_for_nothing_gets_the_result_alone() {
             json_reply(if turn == 0 { r#"{"id": 7}"# } else { r#"{"state": "done"}"# })
         }))
         .await;
-        let keys = format!("{}\nlog: [{{ level: emergency, text: fire }}]", JOB.trim());
+        let keys = format!("{}\nnotifications: [{{ level: emergency, text: fire }}]", JOB.trim());
         let response = post(
             &start(&upstream, &keys).await,
             revision,
@@ -161,7 +161,7 @@ async fn a_long_reply_tells_how_much_of_it_is_there() {
         vec![Step::Send(head.into()), Step::Endlessly(b"one line of many\n".to_vec())]
     })
     .await;
-    let program = start(&upstream, "request: GET old/report\nreply_limit: 1GiB").await;
+    let program = start(&upstream, "request: GET old/report\nresponse_limit: 1GiB").await;
     let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": { "name": "make_report", "_meta": { "progressToken": "t" } } });
     let body = body.to_string();
@@ -182,7 +182,7 @@ async fn a_long_reply_tells_how_much_of_it_is_there() {
 const LINES: &str = r#"
 request: GET old/report/{city}
 redact: ['hush\w*']
-log:
+notifications:
   - text: "asking for {{ args.city }}"
   - { level: warning, text: "answered with {{ status }}" }
 response: { content: done }

@@ -46,7 +46,7 @@ async fn served(more: &str) -> Served {
     // What the shell reads as a variable is not for the configuration.
     let command = json!(["sh", "-c", SERVER.replace("${", "$${")]);
     Served::start(&format!(
-        "upstreams: {{ old: {{ mcp: {{ command: {command}, environment: {{ set: {{ WORD: hello }} }}, cwd: / }}{more} }} }}"
+        "upstreams: {{ old: {{ mcp: {{ command: {command}, env: {{ set: {{ WORD: hello }} }}, cwd: / }}{more} }} }}"
     ))
     .await
 }
@@ -88,7 +88,7 @@ async fn a_line_of_a_log_on_standard_output_is_no_answer() {
 
 #[tokio::test]
 async fn a_message_over_the_hard_limit_fails_its_own_call_and_no_other() {
-    let served = served(", reply_limit: 100MiB, timeout: 50s, retry: off").await;
+    let served = served(", response_limit: 100MiB, timeout: 50s, retry: off").await;
     let hang = served.call("hang", json!({}));
     let floods = async {
         soon("a call that hangs", async { while served.call("hung", json!({})).await.told() != "1" {} })

@@ -357,7 +357,7 @@ async fn a_server_without_completions_is_not_asked_for_any() {
     // Another thing has completions, so that they are offered at all.
     let text = format!(
         "upstreams: {{ notes: {{ mcp: 'http://{}/mcp' }} }}
-prompts: {{ own: {{ description: Own., arguments: {{ a: {{ complete: [x], required: true }} }}, messages: [{{ user: '{{{{ args.a }}}}' }}] }} }}",
+prompts: {{ own: {{ description: Own., arguments: {{ a: {{ completions: [x], required: true }} }}, messages: [{{ user: '{{{{ args.a }}}}' }}] }} }}",
         notes.address
     );
     let served = Served::start(&text).await;
@@ -418,7 +418,7 @@ async fn a_list_that_fails_takes_no_other_away_and_is_asked_for_again() {
         _ => answer(said),
     })
     .await;
-    let served = serving(&notes, ", tools: { refresh: 1s }").await;
+    let served = serving(&notes, ", tools: { refresh_interval: 1s }").await;
     assert_eq!(served.names().await, ["add"]);
     assert_eq!(keys(&served, "resources/list", "resources", "uri").await.len(), 3);
     soon("the prompts", async {
@@ -456,7 +456,7 @@ async fn no_more_of_a_list_is_read_than_may_be_and_no_longer_result() {
     })
     .await;
     let served = Served::start(&format!(
-        "server: {{ page_size: 1000 }}\nupstreams: {{ notes: {{ mcp: 'http://{}/mcp', reply_limit: 4KiB }} }}",
+        "server: {{ page_size: 1000 }}\nupstreams: {{ notes: {{ mcp: 'http://{}/mcp', response_limit: 4KiB }} }}",
         notes.address
     ))
     .await;

@@ -16,17 +16,17 @@ const KEYS: &[(&str, &str, &[&str])] = &[
         "server",
         "server",
         &[
-            "connections",
+            "max_connections",
             "header_timeout",
             "body_limit",
-            "bodies_limit",
+            "request_buffer_limit",
             "body_timeout",
             "write_timeout",
-            "answers_limit",
+            "response_buffer_limit",
             "upstream_buffer_limit",
-            "streams",
-            "caller_streams",
-            "resume",
+            "max_streams",
+            "max_streams_per_client",
+            "stream_resume_timeout",
             "shutdown_timeout",
             "cache_limit",
         ],
@@ -36,8 +36,8 @@ const KEYS: &[(&str, &str, &[&str])] = &[
         "defaults",
         &[
             "timeout",
-            "reply_limit",
-            "value_limit",
+            "response_limit",
+            "max_values",
             "error_text_limit",
             "max_in_flight",
             "max_in_flight_per_client",
@@ -51,8 +51,8 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("requests open at once over one HTTP/2 connection", "src/server/connection.rs", "STREAM_LIMIT"),
     ("a TLS handshake", "src/server/connection.rs", "HANDSHAKE_TIMEOUT"),
     ("connections to the operators' port", "src/server/admin_listener.rs", "CONNECTION_LIMIT"),
-    ("of each body, beside what `bodies_limit` counts", "src/inbound/filter.rs", "FREE_BYTES"),
-    ("of each answer, beside what `answers_limit` counts", "src/inbound/mod.rs", "SHORT_BYTES"),
+    ("of each body, beside what `request_buffer_limit` counts", "src/inbound/filter.rs", "FREE_BYTES"),
+    ("of each answer, beside what `response_buffer_limit` counts", "src/inbound/mod.rs", "SHORT_BYTES"),
     ("values in the arguments of one call", "src/model/definition.rs", "ARGUMENT_VALUE_LIMIT"),
     ("messages in one batch", "src/inbound/mcp/message.rs", "BATCH_LIMIT"),
     ("streams of one session", "src/inbound/mcp/subscriptions.rs", "SESSION_LIMIT"),
@@ -101,11 +101,11 @@ fn the_memory_limits_in_deploy_have_room_for_the_defaults() {
     let text = "upstreams: { old: http://127.0.0.1:1 }\nroutes: { a: { request: GET old/a } }";
     let loaded = config::load(&Sources::of_text("a.yaml", text)).unwrap();
     // A response that rules look into counts 10 times, and one may be read beyond the limit.
-    let response = 10 * loaded.routes[0].route.reply_limit_bytes;
+    let response = 10 * loaded.routes[0].route.response_limit_bytes;
     let parts = [
         OWN_MIB,
         CONNECTIONS_MIB,
-        loaded.door.bodies_limit_bytes >> 20,
+        loaded.door.request_buffer_limit_bytes >> 20,
         loaded.upstream_buffer_limit_bytes >> 20,
         response >> 20,
         loaded.cache_limit_bytes >> 20,

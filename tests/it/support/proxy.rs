@@ -110,9 +110,9 @@ pub(crate) fn route(tool: &str, request: &str) -> Route {
         },
         timeout: Duration::from_secs(15),
         idempotent: None,
-        reply_limit_bytes: 1 << 20,
+        response_limit_bytes: 1 << 20,
         envelope: Envelope::Mcp,
-        error_status: ErrorStatus::Truthful,
+        error_status: ErrorStatus::Mapped,
         error_format: ErrorFormat::Text,
     };
     set_input(&mut route, json!({ "type": "object", "properties": properties, "required": names }));

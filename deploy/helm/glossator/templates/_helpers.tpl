@@ -58,12 +58,12 @@ env:
   # Another `Host` is refused, or any page in a browser could talk to it (DNS rebinding).
   - { name: GLOSSATOR__SERVER__ALLOWED_HOSTS, value: {{ include "glossator.allowedHosts" . | quote }} }
   {{- if .Values.sessionSecret.existingSecret }}
-  - name: GLOSSATOR__SERVER__SECRET
+  - name: GLOSSATOR__SERVER__SECRET_KEY
     valueFrom:
       secretKeyRef: { name: {{ .Values.sessionSecret.existingSecret | quote }}, key: {{ .Values.sessionSecret.key | quote }} }
   # Where the other pods reach this one, to hand on what a client answers to a question of this one's.
   - { name: POD_IP, valueFrom: { fieldRef: { fieldPath: status.podIP } } }
-  - { name: GLOSSATOR__SERVER__PEER, value: "http://$(POD_IP):8080" }
+  - { name: GLOSSATOR__SERVER__ADVERTISE_URL, value: "http://$(POD_IP):8080" }
   {{- end }}
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}

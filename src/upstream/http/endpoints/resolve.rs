@@ -76,7 +76,7 @@ impl Endpoints {
     /// outdated.
     pub(super) async fn known(self: &Arc<Self>) -> Result<Arc<Vec<Entry>>, UpstreamError> {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
-        let refresh = self.settings.dns_refresh;
+        let refresh = self.settings.dns_refresh_interval;
         let known = self.current.load_full();
         match names.last().at.map(|at| at.elapsed()) {
             Some(age) if age < refresh && !known.is_empty() => return Ok(known),

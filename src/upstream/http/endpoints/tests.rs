@@ -75,9 +75,12 @@ impl Records {
     }
 }
 
-fn upstream(records: &Records, dns_refresh: Duration) -> HttpUpstream {
+fn upstream(records: &Records, dns_refresh_interval: Duration) -> HttpUpstream {
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
-    HttpUpstream::with_lookup(HttpSettings { dns_refresh, ..settings }, Lookup::Scripted(records.clone()))
+    HttpUpstream::with_lookup(
+        HttpSettings { dns_refresh_interval, ..settings },
+        Lookup::Scripted(records.clone()),
+    )
 }
 
 async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
@@ -127,7 +130,7 @@ async fn a_name_is_looked_up_in_the_background_when_it_is_time() {
     let records = Records::default();
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
     let endpoints = Endpoints::new(
-        Arc::new(HttpSettings { dns_refresh: Duration::from_secs(30), ..settings }),
+        Arc::new(HttpSettings { dns_refresh_interval: Duration::from_secs(30), ..settings }),
         Lookup::Scripted(records.clone()),
     );
     let numbers = |text: &str| -> Vec<std::net::SocketAddr> { vec![text.parse().unwrap()] };
@@ -288,7 +291,7 @@ async fn a_look_up_that_hangs_is_waited_for_by_one_request_and_not_by_all() {
     let records = Records::default();
     records.set(&["127.0.0.1:9".parse().unwrap()]);
     let settings = HttpSettings::new("old".parse().unwrap(), "http://old.test:80".parse().unwrap());
-    let (timeout, refresh) = (settings.connect_timeout, settings.dns_refresh);
+    let (timeout, refresh) = (settings.connect_timeout, settings.dns_refresh_interval);
     let endpoints = Endpoints::new(Arc::new(settings), Lookup::Scripted(records.clone()));
     assert_eq!(endpoints.known().await.unwrap().len(), 1);
     records.hang();
