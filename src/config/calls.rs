@@ -1,8 +1,8 @@
 //! Calls of routes that other parts of the file make: prompts that show a result, completions that ask for values.
 
 use super::{
-    language, node::Entry, report::Report, request, routes::RouteFile, schemas::Asked, section::Section,
-    source::Span, suggest,
+    node::Entry, report::Report, request, routes::RouteFile, schemas::Asked, section::Section, source::Span,
+    suggest,
 };
 use crate::{model::ToolName, route::RouteCall};
 
@@ -89,21 +89,5 @@ pub(super) fn refuse_unknown(
         let nearest = suggest::nearest(name, known.iter().map(String::as_str));
         let help = nearest.map_or_else(|| help(name), |nearest| format!("did you mean `{nearest}`?"));
         report.error(argument.span, format!("{missing} `{name}`"), help);
-    }
-}
-
-/// Notes the arguments and answers of a template.
-pub(super) fn note(
-    report: &Report<'_>,
-    template: &crate::translate::Template,
-    span: Span,
-    asked: &mut Asked,
-) {
-    asked.add_answers(report, template, span);
-    match language::arguments_of(template) {
-        None => asked.all = true,
-        Some(arguments) => arguments
-            .iter()
-            .for_each(|(name, optional)| asked.add(name, *optional, language::words_in(report, span, name))),
     }
 }

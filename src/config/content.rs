@@ -1,222 +1,284 @@
 //! `content`: what people and models see of a reply.
 
-use super::{
-    extract::media_type,
-    keys::{BLOCK, BLOCK_ANNOTATIONS, RESOURCE, RESOURCE_LINK},
-    language,
-    node::{Kind, Node},
-    renamed::report_word,
-    reply::{self, whole},
-    report::Report,
-    schemas::Asked,
-    section::{self, Section},
-    source::Span,
-};
+use settings_derive::{Section as DeriveSection, Word};
+
 use crate::{
     model::Annotations,
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        tree::Kind,
+        value::{Word as _, text_of},
+    },
     translate::{
-        BlockTemplate, BodyTemplate, ContentTemplate, Payload, Template,
-        extract::{Binary, BinaryKind},
+        BlockTemplate, BodyTemplate, ContentTemplate, Jq, Payload, Template,
+        extract::{Binary, BinaryKind, MediaType},
         is_moment,
+        scope::Scope,
     },
 };
 
-/// What the templates and filters of a rule's content may use.
-pub(super) struct Scope<'a> {
-    pub(super) names: &'a [&'a str],
-    pub(super) captures: &'a [String],
-    pub(super) used: &'a mut Asked,
+impl Setting for ContentTemplate {
+    const KIND: ValueKind =
+        ValueKind::Either(&[ValueKind::Text, BlockTemplate::KIND, ValueKind::List(&BlockTemplate::KIND)]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let blocks = match &value.node.kind {
+            Kind::List(items) if items.is_empty() => {
+                let help = "a result has at least one; leave `content` out for the default";
+                return value.reject(Invalid::new("`content` has no block", help));
+            }
+            Kind::List(_) => Vec::read(value)?,
+            Kind::Map(_) => vec![BlockTemplate::read(value)?],
+            Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
+                vec![BlockTemplate::new(Payload::Text(Template::read(value)?))]
+            }
+        };
+        Ok(Self::Blocks(blocks))
+    }
 }
 
-/// Reads `content`. `None` when something is wrong with it; that has been reported then.
-pub(super) fn read(
-    report: &Report<'_>,
-    node: &Node,
-    place: Span,
-    scope: &mut Scope<'_>,
-) -> Option<ContentTemplate> {
-    let blocks = match &node.kind {
-        Kind::List(items) if items.is_empty() => {
-            report.error(
-                node.span,
-                "`content` has no block",
-                "a result has at least one; leave `content` out for the default",
-            );
-            return None;
-        }
-        Kind::List(items) => {
-            let blocks: Vec<_> = items.iter().map(|item| block(report, item, item.span, scope)).collect();
-            blocks.into_iter().collect::<Option<Vec<_>>>()?
-        }
-        Kind::Map(_) => vec![block(report, node, place, scope)?],
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) => {
-            let template = language::template(report, node, "`content`", scope.names)?;
-            vec![BlockTemplate::new(Payload::Text(template))]
-        }
-    };
-    Some(ContentTemplate::Blocks(blocks))
+impl Setting for BlockTemplate {
+    const KIND: ValueKind = BlockSettings::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        // Only a block for each row has a row.
+        let item: &[_] = if value.node.get("for_each").is_some() { &["item"] } else { &[] };
+        let block = Scope::of(value).with_also(item, || BlockSettings::read(value))?;
+        block.compile(value)
+    }
 }
 
-fn block(report: &Report<'_>, node: &Node, place: Span, scope: &mut Scope<'_>) -> Option<BlockTemplate> {
-    let section = Section::open(report, place, node, &BLOCK)?;
-    let mut filter = |name: &'static str, what: &str| {
-        section.get(name).map(|node| reply::jq(report, node, what, scope.captures, scope.used))
-    };
-    let (when, each) = (filter("when", "`when`"), filter("for_each", "`for_each`"));
-    // Only a block for each row has a row.
-    let item = each.is_some().then_some("item");
-    let names: Vec<&str> = scope.names.iter().copied().chain(item).collect();
-    let names = names.as_slice();
-    let (annotations, last_modified) = match section.section("annotations", &BLOCK_ANNOTATIONS) {
-        Some(section) => annotations(&section, names)?,
-        None => (None, None),
-    };
-    const KINDS: [&str; 6] = ["text", "as", "image", "audio", "resource", "resource_link"];
-    let kinds: Vec<_> = KINDS.into_iter().filter_map(|name| section.entry(name)).collect();
-    let [one] = kinds[..] else {
-        let help = "write `- text: …`, and another `-` for the next block";
-        match kinds.get(1) {
-            None => section.missing("a block of content shows nothing".to_owned(), help),
-            Some(second) => {
-                report.error(second.key.span, "a block of content shows one thing, found several", help);
+#[derive(DeriveSection)]
+#[section(name = "a block of content", id = "block", check_keys = Self::check_keys)]
+struct BlockSettings {
+    /// A text: a template.
+    text: Option<Template>,
+    /// The reply's text as it is, or the structured value as JSON.
+    r#as: Option<ShownAs>,
+    /// A picture: `response` for the response's bytes, or a template that gives Base64.
+    image: Option<BlockData>,
+    /// A sound: `response`, or a template that gives Base64.
+    audio: Option<BlockData>,
+    /// An embedded document: `response` for the response's bytes, or a map.
+    resource: Option<BlockResource>,
+    /// A link to a document.
+    resource_link: Option<ResourceLink>,
+    /// The media type of `image`, `audio` or `resource: response`.
+    #[key(conflicts = "text, as, resource_link")]
+    media_type: Option<MediaType>,
+    /// A jq condition on the structured value; where it does not hold, the block is left out.
+    when: Option<Jq>,
+    /// jq: gives a list, and there is one block for each of its rows, called `item`.
+    for_each: Option<Jq>,
+    /// Hints for clients.
+    annotations: Option<BlockAnnotations>,
+}
+
+impl BlockSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        const KINDS: [&str; 6] = ["text", "as", "image", "audio", "resource", "resource_link"];
+        check_one_kind(section, &KINDS, "a block of content")?;
+        match section.entry("resource").filter(|entry| entry.value.as_map().is_some()) {
+            Some(_) if section.entry("media_type").is_some() => {
+                Err(section.conflict("media_type", "resource: {…}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn compile(self, value: &Cursor<'_>) -> Checked<BlockTemplate> {
+        let media_type = self.media_type.map(|MediaType(text)| text);
+        let bytes = |kind, media_type| Payload::Bytes(Binary { kind: Some(kind), media_type });
+        let typed = |name| {
+            let help = "write `media_type: image/png` beside it, or `response` for the response's own bytes and type";
+            let invalid = || Invalid::new("data from a template has no media type", help);
+            let place = value.node.get(name).map_or(value.node.span, |node| node.span);
+            media_type.clone().map_or_else(|| value.reject_at(place, invalid()), Ok)
+        };
+        let payload = match self {
+            Self { text: Some(text), .. } => Payload::Text(text),
+            Self { r#as: Some(ShownAs::Verbatim), .. } => Payload::Verbatim,
+            Self { r#as: Some(ShownAs::Json), .. } => Payload::Json,
+            Self { r#as: Some(ShownAs::JsonPretty), .. } => Payload::JsonPretty,
+            Self { image: Some(BlockData::UpstreamResponse), .. } => bytes(BinaryKind::Image, media_type),
+            Self { image: Some(BlockData::Template(data)), .. } => {
+                Payload::Image { data, media_type: typed("image")? }
+            }
+            Self { audio: Some(BlockData::UpstreamResponse), .. } => bytes(BinaryKind::Audio, media_type),
+            Self { audio: Some(BlockData::Template(data)), .. } => {
+                Payload::Audio { data, media_type: typed("audio")? }
+            }
+            Self { resource: Some(BlockResource::Map(resource)), .. } => resource.into(),
+            Self { resource_link: Some(link), .. } => link.into(),
+            _ => bytes(BinaryKind::Resource, media_type),
+        };
+        let (annotations, last_modified) = self.annotations.map(Into::into).unwrap_or_default();
+        Ok(BlockTemplate { payload, annotations, last_modified, when: self.when, each: self.for_each })
+    }
+}
+
+/// Reports a block that shows nothing, or several things.
+pub(super) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &str) -> Checked<()> {
+    let mut found = kinds.iter().filter_map(|kind| section.entry(kind));
+    let help = "write `- text: …`, and another `-` for the next block";
+    match (found.next(), found.next()) {
+        (Some(_), None) => Ok(()),
+        (None, _) => Err(section.missing(format!("{block} shows nothing"), help)),
+        (Some(_), Some(second)) => {
+            let message = format!("{block} shows one thing, found several");
+            Err(section.reject_at(second.key.span, &message, help))
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Word)]
+enum ShownAs {
+    Verbatim,
+    Json,
+    #[word("json-pretty")]
+    JsonPretty,
+}
+
+/// The bytes of a block.
+enum BlockData {
+    UpstreamResponse,
+    /// Gives Base64.
+    Template(Template),
+}
+
+/// Whether the bytes of the response are shown.
+fn is_response(value: &Cursor<'_>) -> Checked<bool> {
+    if value.node.as_text() == Some("response") {
+        return Ok(true);
+    }
+    value.reject_renamed_word().map(|()| false)
+}
+
+impl Setting for BlockData {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match is_response(value)? {
+            true => Ok(Self::UpstreamResponse),
+            false => Template::read(value).map(Self::Template),
+        }
+    }
+}
+
+/// The document of a block.
+enum BlockResource {
+    UpstreamResponse,
+    Map(Resource),
+}
+
+impl Setting for BlockResource {
+    const KIND: ValueKind = ValueKind::Either(&[ValueKind::Word(&["response"]), Resource::KIND]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match is_response(value)? {
+            true => Ok(Self::UpstreamResponse),
+            false => Resource::read(value).map(Self::Map),
+        }
+    }
+}
+
+#[derive(DeriveSection)]
+struct Resource {
+    /// What the document is called: a template.
+    #[key(example = "uri: report://today")]
+    uri: Template,
+    /// Its media type; the reply's own when absent.
+    media_type: Option<MediaType>,
+    /// Its text: a template; the reply's text when absent.
+    #[key(conflicts = "blob")]
+    text: Option<Template>,
+    /// Its bytes instead: a template that gives Base64.
+    blob: Option<Template>,
+}
+
+impl From<Resource> for Payload {
+    fn from(Resource { uri, media_type, text, blob }: Resource) -> Self {
+        let body = match (text, blob) {
+            (Some(text), _) => BodyTemplate::Text(text),
+            (None, Some(blob)) => BodyTemplate::Blob(blob),
+            (None, None) => BodyTemplate::UpstreamResponse,
+        };
+        Self::Resource { uri, media_type: media_type.map(|MediaType(text)| text), body }
+    }
+}
+
+#[derive(DeriveSection)]
+#[section(id = "resource_link")]
+pub(super) struct ResourceLink {
+    /// Where to: a template.
+    #[key(example = "uri: report://today")]
+    pub(super) uri: Template,
+    /// A short name: a template.
+    #[key(example = "name: report")]
+    pub(super) name: Template,
+    /// What it is: a template.
+    pub(super) description: Option<Template>,
+    /// The media type of what it leads to.
+    pub(super) media_type: Option<MediaType>,
+}
+
+impl From<ResourceLink> for Payload {
+    fn from(ResourceLink { uri, name, description, media_type }: ResourceLink) -> Self {
+        Self::ResourceLink { uri, name, description, media_type: media_type.map(|MediaType(text)| text) }
+    }
+}
+
+#[derive(DeriveSection)]
+#[section(name = "`annotations`", id = "block_annotations")]
+pub(super) struct BlockAnnotations {
+    /// For whom it is.
+    audience: Vec<Audience>,
+    /// From 0, optional, to 1, required.
+    #[key(example = "0.5")]
+    priority: Option<f64>,
+    /// When it was changed, as in `2026-11-21T09:30:00Z`; may be a template.
+    #[key(name = "lastModified")]
+    last_modified: Option<LastModified>,
+}
+
+#[derive(Clone, Copy, PartialEq, Word)]
+enum Audience {
+    User,
+    Assistant,
+}
+
+enum LastModified {
+    Moment(String),
+    Template(Template),
+}
+
+impl Setting for LastModified {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match text_of(value)? {
+            text if text.contains("{{") => Template::read(value).map(Self::Template),
+            text if is_moment(text) => Ok(Self::Moment(text.to_owned())),
+            _ => {
+                let found = value.node.found();
+                let message = format!("`lastModified` is a moment as RFC 3339 writes it, found {found}");
+                value.reject(Invalid::new(message, "write `\"2026-11-21T09:30:00Z\"`, or a template"))
             }
         }
-        return None;
-    };
-    if !matches!(one.key.text.as_str(), "image" | "audio" | "resource") {
-        section.refuse_beside(&["media_type"], &one.key.text);
-    }
-    let media = media_type(&section);
-    let payload = match one.key.text.as_str() {
-        "text" => Payload::Text(language::template(report, &one.value, "`text`", names)?),
-        "as" => match section.word("as")? {
-            "json" => Payload::Json,
-            "json-pretty" => Payload::JsonPretty,
-            _ => Payload::Verbatim,
-        },
-        "image" => data(&section, &one.value, BinaryKind::Image, media, names)?,
-        "audio" => data(&section, &one.value, BinaryKind::Audio, media, names)?,
-        "resource" if one.value.as_text() == Some("response") => {
-            Payload::Bytes(Binary { kind: Some(BinaryKind::Resource), media_type: media })
-        }
-        "resource" if report_word(report, &one.value, BLOCK.id, "resource") => return None,
-        "resource" => {
-            section.refuse_beside(&["media_type"], "resource: {…}");
-            let inner = Section::open(report, one.key.span, &one.value, &RESOURCE)?;
-            let uri = template(&inner, "uri", names);
-            let (media_type, text) = (media_type(&inner), optional(&inner, "text", names));
-            let blob = optional(&inner, "blob", names);
-            inner.required("uri", "write `uri: report://today`");
-            let body = match (text?, blob?) {
-                (Some(_), Some(_)) => {
-                    inner.refuse_beside(&["text"], "blob");
-                    return None;
-                }
-                (Some(text), None) => BodyTemplate::Text(text),
-                (None, Some(blob)) => BodyTemplate::Blob(blob),
-                (None, None) => BodyTemplate::UpstreamResponse,
-            };
-            Payload::Resource { uri: uri?, media_type, body }
-        }
-        _ => {
-            let inner = Section::open(report, one.key.span, &one.value, &RESOURCE_LINK)?;
-            let (uri, name) = (template(&inner, "uri", names), template(&inner, "name", names));
-            let (description, media_type) = (optional(&inner, "description", names), media_type(&inner));
-            inner.required("uri", "write `uri: https://example.com/report`");
-            inner.required("name", "write `name: report`");
-            Payload::ResourceLink { uri: uri?, name: name?, description: description?, media_type }
-        }
-    };
-    Some(BlockTemplate { payload, annotations, last_modified, when: whole(when)?, each: whole(each)? })
-}
-
-fn data(
-    section: &Section<'_, '_>,
-    node: &Node,
-    kind: BinaryKind,
-    media: Option<String>,
-    names: &[&str],
-) -> Option<Payload> {
-    if node.as_text() == Some("response") {
-        return Some(Payload::Bytes(Binary { kind: Some(kind), media_type: media }));
-    }
-    let name = if kind == BinaryKind::Audio { "audio" } else { "image" };
-    if report_word(section.report, node, BLOCK.id, name) {
-        return None;
-    }
-    let data = language::template(section.report, node, "the data of a block", names)?;
-    let Some(media_type) = media else {
-        if section.get("media_type").is_none() {
-            let help = "write `media_type: image/png` beside it, or `response` for the response's own bytes and type";
-            section.report.error(node.span, "data from a template has no media type", help);
-        }
-        return None;
-    };
-    Some(match kind {
-        BinaryKind::Audio => Payload::Audio { data, media_type },
-        BinaryKind::Image | BinaryKind::Resource => Payload::Image { data, media_type },
-    })
-}
-
-fn template(section: &Section<'_, '_>, name: &'static str, names: &[&str]) -> Option<Template> {
-    language::template(section.report, section.get(name)?, &format!("`{name}`"), names)
-}
-
-/// A template that may be left out; the outer `None` is for one that is wrong.
-fn optional(section: &Section<'_, '_>, name: &'static str, names: &[&str]) -> Option<Option<Template>> {
-    match section.get(name) {
-        None => Some(None),
-        Some(_) => template(section, name, names).map(Some),
     }
 }
 
 /// Hints that are written, and the template of the moment when the reply says it.
-pub(super) fn annotations(
-    section: &Section<'_, '_>,
-    names: &[&str],
-) -> Option<(Option<Annotations>, Option<Template>)> {
-    let report = section.report;
-    let mut good = true;
-    let mut audience = Vec::new();
-    for (node, _) in section.texts("audience").unwrap_or_default() {
-        match section::word_of(report, node, "an item of `audience`", &["user", "assistant"]) {
-            Some(word) => audience.push(word.to_owned()),
-            None => good = false,
-        }
-    }
-    let priority = section.get("priority").map(|node| {
-        let number = match &node.kind {
-            Kind::Number(text) => text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number)),
-            Kind::Nothing | Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+impl From<BlockAnnotations> for (Option<Annotations>, Option<Template>) {
+    fn from(BlockAnnotations { audience, priority, last_modified }: BlockAnnotations) -> Self {
+        let audience = audience.iter().map(|audience| audience.word().to_owned()).collect();
+        let (last_modified, template) = match last_modified {
+            Some(LastModified::Moment(text)) => (Some(text), None),
+            Some(LastModified::Template(template)) => (None, Some(template)),
+            None => (None, None),
         };
-        if number.is_none() {
-            report.error(
-                node.span,
-                format!("`priority` is a number from 0 to 1, found {}", node.found()),
-                "write `0.5`",
-            );
-        }
-        number
-    });
-    let mut template = None;
-    let last_modified = section.text_node("lastModified").map(|(node, text)| {
-        if text.contains("{{") {
-            template = language::template(report, node, "`lastModified`", names);
-            return template.as_ref().map(|_| None);
-        }
-        let good = is_moment(text);
-        if !good {
-            let message = format!("`lastModified` is a moment as RFC 3339 writes it, found {}", node.found());
-            report.error(node.span, message, "write `\"2026-11-21T09:30:00Z\"`, or a template");
-        }
-        good.then(|| Some(text.to_owned()))
-    });
-    let missing = matches!(priority, Some(None)) || matches!(last_modified, Some(None));
-    let annotations = Annotations {
-        audience,
-        priority: priority.flatten(),
-        last_modified: last_modified.flatten().flatten(),
-    };
-    let annotations = (annotations != Annotations::default()).then_some(annotations);
-    (good && !missing).then_some((annotations, template))
+        let annotations = Annotations { audience, priority, last_modified };
+        ((annotations != Annotations::default()).then_some(annotations), template)
+    }
 }

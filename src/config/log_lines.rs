@@ -1,6 +1,6 @@
 //! `notifications` of a route: lines that clients are told while a call goes on.
 
-use super::{keys::LOG_LINE, language, node::Kind, reply::note_arguments, schemas::Asked, section::Section};
+use super::{keys::LOG_LINE, language, node::Kind, schemas::Asked, section::Section};
 use crate::route::{LogLevel, LogLine};
 
 /// Reads `notifications`. `None` when something is wrong with it; that has been reported then.
@@ -26,7 +26,7 @@ pub(super) fn read(route: &Section<'_, '_>, used: &mut Asked) -> Option<Vec<LogL
             };
             let node = section.required("text", "write `text: \"asked for {{ args.city }}\"`")?;
             let text = language::template(report, node, "`text`", &LogLine::NAMES)?;
-            note_arguments(report, &text, node.span, used);
+            used.add_template(report, &text, node.span);
             Some(LogLine { level, text })
         })
         .collect();

@@ -10,12 +10,12 @@ use super::{
     clients, complete, content,
     examples::Position,
     extract::media_type,
-    keys::{PROMPT, PROMPT_ARGUMENT, PROMPT_BLOCK, PROMPT_MESSAGE, PROMPT_RESOURCE, RESOURCE_LINK},
+    keys::{PROMPT, PROMPT_ARGUMENT, PROMPT_BLOCK, PROMPT_MESSAGE, PROMPT_RESOURCE},
     language,
     node::{Entry, Kind, Node},
     report::Report,
     schemas::Asked,
-    section::Section,
+    section::{Section, read_in_scope},
     source::Span,
     suggest,
 };
@@ -23,7 +23,7 @@ use crate::{
     model::{Arguments, ToolName},
     prompt::{Part, PartTemplate, Prompt, PromptArgument, Role},
     route::{Completion, InputSchema, JsonTemplate, Scopes},
-    translate::{Template, template_names},
+    translate::{Template, extract::MediaType, template_names},
 };
 
 /// One prompt as it was written.
@@ -247,13 +247,10 @@ fn block(
     asked: &mut Asked,
 ) -> Option<ReadPart> {
     let section = Section::open(report, place, node, &PROMPT_BLOCK)?;
-    let (annotations, last_modified) = match section.section("annotations", &super::keys::BLOCK_ANNOTATIONS) {
-        Some(section) => content::annotations(&section, &NAMES)?,
+    let (annotations, last_modified) = match section.entry("annotations") {
+        Some(entry) => read_in_scope::<content::BlockAnnotations>(report, entry, &NAMES, asked)?.into(),
         None => (None, None),
     };
-    if let (Some(template), Some(node)) = (&last_modified, section.get("annotations")) {
-        calls::note(report, template, node.span, asked);
-    }
     const KINDS: [&str; 4] = ["text", "route", "resource", "resource_link"];
     let kinds: Vec<_> = KINDS.into_iter().filter_map(|name| section.entry(name)).collect();
     let [one] = kinds[..] else {
@@ -301,17 +298,10 @@ fn block(
             }
         }
         _ => {
-            let inner = Section::open(report, one.key.span, &one.value, &RESOURCE_LINK)?;
-            let media_type = media_type(&inner);
-            let uri = inner.required("uri", "write `uri: report://today`");
-            let name = inner.required("name", "write `name: report`");
-            let uri = uri.and_then(|node| template(report, node, "`uri`", asked));
-            let name = name.and_then(|node| template(report, node, "`name`", asked));
-            let description = match inner.get("description") {
-                None => None,
-                Some(node) => Some(template(report, node, "`description`", asked)?),
-            };
-            Part::ResourceLink { uri: uri?, name: name?, description, media_type }
+            let content::ResourceLink { uri, name, description, media_type } =
+                read_in_scope(report, one, &NAMES, asked)?;
+            let media_type = media_type.map(|MediaType(text)| text);
+            Part::ResourceLink { uri, name, description, media_type }
         }
     };
     let template = PartTemplate { role, part, annotations, last_modified };
@@ -339,7 +329,7 @@ fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) 
 
 fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut Asked) -> Option<Template> {
     let template = language::template(report, node, what, &NAMES)?;
-    calls::note(report, &template, node.span, asked);
+    asked.add_template(report, &template, node.span);
     Some(template)
 }
 

@@ -235,8 +235,8 @@ pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: 
 }
 
 /// Variables of jq and templates that have another name now: the old name and the new one.
-pub(super) fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
-    RENAMES.variables.iter().copied()
+pub(super) fn variables() -> &'static [(&'static str, &'static str)] {
+    RENAMES.variables
 }
 
 /// What is wrong with a variable that an earlier program took, and a way out.

@@ -1,22 +1,29 @@
 //! `reply`: the rules that say what replies mean.
 
+use settings_derive::Section as DeriveSection;
+
 use super::{
-    ask, content, extract,
-    keys::{ERROR, RULE},
-    language, limit,
-    node::{Entry, Kind, Node},
+    ask, extract,
+    keys::SAMPLE_FORM,
+    language,
+    node::{Entry, Node},
     promise,
     report::Report,
     rules::{Via, WrittenRule},
     schemas::{Asked, AskedAnswer},
-    section::Section,
+    section::{self, cursor},
     source::Span,
-    suggest, when,
+    suggest,
 };
-use crate::translate::{
-    Action, CodeTemplate, ContentTemplate, ErrorRule, Jq, Matcher, Rule, SuccessRule, TEMPLATE_NAMES,
-    Template,
-    extract::{Extract, Gives},
+use crate::{
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+    },
+    translate::{
+        Action, Charset, CodeTemplate, ContentTemplate, ErrorRule, Jq, Limit, Matcher, Rule, SampleTemplate,
+        SuccessRule, TEMPLATE_NAMES, Template, extract::Gives, scope::Scope,
+    },
 };
 
 /// One rule, and the places in it that later checks speak of.
@@ -69,198 +76,161 @@ pub(super) fn with_defaults(mut own: Vec<Compiled>, defaults: Vec<Compiled>) -> 
     own
 }
 
-fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Option<Compiled> {
-    let section = Section::open(report, span, node, &RULE)?;
-    let matcher = match section.entry("when") {
-        Some(entry) => when::read(report, entry, used),
-        None => Some(Matcher::default()),
-    };
-    let charset = section.text_node("charset").map(|(node, text)| {
-        text.parse()
-            .map_err(|error| report.error(node.span, format!("{error}"), "write `iso-8859-1`, or `utf-8`"))
-            .ok()
-    });
-    let captures = matcher.as_ref().map(when::captures).unwrap_or_default();
-    let (action, fields_span) = match section.entry("error") {
-        Some(entry) => (error(&section, entry, matcher.as_ref(), &captures, used).map(Action::Error), None),
-        None => {
-            if let Some(entry) = section.entry("status") {
-                let help = "conditions stand under `when`; `status` beside `error` is for REST clients";
-                report.error(entry.key.span, "`status` has no effect without `error`", help);
+/// The keys of a rule.
+#[derive(DeriveSection)]
+#[section(name = "a rule", id = "rule", check_keys = Self::check_keys)]
+pub(super) struct RuleSettings {
+    /// When the rule holds; all of it must. Without `when` it always does.
+    #[key(default = Matcher::default())]
+    when: Matcher,
+    /// Makes the reply a tool error: a template for its text, or a map.
+    #[key(with = read_error)]
+    error: Option<ErrorSettings>,
+    /// The HTTP status of that error for REST clients.
+    #[key(range = 400..=599, requires = "error",
+        help = "conditions stand under `when`; `status` beside `error` is for REST clients")]
+    status: Option<u16>,
+    /// What reads a value from the reply; by its media type when absent.
+    extract: Option<extract::Compiled>,
+    /// jq: from that value to the structured content.
+    structured: Option<Jq>,
+    /// What the client's model is asked about the reply: `input_responses.sample.text` in `content`.
+    #[key(conflicts = "error")]
+    sample: Option<Box<SampleTemplate>>,
+    /// What people and models see: a template, `{ as: … }`, or a list of blocks.
+    #[key(conflicts = "error")]
+    content: Option<ContentTemplate>,
+    /// How much of a success is shown.
+    #[key(conflicts = "error")]
+    limit: Option<Box<Limit>>,
+    /// The charset of the text, when the reply does not say it, or lies.
+    charset: Option<Charset>,
+}
+
+/// The text, the code and the structure of an error.
+#[derive(DeriveSection)]
+#[section(id = "error", text = "text")]
+pub(super) struct ErrorSettings {
+    /// What the model reads: a template.
+    #[key(example = "`text: \"…\"`: what the model reads", with = read_error_text)]
+    text: Template,
+    /// The error's code for programs: a template; `{{ json.code }}` alone keeps its type.
+    code: Option<CodeTemplate>,
+    /// jq: from the value to the structured content of the error.
+    structured: Option<Jq>,
+    /// Its HTTP status for REST clients.
+    #[key(range = 400..=599)]
+    status: Option<u16>,
+}
+
+impl RuleSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        match (section.entry("error"), section.entry("structured")) {
+            (Some(_), Some(entry)) => {
+                let help = "write it inside: `error: { text: …, structured: … }`";
+                Err(section.reject_at(entry.key.span, "`structured` has no effect beside `error`", help))
             }
-            success(&section, &captures, used)
+            _ => Ok(()),
         }
-    };
-    if let (Some(matcher), Some(action)) = (&matcher, &action) {
-        refuse_value_of_nothing(&section, matcher, action.extract())?;
     }
-    let charset = match charset {
-        Some(charset) => Some(charset?),
-        None => None,
-    };
-    Some(Compiled {
-        via: None,
-        rule: Rule { matcher: matcher?, charset, action: action? },
-        span,
-        fields_span,
+
+    fn compile(self, value: &Cursor<'_>) -> Checked<Compiled> {
+        let reject = |name: &str, message: &str, help: &str| {
+            let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
+            value.reject_at(place, Invalid::new(message, help))
+        };
+        let fields_span = self.extract.as_ref().and_then(|extract| extract.fields_span);
+        let extract = self.extract.map(|extract| extract.extract);
+        if extract.as_ref().is_some_and(|extract| extract.gives() == Gives::Block) {
+            // Bytes have no value for a condition or a filter to look at.
+            if self.when.reads_value() {
+                let message = "`value` has nothing to look at: `binary` gives a block, and no value";
+                return reject("when", message, "remove one of the two");
+            }
+            if let Some(name) =
+                ["structured", "limit"].into_iter().find(|name| value.node.get(name).is_some())
+            {
+                let message =
+                    format!("`{name}` has nothing to work on: `binary` gives a block, and no value");
+                return reject(name, &message, "remove one of the two");
+            }
+        }
+        let (action, fields_span) = match self.error {
+            Some(ErrorSettings { text, code, structured, status }) => {
+                if self.status.and(status).is_some() {
+                    let message = "`status` has no effect beside `error: { status: … }`";
+                    return reject("status", message, "remove one of the two");
+                }
+                let rule = ErrorRule { extract, text, code, structured, status: status.or(self.status) };
+                if rule.extract.is_some()
+                    && !rule.reads_value()
+                    && !self.when.reads_value()
+                    && let Some(entry) = value.node.entry("extract")
+                {
+                    let message = "`extract` has no effect: nothing of this rule looks at the value";
+                    let help = "it is for `value` in a template, `structured` of the error, and `when: { value: … }`";
+                    value.context.report.warning(entry.key.span, message, help);
+                }
+                (Action::Error(rule), None)
+            }
+            None => {
+                let rule = SuccessRule {
+                    extract,
+                    structured: self.structured,
+                    content: self.content.unwrap_or(ContentTemplate::Default),
+                    limit: self.limit,
+                    sample: self.sample,
+                };
+                if let Some(node) = value.node.get("content") {
+                    refuse_missing_paths(value, node, &rule)?;
+                }
+                (Action::Success(rule), fields_span)
+            }
+        };
+        let rule = Rule { matcher: self.when, charset: self.charset, action };
+        Ok(Compiled { via: None, rule, span: value.place, fields_span })
+    }
+}
+
+fn rule(report: &Report<'_>, node: &Node, span: Span, used: &mut Asked) -> Option<Compiled> {
+    section::in_scope(&TEMPLATE_NAMES, used, |scope| {
+        let value = cursor(report, span, node, "a rule", RuleSettings::KIND).in_scope(scope);
+        RuleSettings::read(&value).and_then(|rule| rule.compile(&value))
     })
 }
 
+/// Reads `error`, in which what is not there has no name.
+fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorSettings>> {
+    let is_there = |name: &&str| *name != "structured" || value.node.get(name).is_some();
+    let names: Vec<_> = TEMPLATE_NAMES.into_iter().filter(is_there).collect();
+    Scope::of(value).with_names(&names, || ErrorSettings::read(value)).map(Some)
+}
+
 /// A model that is told nothing can do nothing about it.
-fn refuse_empty(report: &Report<'_>, error: &Node) {
-    if error.as_text().is_some_and(|text| text.trim().is_empty()) {
+fn read_error_text(value: &Cursor<'_>) -> Checked<Template> {
+    if value.node.as_text().is_some_and(|text| text.trim().is_empty()) {
+        let help = "say what is wrong, and what to do: `error: \"No such city. Try Oslo.\"`";
         let message = "`error` is empty, and a model would not know what is wrong";
-        report.error(
-            error.span,
-            message,
-            "say what is wrong, and what to do: `error: \"No such city. Try Oslo.\"`",
-        );
+        value.context.report.error(value.node.span, message, help);
     }
+    Template::read(value)
 }
 
-/// Reads `error`: a template, or a map with one.
-fn error(
-    section: &Section<'_, '_>,
-    entry: &Entry,
-    matcher: Option<&Matcher>,
-    captures: &[String],
-    used: &mut Asked,
-) -> Option<ErrorRule> {
-    let report = section.report;
-    section.refuse_beside(&["content", "limit", "sample"], "error");
-    if let Some(entry) = section.entry("structured") {
-        let help = "write it inside: `error: { text: …, structured: … }`";
-        report.error(entry.key.span, "`structured` has no effect beside `error`", help);
-    }
-    let extract = section.entry("extract").map(|entry| extract::read(report, entry));
-    let beside = section.count("status");
-    let inner = match &entry.value.kind {
-        Kind::Map(_) => Some(Section::open(report, entry.key.span, &entry.value, &ERROR)?),
-        Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => None,
-    };
-    let structured = inner.as_ref().and_then(|inner| {
-        inner.get("structured").map(|node| jq(report, node, "`structured`", captures, used))
-    });
-    // What is not there has no name.
-    let missing = |name: &&str| *name == "structured" && structured.is_none();
-    let names: Vec<&str> = TEMPLATE_NAMES
-        .into_iter()
-        .filter(|name| !missing(name))
-        .chain(captures.iter().map(String::as_str))
-        .collect();
-    let (text, code, status) = match &inner {
-        None => {
-            refuse_empty(report, &entry.value);
-            (template(report, &entry.value, "`error`", &names, used), None, beside)
-        }
-        Some(inner) => {
-            let text = inner.required("text", "write `text: \"…\"`: what the model reads").and_then(|node| {
-                refuse_empty(report, node);
-                template(report, node, "`text`", &names, used)
-            });
-            let code = inner
-                .get("code")
-                .map(|node| template(report, node, "`code`", &names, used).map(CodeTemplate::new));
-            if beside.is_some() && inner.entry("status").is_some() {
-                section.refuse_beside(&["status"], "error: { status: … }");
-            }
-            (text, code, inner.count("status").or(beside))
-        }
-    };
-    let rule = ErrorRule {
-        extract: whole(extract)?.map(|compiled| compiled.extract),
-        text: text?,
-        code: whole(code)?,
-        structured: whole(structured)?,
-        status: status.and_then(|status| u16::try_from(status).ok()),
-    };
-    if let (Some(extract), false) = (section.entry("extract"), rule.reads_value())
-        && !matcher.is_some_and(Matcher::reads_value)
-    {
-        let help = "it is for `value` in a template, `structured` of the error, and `when: { value: … }`";
-        report.warning(
-            extract.key.span,
-            "`extract` has no effect: nothing of this rule looks at the value",
-            help,
-        );
-    }
-    Some(rule)
-}
+impl Setting for SampleTemplate {
+    const KIND: ValueKind = SAMPLE_FORM;
 
-/// Bytes have no value for a condition or a filter to look at.
-fn refuse_value_of_nothing(
-    section: &Section<'_, '_>,
-    matcher: &Matcher,
-    extract: Option<&Extract>,
-) -> Option<()> {
-    let gives_block = extract.is_some_and(|extract| extract.gives() == Gives::Block);
-    if gives_block
-        && matcher.reads_value()
-        && let Some(entry) = section.entry("when")
-    {
-        let message = "`value` has nothing to look at: `binary` gives a block, and no value";
-        section.report.error(entry.key.span, message, "remove one of the two");
-        return None;
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let (scope, entry) = (Scope::of(value), Entry::new("sample", value.node.clone(), value.place));
+        let mut used = scope.used.borrow_mut();
+        value.checked(scope.template(|names| ask::sample(value.context.report, &entry, names, &mut used)))
     }
-    Some(())
-}
-
-fn success(
-    section: &Section<'_, '_>,
-    captures: &[String],
-    used: &mut Asked,
-) -> (Option<Action>, Option<Span>) {
-    let report = section.report;
-    let extract = section.entry("extract").map(|entry| extract::read(report, entry));
-    let structured = section.get("structured").map(|node| jq(report, node, "`structured`", captures, used));
-    let names: Vec<&str> = TEMPLATE_NAMES.into_iter().chain(captures.iter().map(String::as_str)).collect();
-    let content = section.entry("content").map(|entry| {
-        let mut scope = content::Scope { names: &names, captures, used: &mut *used };
-        content::read(report, &entry.value, entry.key.span, &mut scope)
-    });
-    let limit = section.entry("limit").map(|entry| limit::read(report, entry, used).map(Box::new));
-    let sample = section.entry("sample").map(|entry| ask::sample(report, entry, &names, used).map(Box::new));
-    if let Some(Some(content)) = &content {
-        content
-            .templates()
-            .into_iter()
-            .for_each(|template| note_arguments(report, template, section.node.span, used));
-    }
-    let (Some(extract), Some(structured), Some(content), Some(limit), Some(sample)) =
-        (whole(extract), whole(structured), whole(content), whole(limit), whole(sample))
-    else {
-        return (None, None);
-    };
-    let fields_span = extract.as_ref().and_then(|compiled| compiled.fields_span);
-    let needs_value = section.entry("structured").or_else(|| section.entry("limit"));
-    if let (Some(compiled), Some(entry)) = (&extract, needs_value)
-        && compiled.extract.gives() == Gives::Block
-    {
-        let message =
-            format!("`{}` has nothing to work on: `binary` gives a block, and no value", entry.key.text);
-        report.error(entry.key.span, message, "remove one of the two");
-        return (None, None);
-    }
-    let rule = SuccessRule {
-        extract: extract.map(|compiled| compiled.extract),
-        structured,
-        content: content.unwrap_or(ContentTemplate::Default),
-        limit,
-        sample,
-    };
-    if let Some(entry) = section.entry("content")
-        && !knows_its_ways(report, entry, &rule)
-    {
-        return (None, None);
-    }
-    (Some(Action::Success(rule)), fields_span)
 }
 
 /// A template that goes to `structured.x` where no rule gives an `x` fails at every call.
-fn knows_its_ways(report: &Report<'_>, entry: &Entry, rule: &SuccessRule) -> bool {
-    let Some(value) = promise::schema_of(rule) else { return true };
-    let is_object = value.get("type").is_some_and(|kind| kind == "object");
-    let before = report.errors();
+fn refuse_missing_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checked<()> {
+    let Some(schema) = promise::schema_of(rule) else { return Ok(()) };
+    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+    let mut checked = Ok(());
     for path in rule.content.templates().into_iter().flat_map(Template::paths) {
         let steps: Vec<&str> = path.split('.').collect();
         let way = match steps[..] {
@@ -268,13 +238,14 @@ fn knows_its_ways(report: &Report<'_>, entry: &Entry, rule: &SuccessRule) -> boo
             ["value", ref way @ ..] => way,
             _ => continue,
         };
-        if let Some((name, names)) = promise::missing_on_the_way(&value, way) {
+        if let Some((name, names)) = promise::missing_on_the_way(&schema, way) {
             let message = format!("the template asks for `{path}`, and this rule gives no `{name}`");
             let help = suggest::help(&name, "it gives", names.iter().map(String::as_str));
-            report.error(language::words_in(report, entry.value.span, path), message, help);
+            let place = language::words_in(value.context.report, content.span, path);
+            checked = value.reject_at(place, Invalid { message, help, shows_value: true });
         }
     }
-    report.errors() == before
+    checked
 }
 
 /// What is absent may be; what is there must be right.
@@ -286,18 +257,6 @@ pub(super) fn whole<T>(part: Option<Option<T>>) -> Option<Option<T>> {
     }
 }
 
-fn template(
-    report: &Report<'_>,
-    node: &Node,
-    what: &str,
-    names: &[&str],
-    used: &mut Asked,
-) -> Option<Template> {
-    let template = language::template(report, node, what, names)?;
-    note_arguments(report, &template, node.span, used);
-    Some(template)
-}
-
 /// A filter; one that sees the arguments may use any of them.
 pub(super) fn jq(
     report: &Report<'_>,
@@ -306,27 +265,18 @@ pub(super) fn jq(
     captures: &[String],
     used: &mut Asked,
 ) -> Option<Jq> {
-    used.all |= node.as_text().is_some_and(|text| text.contains("$args"));
-    used.add_answers_of_jq(report, node.span, node.as_text().unwrap_or_default());
+    used.add_jq(report, node);
     language::jq(report, node, what, captures)
-}
-
-pub(super) fn note_arguments(report: &Report<'_>, template: &Template, span: Span, used: &mut Asked) {
-    used.add_answers(report, template, span);
-    match language::arguments_of(template) {
-        None => used.all = true,
-        Some(arguments) => arguments
-            .iter()
-            .for_each(|(name, _)| used.add(name, true, language::words_in(report, span, name))),
-    }
 }
 
 /// Whether the first of two rules takes every reply that the later was written for.
 fn takes_all_of(first: &Compiled, later: &Compiled) -> bool {
     // Without a condition a success rule holds for 2xx, and an error rule for all but 5xx.
     let taken = match (&first.rule.action, &later.rule.matcher.status, &later.rule.action) {
-        (Action::Success(_), Some(patterns), _) => patterns.iter().all(|pattern| pattern.is_success_only()),
-        (Action::Error(_), Some(patterns), _) => !patterns.iter().any(|pattern| pattern.fits_server_errors()),
+        (Action::Success(_), Some(patterns), _) => patterns.0.iter().all(|pattern| pattern.is_success_only()),
+        (Action::Error(_), Some(patterns), _) => {
+            !patterns.0.iter().any(|pattern| pattern.fits_server_errors())
+        }
         (Action::Success(_), None, later) => matches!(later, Action::Success(_)),
         (Action::Error(_), None, _) => true,
     };

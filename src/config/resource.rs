@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    content,
+    content::BlockAnnotations,
     extract::media_type,
-    keys::{BLOCK_ANNOTATIONS, READ_AS},
+    keys::READ_AS,
     language,
     node::{Entry, Kind, Node},
     report::Report,
@@ -38,10 +38,7 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut Asked) -> Opt
             let uri = section.required("uri", "write `uri: report://daily/{date}`");
             let uri = uri.and_then(|node| Some((uri_of(report, node, help)?, node.span)));
             let size = section.size("size").and_then(|size| u64::try_from(size).ok());
-            let annotations = match section.section("annotations", &BLOCK_ANNOTATIONS) {
-                Some(hints) => annotations(&hints),
-                None => None,
-            };
+            let annotations = section.entry("annotations").and_then(|entry| annotations(report, entry));
             let watch = section
                 .duration("poll_interval")
                 .zip(section.entry("poll_interval").map(|entry| entry.key.span));
@@ -86,11 +83,12 @@ fn uri_of(report: &Report<'_>, node: &Node, help: &str) -> Option<UriTemplate> {
 }
 
 /// Hints that are known beforehand: there is no reply yet that a template could look at.
-fn annotations(section: &Section<'_, '_>) -> Option<Annotations> {
-    let (annotations, template) = content::annotations(section, &[])?;
-    if let Some(entry) = section.entry("lastModified").filter(|_| template.is_some()) {
+fn annotations(report: &Report<'_>, entry: &Entry) -> Option<Annotations> {
+    let read: BlockAnnotations = section::read_in_scope(report, entry, &[], &mut Asked::default())?;
+    let (annotations, template) = read.into();
+    if let (Some(_), Some(node)) = (template, entry.value.get("lastModified")) {
         let help = "write a moment, such as `\"2026-11-21T09:30:00Z\"`, or leave it out";
-        section.report.error(entry.value.span, "`lastModified` of a resource takes no template", help);
+        report.error(node.span, "`lastModified` of a resource takes no template", help);
     }
     annotations
 }

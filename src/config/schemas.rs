@@ -5,129 +5,17 @@ use serde_json::{Map, Value};
 use super::{
     ecma, keywords, mirror,
     node::{Entry, Kind, Node},
-    report::{Context, Report},
+    report::Report,
     source::Span,
     suggest,
 };
 use crate::{
     model::{CHECK_STEP_LIMIT, SchemaError},
     route::InputSchema,
-    translate::{OutputSchema, OutputSchemaError, Template, Wrap},
+    translate::{OutputSchema, OutputSchemaError, Wrap},
 };
 
-/// What the parts of a request ask of the arguments, in order.
-#[derive(Debug, Default)]
-pub(super) struct Asked {
-    pub(super) arguments: Vec<AskedArgument>,
-    /// Whether something takes all arguments together.
-    pub(super) all: bool,
-    /// The answers that something names.
-    pub(super) answers: Vec<AskedAnswer>,
-}
-
-/// The name of an answer, where it stands, and for whom.
-#[derive(Debug, Clone)]
-pub(super) struct AskedAnswer {
-    pub(super) name: String,
-    pub(super) span: Span,
-    pub(super) context: Option<Context>,
-}
-
-/// One argument that a request names.
-#[derive(Debug)]
-pub(super) struct AskedArgument {
-    pub(super) name: String,
-    pub(super) optional: bool,
-    pub(super) kind: ArgumentKind,
-    pub(super) span: Span,
-    /// For whom it is asked, where it stands elsewhere.
-    pub(super) context: Option<Context>,
-}
-
-/// What an argument is, where no schema says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ArgumentKind {
-    /// A text.
-    Text,
-    /// A whole number: it counts rows or pages, and clients are told its next value.
-    Count,
-}
-
-impl Asked {
-    /// Notes an argument; who needs it once needs it always.
-    pub(super) fn add(&mut self, name: &str, optional: bool, span: Span) {
-        match self.arguments.iter_mut().find(|known| known.name == name) {
-            Some(known) => known.optional &= optional,
-            None => self.arguments.push(AskedArgument {
-                name: name.to_owned(),
-                optional,
-                kind: ArgumentKind::Text,
-                span,
-                context: None,
-            }),
-        }
-    }
-
-    /// Notes the answers that a template names.
-    pub(super) fn add_answers(&mut self, report: &Report<'_>, template: &Template, span: Span) {
-        for path in template.paths() {
-            if let ["input_responses", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
-                self.add_answer(report, name, span);
-            }
-        }
-    }
-
-    /// The same of a filter.
-    pub(super) fn add_answers_of_jq(&mut self, report: &Report<'_>, span: Span, filter: &str) {
-        for rest in filter.split("$input_responses.").skip(1) {
-            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
-            self.add_answer(report, &rest[..end], span);
-        }
-    }
-
-    fn add_answer(&mut self, report: &Report<'_>, name: &str, span: Span) {
-        let span = super::language::words_in(report, span, name);
-        self.answers.push(AskedAnswer { name: name.to_owned(), span, context: None });
-    }
-
-    /// Lets a caller leave an argument out: it is asked for then.
-    pub(super) fn may_be_left_out(&mut self, name: &str) {
-        let known = self.arguments.iter_mut().filter(|known| known.name == name);
-        known.for_each(|known| known.optional = true);
-    }
-
-    /// Notes an argument that counts rows or pages; nobody needs it.
-    pub(super) fn add_count(&mut self, name: &str, span: Span) {
-        self.add(name, true, span);
-        self.set_count(name);
-    }
-
-    fn set_count(&mut self, name: &str) {
-        let known = self.arguments.iter_mut().filter(|known| known.name == name);
-        known.for_each(|known| known.kind = ArgumentKind::Count);
-    }
-
-    /// Notes an argument of a rule; who asks for it may stand elsewhere.
-    pub(super) fn add_for(&mut self, argument: &AskedArgument, context: Option<&Context>) {
-        let known = self.has(&argument.name);
-        self.add(&argument.name, argument.optional, argument.span);
-        if argument.kind == ArgumentKind::Count {
-            self.set_count(&argument.name);
-        }
-        if let Some(added) = self.arguments.last_mut().filter(|_| !known) {
-            added.context = context.cloned();
-        }
-    }
-
-    /// Whether an argument is asked for, by its name or together with all.
-    pub(super) fn names(&self, name: &str) -> bool {
-        self.all || self.has(name)
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.arguments.iter().any(|argument| argument.name == name)
-    }
-}
+pub(super) use crate::translate::scope::{ArgumentKind, Asked, AskedAnswer, AskedArgument};
 
 /// The input schema: as written, or inferred from what the request asks.
 pub(super) fn input(

@@ -6,9 +6,10 @@ use std::{cell::RefCell, collections::BTreeSet};
 
 use super::{
     AdminSettings, Environment,
-    keys::{DEFAULTS, FILE, Keys, REQUEST, ROUTE, RULE, Takes, UPSTREAM},
+    keys::{DEFAULTS, FILE, Keys, REQUEST, ROUTE, Takes, UPSTREAM},
     node::{Entry, Key, Kind, Node},
     renamed,
+    reply::RuleSettings,
     report::Report,
     server::ServerSettings,
     source::Span,
@@ -21,6 +22,7 @@ use crate::{
         section::{Checked, Context, Cursor, Section as _, Setting},
     },
     telemetry::log::LogSettings,
+    translate::scope::{Asked, Scope},
 };
 
 /// A map of the file with the keys that it may have.
@@ -277,8 +279,35 @@ pub(super) fn cursor<'a>(
         environment: &NO_VARIABLES,
         report_unknown_key,
         report_renamed_word: renamed::report_word,
+        renamed_variables: renamed::variables(),
+        scope: None,
     };
     Cursor::new(context, place, node, name, kind)
+}
+
+/// Reads something whose templates may use these names, and notes the arguments and answers that it uses.
+pub(super) fn in_scope<T>(
+    names: &[&'static str],
+    used: &mut Asked,
+    read: impl FnOnce(&Scope) -> Checked<T>,
+) -> Option<T> {
+    let scope = Scope::default();
+    scope.used.replace(std::mem::take(used));
+    let read = scope.with_names(names, || read(&scope));
+    *used = scope.used.take();
+    read.ok()
+}
+
+/// The same of a declared setting.
+pub(super) fn read_in_scope<T: Setting>(
+    report: &Report<'_>,
+    entry: &Entry,
+    names: &[&'static str],
+    used: &mut Asked,
+) -> Option<T> {
+    let name = format!("`{}`", entry.key.text);
+    let value = cursor(report, entry.key.span, &entry.value, &name, T::KIND);
+    in_scope(names, used, |scope| T::read(&value.in_scope(scope)))
 }
 
 pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
@@ -297,7 +326,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
         &ROUTE,
         &UPSTREAM,
         &REQUEST,
-        &RULE,
+        RuleSettings::keys(),
     ];
     // In a small section, such as one of an extractor, what is to be known is what it has.
     let is_large = std::ptr::eq(keys, &FILE) || large.iter().any(|large| std::ptr::eq(keys, *large));

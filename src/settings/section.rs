@@ -3,6 +3,8 @@
 //! A reader reports every problem and goes on; what it returns is [`Checked`]: the value, or the proof that a
 //! problem has been reported. A struct exists only where all of its fields are right.
 
+use std::any::Any;
+
 use super::{
     keys::{KeySpec, KeyTable, Row, ShortForm, ValueKind},
     layers,
@@ -30,6 +32,10 @@ pub(crate) struct Context<'a> {
     pub(crate) report_unknown_key: fn(&Report<'_>, &Key, &KeyTable),
     /// Reports a word that a key of a section, by its id, took in an earlier program; `false` where it is none.
     pub(crate) report_renamed_word: fn(&Report<'_>, &Node, &str, &str) -> bool,
+    /// Variables of expressions that had another name in an earlier program: that name, and the present one.
+    pub(crate) renamed_variables: &'static [(&'static str, &'static str)],
+    /// What expressions may use, for the module that has them.
+    pub(crate) scope: Option<&'a dyn Any>,
 }
 
 /// What is wrong with a value, and how to fix it.
@@ -148,6 +154,11 @@ impl<'a> Cursor<'a> {
         Self { node, name, kind, ..*self }
     }
 
+    /// The same, with what expressions in it may use.
+    pub(crate) fn in_scope(self, scope: &'a dyn Any) -> Self {
+        Self { context: Context { scope: Some(scope), ..self.context }, ..self }
+    }
+
     /// The same at the place of its key.
     pub(crate) fn at(self, place: Span) -> Self {
         Self { place, ..self }
@@ -221,7 +232,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reports a word that the key took in an earlier program.
-    pub(super) fn reject_renamed_word(&self) -> Checked<()> {
+    pub(crate) fn reject_renamed_word(&self) -> Checked<()> {
         let Context { report, report_renamed_word, .. } = self.context;
         let is_renamed = |key: &KeySpec| report_renamed_word(report, self.node, self.section_id, key.name);
         if self.key.is_some_and(is_renamed) { Err(Reported(())) } else { Ok(()) }
@@ -322,7 +333,11 @@ impl<'a> OpenSection<'a> {
             let absent = base.or_else(|| default.map(|default| default()).or_else(T::when_absent));
             let section = self.table.section;
             return absent.ok_or_else(|| {
-                self.missing(format!("{section} has no `{}`", key.name), &format!("write `{}`", key.example))
+                let help = match key.example.starts_with('`') {
+                    true => format!("write {}", key.example),
+                    false => format!("write `{}`", key.example),
+                };
+                self.missing(format!("{section} has no `{}`", key.name), &help)
             });
         };
         let is_short = self.value.node.as_map().is_none();

@@ -1,6 +1,6 @@
 //! Settings that are plain values, and holders of several.
 
-use std::time::Duration;
+use std::{fmt::Display, str::FromStr, time::Duration};
 
 use super::{
     keys::ValueKind,
@@ -130,7 +130,11 @@ impl Setting for f64 {
         number.map_or_else(
             || {
                 let message = format!("{} is a number from 0 to 1, found {}", value.name, value.node.found());
-                value.reject(Invalid::new(message, "write `0.1` for one of ten"))
+                let help = match value.key.map_or("", |key| key.example) {
+                    "" => "write `0.1` for one of ten".to_owned(),
+                    example => format!("write `{example}`"),
+                };
+                value.reject(Invalid::new(message, help))
             },
             Ok,
         )
@@ -150,6 +154,21 @@ impl Setting for Scalar {
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         value.node.scalar().map(Self).map_or_else(|| value.reject_kind("a text", None), Ok)
+    }
+}
+
+/// Reads a text, a number or a flag as its type writes it.
+pub(crate) fn parse_scalar<T: FromStr<Err: Display>>(value: &Cursor<'_>, help: &str) -> Checked<T> {
+    let Scalar(text) = Scalar::read(value)?;
+    text.parse().or_else(|error: T::Err| value.reject(Invalid::new(error.to_string(), help)))
+}
+
+/// A setting that is large, or contains itself.
+impl<T: Setting> Setting for Box<T> {
+    const KIND: ValueKind = T::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        T::read(value).map(Self::new)
     }
 }
 

@@ -10,7 +10,13 @@ use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 
-use crate::model::UpstreamResponse;
+use crate::{
+    model::UpstreamResponse,
+    settings::{
+        section::Invalid,
+        value::{FromText, text_settings},
+    },
+};
 
 /// The charset that a rule says replies have, whatever their headers say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +34,15 @@ impl FromStr for Charset {
 
     fn from_str(label: &str) -> Result<Self, CharsetError> {
         Encoding::for_label(label.as_bytes()).map(Self).ok_or_else(|| CharsetError(label.to_owned()))
+    }
+}
+
+text_settings!(Charset);
+
+impl FromText for Charset {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let help = "write `iso-8859-1`, or `utf-8`";
+        text.parse().map_err(|error: CharsetError| Invalid::new(error.to_string(), help))
     }
 }
 

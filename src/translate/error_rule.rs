@@ -13,7 +13,13 @@ use super::{
     translator::{LONGEST_TRACED, TranslationRun},
     variables::{Known, jq_names},
 };
-use crate::model::{Fault, JsonText, Structured, ToolResult, cut_bytes};
+use crate::{
+    model::{Fault, JsonText, Structured, ToolResult, cut_bytes},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Setting},
+    },
+};
 
 /// How a reply becomes a tool error.
 #[derive(Debug)]
@@ -43,6 +49,14 @@ impl ErrorRule {
     pub fn reads_value(&self) -> bool {
         let code_names = self.code.iter().flat_map(CodeTemplate::names);
         self.structured.is_some() || self.text.names().iter().chain(code_names).any(|name| name == "value")
+    }
+}
+
+impl Setting for CodeTemplate {
+    const KIND: ValueKind = ValueKind::Scalar;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Template::read(value).map(Self::new)
     }
 }
 

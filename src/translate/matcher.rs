@@ -4,45 +4,64 @@ use std::{cell::RefCell, collections::HashMap, fmt, str::FromStr, sync::Arc};
 
 use http::{HeaderName, StatusCode};
 use regex::Regex;
+use settings_derive::Section;
 
 use super::{
+    expressions::words_in,
     jq::Jq,
     response_view::{LazyExtraction, ResponseView},
-    variables::jq_names,
+    scope::Scope,
+    variables::{TEMPLATE_NAMES, jq_names},
 };
 use crate::{
     model::{End, UpstreamResponse},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
-        value::text_of,
+        tree::{Entry, Kind},
+        value::{FromText, OneOrMore, parse_scalar, text_of, text_settings},
     },
 };
 
 /// The conditions of a rule; it holds when every one that is there does.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Section)]
+#[section(id = "when")]
 pub struct Matcher {
-    /// One of these statuses.
-    pub status: Option<Vec<StatusPattern>>,
-    /// The reply is what a program wrote that ended in one of these ways.
-    pub exit: Option<Vec<ExitPattern>>,
-    /// What the program wrote to standard error matches; captures are names, as those of the text.
+    /// `404`, `4xx` or `400-499`, or a list.
+    pub status: Option<OneOrMore<StatusPattern>>,
+    /// How a command ended: `1`, `1-9`, `SIGKILL` or `signal` for any, or a list.
+    #[key(name = "exit_status")]
+    pub exit: Option<OneOrMore<ExitPattern>>,
+    /// A regular expression that what a command wrote to standard error matches; its named captures are names.
+    #[key(with = captures)]
     pub stderr: Option<Pattern>,
-    /// One of these media types.
-    pub content_type: Option<Vec<MediaPattern>>,
-    /// Each of these headers has a value that matches.
-    pub headers: Vec<(HeaderName, Pattern)>,
-    /// The text matches; its named captures are names in the rule's templates.
+    /// `text/plain`, `text/*` or `application/*+json`, or a list.
+    pub content_type: Option<OneOrMore<MediaPattern>>,
+    /// Regular expressions that the headers' values match.
+    #[key(name = "header")]
+    pub headers: HeaderPatterns,
+    /// A regular expression that the text matches; its named captures are names in templates.
+    #[key(with = captures)]
     pub text: Option<Pattern>,
-    /// The reply is JSON and this filter gives neither `false` nor `null`.
+    /// A jq condition on the reply, which must be JSON.
     pub json: Option<Jq>,
-    /// The same of the call's arguments.
+    /// A jq condition on the call's arguments.
+    #[key(with = of_arguments)]
     pub args: Option<Jq>,
-    /// The same of what the rule's extractor gives; it does not hold of a reply that the extractor can't read.
+    /// A jq condition on what this rule's `extract` gives.
+    ///
+    /// It does not hold of a reply that the extractor can't read.
     pub value: Option<Jq>,
-    /// These conditions do not hold all together. Says nothing of the status as far as the rule's default goes.
+    /// Conditions that must not hold all together.
+    ///
+    /// Says nothing of the status as far as the rule's default goes.
+    #[key(kind = Matcher::KIND, with = negated)]
     pub not: Option<Box<Self>>,
 }
+
+/// Headers, each with a pattern that a value of it matches.
+#[derive(Debug, Default)]
+pub struct HeaderPatterns(pub Vec<(HeaderName, Pattern)>);
 
 /// Named captures of a condition.
 pub(crate) type Captures = Vec<(String, String)>;
@@ -103,7 +122,7 @@ impl Matcher {
             && self.exit.is_none()
             && self.stderr.is_none()
             && self.content_type.is_none()
-            && self.headers.is_empty()
+            && self.headers.0.is_empty()
             && self.text.is_none()
             && self.json.is_none()
             && self.args.is_none()
@@ -124,19 +143,22 @@ impl Matcher {
     ) -> Result<Captures, String> {
         let reply = view.reply;
         if let Some(patterns) = &self.status
-            && !patterns.iter().any(|pattern| pattern.holds(reply.status))
+            && !patterns.0.iter().any(|pattern| pattern.holds(reply.status))
         {
             return Err(format!("`status` is {}, expected {}", reply.status.as_u16(), listed(patterns)));
         }
         if let Some(patterns) = &self.content_type {
             let media_type = reply.media_type().unwrap_or_default();
-            if !patterns.iter().any(|pattern| pattern.holds(&media_type)) {
+            if !patterns.0.iter().any(|pattern| pattern.holds(&media_type)) {
                 let found = if media_type.is_empty() { "missing".into() } else { format!("`{media_type}`") };
                 return Err(format!("`content_type` is {found}, expected {}", listed(patterns)));
             }
         }
         if let Some(patterns) = &self.exit
-            && !reply.exit.as_ref().is_some_and(|exit| patterns.iter().any(|pattern| pattern.holds(exit.end)))
+            && !reply
+                .exit
+                .as_ref()
+                .is_some_and(|exit| patterns.0.iter().any(|pattern| pattern.holds(exit.end)))
         {
             return Err(format!(
                 "{}, expected `exit_status` to be {}",
@@ -152,7 +174,7 @@ impl Matcher {
             let found = pattern.captures(&exit.stderr_text());
             captures.extend(found.ok_or_else(|| format!("`stderr` does not match `{pattern}`"))?);
         }
-        for (name, pattern) in &self.headers {
+        for (name, pattern) in &self.headers.0 {
             let found = reply
                 .headers
                 .get_all(name)
@@ -189,8 +211,90 @@ impl Matcher {
     }
 }
 
-fn listed<T: fmt::Display>(patterns: &[T]) -> String {
-    patterns.iter().map(|pattern| format!("`{pattern}`")).collect::<Vec<_>>().join(" or ")
+fn captures(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
+    capturing(value).map(Some)
+}
+
+/// Reads a pattern whose captures become names.
+fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
+    let pattern = Pattern::read(value)?;
+    // A capture must not take the place of a name that templates have anyway.
+    if let Some(name) = pattern.names().iter().find(|name| TEMPLATE_NAMES.contains(&name.as_str())) {
+        let message = format!("the capture `{name}` has the name of something that templates see anyway");
+        let place = words_in(value.context.report, value.node.span, name);
+        return value.reject_at(place, Invalid::new(message, format!("call it `found_{name}`")));
+    }
+    Scope::of(value).add_captures(pattern.names());
+    Ok(pattern)
+}
+
+/// Reads a condition on the arguments: it may use any of them.
+fn of_arguments(value: &Cursor<'_>) -> Checked<Option<Jq>> {
+    Scope::of(value).used.borrow_mut().all = true;
+    Jq::read(value).map(Some)
+}
+
+fn negated(value: &Cursor<'_>) -> Checked<Option<Box<Matcher>>> {
+    let not = Scope::of(value).with_own_captures(|| Matcher::read(value))?;
+    if not.is_empty() {
+        let help = "write a condition in it: `not: { text: '^OK' }`";
+        return value
+            .reject_at(value.place, Invalid::new("`not` says nothing, so the rule would never hold", help));
+    }
+    Ok(Some(Box::new(not)))
+}
+
+impl Setting for HeaderPatterns {
+    const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Kind::Map(entries) = &value.node.kind else { return value.reject_kind("a map", None) };
+        let read = |entry: &Entry| {
+            let text = &entry.key.text;
+            let name = text.parse().or_else(|_| {
+                let message = format!("`{text}` is not a header name");
+                value.reject_at(entry.key.span, Invalid::new(message, "write letters, digits and `-`"))
+            });
+            let pattern = format!("the pattern of the header `{text}`");
+            let pattern = capturing(&value.member(entry, &pattern, ValueKind::Text));
+            Ok((name?, pattern?))
+        };
+        let read: Vec<Checked<_>> = entries.iter().map(read).collect();
+        read.into_iter().collect::<Checked<_>>().map(Self)
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+impl Setting for StatusPattern {
+    const KIND: ValueKind = ValueKind::Scalar;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        parse_scalar(value, "write `404`, `4xx` or `400-499`")
+    }
+}
+
+impl Setting for ExitPattern {
+    const KIND: ValueKind = ValueKind::Scalar;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        parse_scalar(value, "write `1`, `1-9`, or `signal` where no status is left")
+    }
+}
+
+text_settings!(MediaPattern);
+
+impl FromText for MediaPattern {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let help = "write the type without parameters: `text/plain`, `text/*`";
+        text.parse().map_err(|error: PatternError| Invalid::new(error.to_string(), help))
+    }
+}
+
+fn listed<T: fmt::Display>(patterns: &OneOrMore<T>) -> String {
+    patterns.0.iter().map(|pattern| format!("`{pattern}`")).collect::<Vec<_>>().join(" or ")
 }
 
 impl StatusPattern {

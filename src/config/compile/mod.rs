@@ -22,7 +22,7 @@ use super::{
     node::{Entry, Node},
     problem::Problem,
     prompts::{self, PromptFile},
-    renamed::{renamed_variable, report_word},
+    renamed::{self, renamed_variable, report_word},
     report::Report,
     routes::{self, RouteDefaults, RouteFile, Surroundings},
     rules::RuleSets,
@@ -67,7 +67,14 @@ pub(in crate::config) fn compile(
     let file = Section::open(report, root.span, &root, &FILE)?;
     // It has been looked at in every file.
     let _ = file.get(version::KEY);
-    let context = Context { report, environment, report_unknown_key, report_renamed_word: report_word };
+    let context = Context {
+        report,
+        environment,
+        report_unknown_key,
+        report_renamed_word: report_word,
+        renamed_variables: renamed::variables(),
+        scope: None,
+    };
     let (server, admin, log) = (
         read_section::<ServerSettings>(context, file.entry("server"), root.span, "`server`"),
         read_section::<AdminSettings>(context, file.entry("admin"), root.span, "`admin`"),

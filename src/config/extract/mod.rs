@@ -8,7 +8,7 @@ mod source;
 use settings_derive::Section as DeriveSection;
 
 use super::{
-    keys::{EXTRACT, Takes},
+    keys::{EXTRACT, EXTRACTOR, Takes},
     node::{Entry, Kind, Node},
     renamed,
     report::Report,
@@ -17,7 +17,10 @@ use super::{
     suggest,
 };
 use crate::{
-    settings::section::{Cursor, Setting},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Setting},
+    },
     translate::{
         Fields,
         extract::{
@@ -145,6 +148,15 @@ pub(super) fn media_type(section: &Section<'_, '_>) -> Option<String> {
 pub(super) struct Compiled {
     pub(super) extract: Extract,
     pub(super) fields_span: Option<Span>,
+}
+
+impl Setting for Compiled {
+    const KIND: ValueKind = EXTRACTOR;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let entry = Entry::new("extract", value.node.clone(), value.place);
+        value.checked(read(value.context.report, &entry))
+    }
 }
 
 /// One extractor, and what is said of it.

@@ -4,7 +4,6 @@
 //! is read by somebody; so file, schema and program can't drift apart.
 
 mod ask;
-mod content;
 mod example;
 mod extract;
 mod process;
@@ -14,10 +13,11 @@ mod rule;
 mod upstream;
 
 pub(super) use self::{
-    ask::*, content::*, example::*, extract::*, process::*, prompt::*, route::*, rule::*, upstream::*,
+    ask::*, example::*, extract::*, process::*, prompt::*, route::*, rule::*, upstream::*,
 };
 
 use crate::{
+    config::reply::ErrorSettings,
     policy::RateSettings,
     route::Scopes,
     settings::{section::Setting, value::OrOff},
@@ -39,7 +39,7 @@ const HOUR: u64 = 3_600 * SECOND;
 const TIMEOUT: Takes = Duration(1, HOUR);
 const RESPONSE_LIMIT: Takes = Size(1, 1 << 30);
 /// How the text, the code and the structure of an error are made.
-const ERROR_FORM: Takes = Either(&[Text, Section(|| &ERROR)]);
+const ERROR_FORM: Takes = ErrorSettings::KIND;
 const ERROR_TEXT_LIMIT: Takes = Size(64, 1 << 20);
 const MAX_VALUES: Takes = Count(1, 100_000_000);
 const IN_FLIGHT: Takes = Count(1, 100_000);

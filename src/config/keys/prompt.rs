@@ -1,6 +1,7 @@
 //! Prompts, and what completes an argument.
 
 use super::*;
+use crate::config::content;
 
 pub(in crate::config) static PROMPT: Keys = Keys::new(
     "a prompt",
@@ -67,10 +68,10 @@ pub(in crate::config) static PROMPT_BLOCK: Keys = Keys::new(
             Either(&[Text, Section(|| &PROMPT_RESOURCE)]),
             "An embedded document: the URI of a resource of a route, or a map.",
         ),
-        key("resource_link", Section(|| &RESOURCE_LINK), "A link to a document."),
+        key("resource_link", content::ResourceLink::KIND, "A link to a document."),
         key(
             "annotations",
-            Section(|| &BLOCK_ANNOTATIONS),
+            content::BlockAnnotations::KIND,
             "Hints for clients, for blocks that have none of their own.",
         ),
     ],

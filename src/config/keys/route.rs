@@ -1,6 +1,7 @@
 //! A route and what it asks.
 
 use super::*;
+use crate::config::content;
 use crate::policy::{BreakerOverride, RetryOverride};
 
 pub(in crate::config) static ROUTE: Keys = Keys::new(
@@ -177,7 +178,7 @@ pub(in crate::config) static READ_AS: Keys = Keys::new(
         key("uri", Text, "What it is read by: a URI, or a template with arguments as `{name}`."),
         key("media_type", Text, "What it is; the reply's own type when absent."),
         key("size", Size(0, 1 << 50), "How long it is, where that is known beforehand."),
-        key("annotations", Section(|| &BLOCK_ANNOTATIONS), "Hints for clients."),
+        key("annotations", content::BlockAnnotations::KIND, "Hints for clients."),
         key(
             "poll_interval",
             Duration(100, 24 * HOUR),
@@ -304,7 +305,7 @@ pub(in crate::config) static JOB: Keys = Keys::new(
 /// A request about something that another request began.
 const ASKED: Takes = Either(&[Text, Section(|| &REQUEST)]);
 /// A jq condition over the value, or conditions of every kind.
-const CONDITION: Takes = Either(&[Text, Section(|| &WHEN)]);
+const CONDITION: Takes = Either(&[Text, <crate::translate::Matcher as Setting>::KIND]);
 
 static QUERY_VALUE: Takes = OneOrMore(&Scalar);
 

@@ -24,7 +24,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// of its type, `fn(&Cursor) -> Checked<T>`), `shown = "…"` (the default in words),
 /// `inherits = EXPRESSION` (the value that holds where neither this key nor one that it overrides is written), `live` or `restart`, `secret`,
 /// `file` (may be `file:/path`, whose contents are the value; every `secret` may),
-/// `example = "…"` (what to write where it is missing), `conflicts = "KEY, KEY"`, `requires = "KEY"` with `help = "…"`,
+/// `example = "…"` (what to write where it is missing; its own backticks where words follow them), `conflicts = "KEY, KEY"`, `requires = "KEY"` with `help = "…"`,
 /// `part` (a struct with keys of the same section), `skip` or `skip = EXPRESSION` (no key: always that value).
 #[proc_macro_derive(Section, attributes(section, key))]
 pub fn section(input: proc_macro::TokenStream) -> proc_macro::TokenStream {

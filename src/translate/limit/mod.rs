@@ -9,15 +9,24 @@ use std::{fmt, str::FromStr};
 use minijinja::Value as Name;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use settings_derive::Section;
 
 use super::{
     content::{Shown, TextKind},
     output_schema::OutputSchema,
     response_view::ResponseView,
+    scope::Scope,
     stop::WorkBudget,
     template::{Budget, Template, from_json},
 };
-use crate::model::{Block, Content, JsonText, LimitedWriter, Shapes, Structured, Text};
+use crate::{
+    model::{Block, Content, JsonText, LimitedWriter, Shapes, Structured, Text},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        value::{FromText, text_of, text_settings},
+    },
+};
 
 /// Where the numbers of what was left out stand in the `_meta` of a result.
 pub const LIMIT_META_KEY: &str = "glossator/limit";
@@ -26,23 +35,43 @@ const ROWS: &str = "rows";
 const LINES: &str = "lines";
 
 /// How much of a success is shown.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Section)]
+#[section(id = "limit", check_keys = Self::check_keys)]
 pub struct Limit {
-    /// How many rows of the list.
+    /// How many rows of the list are shown.
+    #[key(range = 1..=100_000)]
     pub rows: Option<usize>,
-    /// How long the structure may be as JSON text, and how long all other text together, in characters.
+    /// How long the JSON, and all other text, may be.
+    ///
+    /// In characters: the structure as JSON text, and all other text together.
+    #[key(range = 100..=100_000_000)]
     pub characters: Option<usize>,
-    /// Where the list is; the structure itself where it is one, else the longest list in it, where there is none.
+    /// Where the list is, as `.data.rows`. Default: the longest list of the structure.
+    ///
+    /// The structure itself where it is a list.
+    #[key(name = "path")]
     pub of: Option<ListPath>,
-    /// What is said of what was left out.
+    /// What is said of the rest: a template that sees `limit` and `args`.
+    #[key(with = read_note)]
     pub note: Option<Template>,
-    /// How a client asks for the rest.
+    /// The arguments that ask for the rest.
     pub more: Option<More>,
     /// Which arguments of `more` are texts: those that the tool's input schema wants as one.
+    #[key(skip)]
     pub text_arguments: Vec<String>,
 }
 
 impl Limit {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        match (section.entry(ROWS), section.entry("characters")) {
+            (None, None) => {
+                let help = "write `rows: 50`, or `characters: 20000`";
+                Err(section.missing("`limit` limits nothing".to_owned(), help))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The structure with as many rows as fit, and what was left out; as it is when it fits.
     ///
     /// `pretty` is for a rule that shows it with a line per member, which is what is measured then.
@@ -302,6 +331,69 @@ pub enum More {
     },
 }
 
+/// The keys of `more`.
+#[derive(Section)]
+#[section(id = "more", check_keys = Self::check_keys)]
+struct MoreSettings {
+    /// The argument that says how many rows to pass over.
+    #[key(with = count_argument)]
+    offset: Option<String>,
+    /// The argument that says which page.
+    #[key(conflicts = "offset", with = count_argument)]
+    page: Option<String>,
+    /// The argument that says how many rows a page has.
+    #[key(conflicts = "offset", with = count_argument)]
+    size: Option<String>,
+    /// What the first row is, or page. Default 0 of `offset`, 1 of `page`.
+    #[key(range = 0..=1)]
+    first: Option<u64>,
+}
+
+impl MoreSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let is_there = |name| section.entry(name).is_some();
+        let (message, help) = match (is_there("offset"), is_there("page"), is_there("size")) {
+            (true, ..) | (false, true, true) => return Ok(()),
+            (false, true, false) => (
+                "`page` has no `size` beside it",
+                "name the argument that says how many rows a page has: the next page of the same size \
+                 would pass over the rows that were left out",
+            ),
+            (false, false, _) => (
+                "`more` says neither `offset` nor `page`",
+                "write `more: { offset: start }`, the name of an argument",
+            ),
+        };
+        Err(section.missing(message.to_owned(), help))
+    }
+}
+
+impl Setting for More {
+    const KIND: ValueKind = MoreSettings::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let MoreSettings { offset, page, size, first } = MoreSettings::read(value)?;
+        Ok(match (offset, page, size) {
+            (None, Some(argument), Some(size)) => Self::Page { argument, size, first: first.unwrap_or(1) },
+            (offset, ..) => Self::Offset { argument: offset.unwrap_or_default(), first: first.unwrap_or(0) },
+        })
+    }
+}
+
+/// Reads the name of an argument that counts rows or pages.
+fn count_argument(value: &Cursor<'_>) -> Checked<Option<String>> {
+    let name = text_of(value)?;
+    Scope::of(value).used.borrow_mut().add_count(name, value.node.span);
+    Ok(Some(name.to_owned()))
+}
+
+/// Reads the template of a note, which is about what was left out alone.
+fn read_note(value: &Cursor<'_>) -> Checked<Option<Template>> {
+    Scope::of(value).with_own_captures(|| {
+        Scope::of(value).with_names(&["limit", "args"], || Template::read(value).map(Some))
+    })
+}
+
 impl More {
     /// The names of its arguments.
     pub fn arguments(&self) -> impl Iterator<Item = &String> {
@@ -350,6 +442,15 @@ pub struct ListPath(Vec<String>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected the way to a list, such as `.hosts` or `.data.rows`, found `{0}`")]
 pub struct ListPathError(String);
+
+text_settings!(ListPath);
+
+impl FromText for ListPath {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let help = "write `.rows`, or `.data.rows`";
+        text.parse().map_err(|error: ListPathError| Invalid::new(error.to_string(), help))
+    }
+}
 
 impl FromStr for ListPath {
     type Err = ListPathError;

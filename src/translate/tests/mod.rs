@@ -14,6 +14,7 @@ use super::{
     *,
 };
 use crate::model::{Fault, Outcome, Shapes, ToolName, ToolResult, UpstreamResponse, write_result};
+use crate::settings::value::OneOrMore;
 
 fn reply(status: u16, media_type: &str, body: impl Into<Bytes>) -> UpstreamResponse {
     let mut headers = HeaderMap::new();

@@ -2,9 +2,12 @@
 
 use serde_json::json;
 
-use crate::translate::{
-    extract::{Binary, Extract, Extractor, ExtractorKind, Part, Typing},
-    *,
+use crate::{
+    settings::value::OneOrMore,
+    translate::{
+        extract::{Binary, Extract, Extractor, ExtractorKind, Part, Typing},
+        *,
+    },
 };
 
 /// How many typings there are.
@@ -185,7 +188,7 @@ pub(super) fn errors(index: usize, extract: impl FnOnce() -> Option<Extract>) ->
                 ..told("{{ structured.why }}")
             };
             vec![rule(
-                Matcher { status: Some(vec!["100-599".parse().unwrap()]), ..Matcher::default() },
+                Matcher { status: Some(OneOrMore(vec!["100-599".parse().unwrap()])), ..Matcher::default() },
                 error,
             )]
         }

@@ -26,7 +26,7 @@ fn an_empty_reply_of_a_declared_type_is_a_success_under_a_rule_without_extractor
 
 #[test]
 fn a_rule_may_pass_on_what_it_wants_and_is_capped() {
-    let failures = || Matcher { status: Some(vec!["5xx".parse().unwrap()]), ..Matcher::default() };
+    let failures = || Matcher { status: Some(OneOrMore(vec!["5xx".parse().unwrap()])), ..Matcher::default() };
     let silent = vec![error(Matcher::default(), "{{ text }}")];
     let unmeant =
         sent(&run(&translator(silent, None), &reply(500, "text/plain", "boom at /a/b"))).to_string();
@@ -97,7 +97,8 @@ fn a_success_rule_is_not_for_failures() {
 
 #[test]
 fn a_reply_that_fits_no_rule_is_an_error_that_says_so() {
-    let only_text = Matcher { content_type: Some(vec!["text/plain".parse().unwrap()]), ..Matcher::default() };
+    let only_text =
+        Matcher { content_type: Some(OneOrMore(vec!["text/plain".parse().unwrap()])), ..Matcher::default() };
     let mut rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);
     rule.matcher = only_text;
     let mut translator = translator(vec![rule], None);
@@ -190,7 +191,7 @@ fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
 #[test]
 fn a_filter_sees_the_captures_of_its_rule() {
     let mut rule = success(ExtractorKind::Json(Json), None, None);
-    rule.matcher.headers =
+    rule.matcher.headers.0 =
         vec![("x-unit".parse().unwrap(), Pattern::compile("(?<unit>\\w+)( (?<more>x))?").unwrap())];
     let Action::Success(action) = &mut rule.action else { unreachable!() };
     let captures = ["unit".to_owned(), "more".to_owned()];

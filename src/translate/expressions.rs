@@ -1,0 +1,306 @@
+//! Expressions in the file, jq filters and templates: compiled, each problem reported at its place.
+
+use std::{cell::RefCell, collections::HashMap, sync::LazyLock};
+
+use regex::Regex;
+
+use super::{Jq, JqError, Template};
+use crate::settings::{
+    report::Report,
+    section::{Checked, Cursor, Invalid},
+    source::Span,
+    suggest,
+    tree::{Kind, Node},
+    value::text_of,
+};
+
+/// The filters of one run, by what was written: a rule that many routes use is compiled once. A filter takes
+/// a millisecond and more, and a program that answers one request and ends has no time for it.
+#[derive(Default)]
+pub(crate) struct Filters(RefCell<HashMap<(String, Vec<String>), Jq>>);
+
+impl Filters {
+    fn filter(&self, text: &str, captures: &[String]) -> Result<Jq, JqError> {
+        let key = (text.to_owned(), captures.to_owned());
+        if let Some(known) = self.0.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let filter = Jq::compile_with(text, captures)?;
+        self.0.borrow_mut().insert(key, filter.clone());
+        Ok(filter)
+    }
+}
+
+/// Reads a jq filter, which may also use these captures.
+///
+/// # Errors
+///
+/// Where it is no filter, or uses another name; that has been reported then.
+pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
+    let text = text_of(value)?;
+    value.check_stop()?;
+    let report = value.context.report;
+    report.cache::<Filters>().filter(text, captures).or_else(|error| {
+        let captured: String = captures.iter().map(|name| format!(", `${name}`")).collect();
+        let message = error.to_string();
+        let mut renamed = value.context.renamed_variables.iter();
+        let help = match renamed.find(|(was, _)| message.contains(&format!("`${was}`"))) {
+            Some((_, now)) => format!("write `${now}`, or run `glossator migrate`"),
+            None => format!(
+                "the value is `.`; beside it stand `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`, `$input_responses`{captured}"
+            ),
+        };
+        let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
+        let place = at.map_or(value.node.span, |at| report.character_in(value.node, text, at - 1));
+        value.reject_at(place, Invalid::new(format!("{} is not a jq filter: {message}", value.name), help))
+    })
+}
+
+/// Reads a template that may use these names.
+///
+/// # Errors
+///
+/// Where it is no template, or uses another name; that has been reported then.
+pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> {
+    let (report, node) = (value.context.report, value.node);
+    let text = match &node.kind {
+        Kind::Flag(_) | Kind::Number(_) => node.scalar().unwrap_or_default(),
+        Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => text_of(value)?.to_owned(),
+    };
+    let template = Template::compile(&text).or_else(|error| {
+        let span = error.line.map_or(node.span, |line| report.line_in(node, line));
+        let help = "`{{ name }}` puts a value in, `{% if … %}` chooses, `{{ x | default('y') }}` stands in";
+        value.reject_at(span, Invalid::new(format!("{} is not a template: {error}", value.name), help))
+    })?;
+    let mut known = refuse_unknown_filters(report, node, &text) & refuse_methods(report, node, &text);
+    for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
+        known = false;
+        let mut renamed = value.context.renamed_variables.iter();
+        let renamed = renamed.find(|(was, now)| *was == name.as_str() && names.contains(now));
+        let help = match names {
+            _ if renamed.is_some() => {
+                renamed.map(|(_, now)| format!("write `{now}`, or run `glossator migrate`"))
+            }
+            ["args"] | ["args", "input_responses"] if name == "omit" => Some(
+                "`default(omit)` is for a value of `query`, `headers`, `form` or `json` that is one argument and nothing \
+                 else; write `{% if args.x %}…{% endif %}`"
+                    .to_owned(),
+            ),
+            ["args"] | ["args", "input_responses"] => Some(format!("an argument is written `{{{{ args.{name} }}}}`")),
+            _ => suggest::help(name, "it can use", names.iter().copied()),
+        };
+        report.error(words_in(report, node.span, name), format!("a template can't use `{name}` here"), help);
+    }
+    value.checked(known.then_some(template))
+}
+
+/// Whether the template engine knows a name by itself, such as `range`.
+fn is_global(name: &str) -> bool {
+    Template::compile(&format!("{{{{ {name} is defined }}}}"))
+        .and_then(|template| template.render(&minijinja::Value::from(())))
+        .is_ok_and(|text| text == "true")
+}
+
+/// The engine looks filters and tests up when it comes to them, which may be years after the file was written.
+fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool {
+    let mut known = true;
+    // Most templates only put values in, and need no pattern to find what they use.
+    let with_uses = expressions(text).filter(|part| part.contains('|') || part.contains("is"));
+    for found in with_uses.flat_map(|part| USE.captures_iter(part)) {
+        let (name, what, probe) = match (found.name("filter"), found.name("test")) {
+            (Some(name), _) => (name.as_str(), "filter", format!("{{{{ 0 | {} }}}}", name.as_str())),
+            (None, Some(name)) => (name.as_str(), "test", format!("{{{{ 0 is {} }}}}", name.as_str())),
+            (None, None) => continue,
+        };
+        if COMMON_FILTERS.contains(&name) || COMMON_TESTS.contains(&name) || name == SLOW_FILTER {
+            continue;
+        }
+        let rendered = Template::compile(&probe).and_then(|probe| probe.render(&minijinja::Value::from(())));
+        if rendered.is_err_and(|error| error.message.starts_with(&format!("unknown {what}"))) {
+            known = false;
+            let common = if what == "test" { COMMON_TESTS.as_slice() } else { COMMON_FILTERS.as_slice() };
+            let help = suggest::help(name, "some that there are", common.iter().copied());
+            report.error(
+                words_in(report, node.span, name),
+                format!("a template has no {what} `{name}`"),
+                help,
+            );
+        }
+    }
+    known
+}
+
+/// Values have no methods here, as they have in Python: a call of one fails, but only when it comes to it.
+fn refuse_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
+    let mut known = true;
+    let with_calls = expressions(text).filter(|part| part.contains('('));
+    for found in with_calls.flat_map(|part| CALL.captures_iter(part)) {
+        let (Some(of), Some(method)) = (found.name("of"), found.name("method")) else { continue };
+        // What the engine's own objects can do.
+        if matches!(of.as_str(), "loop" | "self") {
+            continue;
+        }
+        known = false;
+        let method = method.as_str();
+        let help = match method {
+            "upper" | "lower" | "title" | "capitalize" | "trim" | "items" | "replace" | "join" | "split"
+            | "lines" => {
+                format!("write a filter: `x | {method}`")
+            }
+            "strip" => "write a filter: `x | trim`".to_owned(),
+            "get" => "write `x.name | default(…)`".to_owned(),
+            "keys" => "write a filter: `x | list`".to_owned(),
+            "startswith" | "endswith" => {
+                format!("write a test: `x is {}ing_with(…)`", method.trim_end_matches("swith"))
+            }
+            _ => "write a filter, `x | upper`, in place of a method".to_owned(),
+        };
+        report.error(words_in(report, node.span, method), format!("a value has no method `{method}`"), help);
+    }
+    known
+}
+
+/// Tests and filters to suggest; the engine has more.
+const COMMON_TESTS: [&str; 8] =
+    ["defined", "false", "mapping", "none", "number", "sequence", "string", "true"];
+const COMMON_FILTERS: [&str; 19] = [
+    "abs",
+    "capitalize",
+    "default",
+    "first",
+    "float",
+    "int",
+    "join",
+    "last",
+    "length",
+    "lower",
+    "map",
+    "markdown_table",
+    "replace",
+    "round",
+    "sort",
+    "title",
+    "tojson",
+    "trim",
+    "upper",
+];
+
+/// Where a name stands in the words of a span; all of it when it can't be found as written.
+pub(crate) fn words_in(report: &Report<'_>, span: Span, name: &str) -> Span {
+    let text = &report.files().text(span)[span.start..span.end];
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let found = text.match_indices(name).find(|(at, _)| {
+        let (before, after) = (&text[..*at], &text[at + name.len()..]);
+        !name.is_empty() && !before.ends_with(is_word) && !after.starts_with(is_word)
+    });
+    match found {
+        Some((at, _)) => Span { file: span.file, start: span.start + at, end: span.start + at + name.len() },
+        None => span,
+    }
+}
+
+/// It is there, and trying it would compile all of what it looks for.
+const SLOW_FILTER: &str = "redact";
+
+/// What a template asks of the arguments: names and whether it can do without. `None` for all arguments at once.
+pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
+    let mut arguments = Vec::new();
+    for path in template.paths() {
+        match path.split('.').collect::<Vec<_>>()[..] {
+            ["args"] => return None,
+            ["args", name, ..] if !arguments.iter().any(|(known, _)| known == name) => {
+                arguments.push((name.to_owned(), can_do_without(template.source(), name)));
+            }
+            _ => {}
+        }
+    }
+    Some(arguments)
+}
+
+/// Whether the template says what happens when the argument is missing.
+fn can_do_without(source: &str, name: &str) -> bool {
+    const WAYS: [&str; 3] = ["default", "if", "defined"];
+    WAYS.iter().any(|way| source.contains(way))
+        && USES_OF_ARGUMENTS
+            .captures_iter(source)
+            .any(|found| WAYS.iter().filter_map(|way| found.name(way)).any(|x| x.as_str() == name))
+}
+
+/// What a template writes or does: `{{ … }}` and `{% … %}`.
+fn expressions(text: &str) -> impl Iterator<Item = &str> {
+    let (mut rest, mut unclosed) = (text, Vec::new());
+    std::iter::from_fn(move || {
+        loop {
+            rest = &rest[rest.find('{')?..];
+            let end = match rest.as_bytes().get(1) {
+                Some(b'{') => Some("}}"),
+                Some(b'%') => Some("%}"),
+                _ => None,
+            };
+            let Some(end) = end.filter(|end| !unclosed.contains(end)) else {
+                rest = &rest[1..];
+                continue;
+            };
+            match rest[2..].find(end) {
+                Some(inside) => {
+                    let (found, behind) = rest.split_at(2 + inside + end.len());
+                    rest = behind;
+                    return Some(found);
+                }
+                // In a comment, say. Nothing behind it ends so either, and need not be looked through for that once more.
+                None => unclosed.push(end),
+            }
+        }
+    })
+}
+
+// Names and white space as Jinja knows them, which are ASCII: with all of Unicode these take five milliseconds of a start. What is
+// compiled takes up to 320 KB for good, so each is asked only where there is a word that it looks for.
+
+static USES_OF_ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| {
+    let uses = r"(?-u:\b)args\.(?<default>(?-u:\w)+)(?-u:\s)*\|(?-u:\s)*default(?-u:\b)|(?-u:\b)(?:if|elif)(?-u:\s)+(?:not(?-u:\s)+)?args\.(?<if>(?-u:\w)+)(?-u:\b)|(?-u:\b)args\.(?<defined>(?-u:\w)+)(?-u:\s)+is(?-u:\s)+(?:not(?-u:\s)+)?defined";
+    Regex::new(uses).expect("the pattern is fixed and right")
+});
+
+/// Texts, to pass over them, and calls of methods.
+static CALL: LazyLock<Regex> = LazyLock::new(|| {
+    let calls = r#""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?<of>(?-u:\w)+|[\])])(?-u:\s)*\.(?-u:\s)*(?<method>[A-Za-z_](?-u:\w)*)(?-u:\s)*\("#;
+    Regex::new(calls).expect("the pattern is fixed and right")
+});
+
+/// Texts, to pass over them, filters and tests.
+static USE: LazyLock<Regex> = LazyLock::new(|| {
+    let uses = r#""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\|(?-u:\s)*(?<filter>[A-Za-z_](?-u:\w)*)|(?-u:\b)is(?-u:\s)+(?:not(?-u:\s)+)?(?<test>[A-Za-z_](?-u:\w)*)"#;
+    Regex::new(uses).expect("the pattern is fixed and right")
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(source: &str, expected: Option<&[(&str, bool)]>) {
+        let found = arguments_of(&Template::compile(source).unwrap());
+        let expected = expected
+            .map(|list| list.iter().map(|(name, optional)| ((*name).to_owned(), *optional)).collect());
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn expressions_are_what_is_closed() {
+        let found = |text| expressions(text).collect::<Vec<_>>();
+        assert_eq!(found("a {{ b }}{ {% if c %}d{% endif %}"), ["{{ b }}", "{% if c %}", "{% endif %}"]);
+        assert_eq!(found("{{{ a }}} {{\n'%}' }}"), ["{{{ a }}", "{{\n'%}' }}"]);
+        assert_eq!(found("{# {{ #} {% if a | b %}{% c"), ["{% if a | b %}"]);
+        assert_eq!(found("{"), [""; 0]);
+    }
+
+    #[test]
+    fn a_template_tells_its_arguments_and_whether_it_needs_them() {
+        check("{{ args.units | default('metric') }}", Some(&[("units", true)]));
+        check("{{ args.city }} and {{ status }}", Some(&[("city", false)]));
+        check("{% if args.city %}{{ args.city }}{% endif %}", Some(&[("city", true)]));
+        check("{{ args.where.street }}", Some(&[("where", false)]));
+        check("{{ args | tojson }}", None);
+    }
+}
