@@ -67,9 +67,12 @@ pub struct ListenerSettings {
     /// first.
     #[key(range = 1..=1_000_000, default = 4096, restart)]
     pub max_connections: usize,
-    /// Timeout of a request's headers, and of an idle connection.
+    /// Timeout of a request's headers, from their first byte, and of a TLS handshake, which has at most 10 s.
     #[key(range = 1..=HOUR, default = Duration::from_secs(60), restart)]
     pub header_timeout: Duration,
+    /// Time for which an idle connection is kept open.
+    #[key(range = 1..=HOUR, default = Duration::from_secs(60), restart)]
+    pub keepalive_timeout: Duration,
     /// Write timeout: time in which a client reads nothing of its response.
     #[key(range = 1..=HOUR, default = Duration::from_secs(30), restart)]
     pub write_timeout: Duration,

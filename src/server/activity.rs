@@ -1,8 +1,8 @@
 //! Activity of one connection: its open requests, and the responses that its client has not read yet.
 //!
-//! The HTTP library times out the headers of an HTTP/1.1 request. Over HTTP/2 a client may open a connection
-//! and leave it idle, or request much and read none of it while the connection itself works. A client that
-//! reads none of a long response is disconnected when other clients need the memory.
+//! A client may open a connection and leave it idle, or send a part of a request's headers and no more. Over
+//! HTTP/2 it may request much and read none of it while the connection itself works. A client that reads none
+//! of a long response is disconnected when other clients need the memory.
 
 use std::{
     collections::HashMap,
@@ -50,11 +50,22 @@ struct State {
     incomplete: usize,
     /// Since when no request is open, or none that is complete.
     idle_since: Instant,
+    /// Since when the headers of the next HTTP/1.1 request are read, if they have begun.
+    headers_since: Option<Instant>,
     /// Since when parts of responses wait to be written, by the number of their request.
     waiting: HashMap<u64, Instant>,
     /// Bytes of long responses that are not written yet.
     held_bytes: usize,
     is_evicted: bool,
+}
+
+/// What an HTTP/1.1 connection waited for in vain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TimedOut {
+    /// A request.
+    Idle,
+    /// The rest of a request's headers.
+    Headers,
 }
 
 /// Bytes of long responses that one client has not read.
@@ -75,6 +86,7 @@ impl Activity {
             open: 0,
             incomplete: 0,
             idle_since: Instant::now(),
+            headers_since: None,
             waiting: HashMap::new(),
             held_bytes: 0,
             is_evicted: false,
@@ -99,6 +111,37 @@ impl Activity {
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
         (state.open <= state.incomplete).then_some(state.idle_since)
+    }
+
+    /// Notes that the headers of an HTTP/1.1 request have begun, or are complete.
+    pub(super) fn set_reading_headers(&self, is_reading: bool) {
+        self.state().headers_since = is_reading.then(Instant::now);
+    }
+
+    /// Waits until an HTTP/1.1 connection had no request for `keepalive_timeout`, or the headers of one were
+    /// not complete after `header_timeout`.
+    pub(super) async fn idle_timed_out(
+        &self,
+        header_timeout: Duration,
+        keepalive_timeout: Duration,
+    ) -> TimedOut {
+        loop {
+            let now = Instant::now();
+            let (timed_out, at) = {
+                let state = self.state();
+                // Headers may come while the request before them is open; they are not read before it ends.
+                let since = if state.open == 0 { state.idle_since } else { now };
+                match state.headers_since {
+                    Some(headers_since) => (TimedOut::Headers, headers_since.max(since) + header_timeout),
+                    None => (TimedOut::Idle, since + keepalive_timeout),
+                }
+            };
+            if at <= now {
+                return timed_out;
+            }
+            // Headers that begin meanwhile do not time out before this.
+            sleep_until(at.min(now + header_timeout)).await;
+        }
     }
 
     /// Waits until it had no request for `idle_timeout`, or a part of a response could not be written for
@@ -375,6 +418,33 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_ends_when_nothing_is_asked() {
         assert_eq!(ends_after(&setup().1).await, 60 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn headers_that_have_begun_have_a_timeout_of_their_own() {
+        let (_, activity) = setup();
+        let ended = async || {
+            let begun = Instant::now();
+            (activity.idle_timed_out(10 * SECOND, 60 * SECOND).await, begun.elapsed())
+        };
+        assert_eq!(ended().await, (TimedOut::Idle, 60 * SECOND));
+        activity.set_reading_headers(true);
+        assert_eq!(ended().await, (TimedOut::Headers, 10 * SECOND));
+        activity.set_reading_headers(false);
+        let request = activity.begin_request();
+        tokio::time::timeout(1000 * SECOND, ended()).await.unwrap_err();
+        // The headers of the next request, whose time begins when they are read.
+        activity.set_reading_headers(true);
+        tokio::time::timeout(1000 * SECOND, ended()).await.unwrap_err();
+        drop(request);
+        assert_eq!(ended().await, (TimedOut::Headers, 10 * SECOND));
+        activity.set_reading_headers(false);
+        drop(activity.begin_request());
+        let beginning = async {
+            tokio::time::sleep(55 * SECOND).await;
+            activity.set_reading_headers(true);
+        };
+        assert_eq!(tokio::join!(ended(), beginning).0, (TimedOut::Headers, 65 * SECOND));
     }
 
     #[tokio::test(start_paused = true)]

@@ -35,7 +35,7 @@ use tracing::debug;
 
 use super::{
     HttpHandler,
-    activity::{Activity, SHORT_BYTES},
+    activity::{Activity, SHORT_BYTES, TimedOut},
     line_ends::LineEnds,
     listener::HandshakeFailures,
 };
@@ -108,7 +108,9 @@ impl ConnectionServer {
         let ending = self.ending.clone();
         let connection = inbound::Connection { peer: Some(peer), is_tls: false, certificate: None, ending };
         match self.tls.as_ref().map(|tls| tls.load_full()) {
-            None => self.http(with_line_ends(stream), connection, Version::HTTP_11, activity).await,
+            None => {
+                self.http(with_line_ends(stream, &activity), connection, Version::HTTP_11, activity).await
+            }
             // Boxed: a connection without TLS needs no memory for it.
             Some(tls) => Box::pin(self.tls(tls, stream, peer, connection, activity)).await,
         }
@@ -141,7 +143,7 @@ impl ConnectionServer {
         let connection = inbound::Connection { is_tls: true, certificate, ..connection };
         match version {
             Version::HTTP_2 => self.http(stream, connection, version, activity).await,
-            _ => self.http(with_line_ends(stream), connection, version, activity).await,
+            _ => self.http(with_line_ends(stream, &activity), connection, version, activity).await,
         }
     }
 
@@ -149,7 +151,7 @@ impl ConnectionServer {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let ListenerSettings { header_timeout, write_timeout, .. } = self.settings;
+        let ListenerSettings { header_timeout, keepalive_timeout, write_timeout, .. } = self.settings;
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(write_timeout));
         let stream = TokioIo::new(Box::pin(stream));
@@ -162,17 +164,20 @@ impl ConnectionServer {
                 .max_header_list_size(HEAD_LIMIT_BYTES as u32)
                 .max_concurrent_streams(STREAM_LIMIT)
                 .serve_connection(stream, service);
-            let idle = activity.timed_out(header_timeout, write_timeout);
+            let idle = async {
+                activity.timed_out(keepalive_timeout, write_timeout).await;
+                TimedOut::Idle
+            };
             self.drive(pin!(served), idle, peer, &activity).await;
         } else {
             let served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(header_timeout)
+                // The library's own timeout does not tell headers that have begun from an idle connection.
+                .header_read_timeout(None)
                 .max_header_size(HEAD_LIMIT_BYTES)
                 .max_buf_size(HEAD_LIMIT_BYTES)
                 .serve_connection(stream, service);
-            // The HTTP library times out idle connections.
-            self.drive(pin!(served), std::future::pending(), peer, &activity).await;
+            let idle = activity.idle_timed_out(header_timeout, keepalive_timeout);
+            self.drive(pin!(served), idle, peer, &activity).await;
         }
     }
 
@@ -180,7 +185,7 @@ impl ConnectionServer {
     async fn drive<C>(
         &self,
         mut connection: Pin<&mut C>,
-        idle: impl Future<Output = ()>,
+        idle: impl Future<Output = TimedOut>,
         peer: Option<SocketAddr>,
         activity: &Activity,
     ) where
@@ -197,7 +202,12 @@ impl ConnectionServer {
         let is_idle = tokio::select! {
             biased;
             ended = connection.as_mut() => return log_end(ended, peer),
-            () = idle => true,
+            timed_out = idle => {
+                if timed_out == TimedOut::Headers {
+                    return debug!(peer = peer.map(display), "closing a connection with incomplete headers");
+                }
+                true
+            }
             () = draining => false,
         };
         connection.as_mut().graceful_shutdown();
@@ -263,9 +273,12 @@ impl ConnectionServer {
 }
 
 /// A stream of HTTP/1 whose lines are checked while they are read.
-fn with_line_ends<S: AsyncRead + AsyncWrite>(stream: S) -> Join<LineEnds<ReadHalf<S>>, WriteHalf<S>> {
+fn with_line_ends<S: AsyncRead + AsyncWrite>(
+    stream: S,
+    activity: &Activity,
+) -> Join<LineEnds<ReadHalf<S>>, WriteHalf<S>> {
     let (reader, writer) = split(stream);
-    join(LineEnds::new(reader), writer)
+    join(LineEnds::new(reader, activity.clone()), writer)
 }
 
 fn log_end(ended: hyper::Result<()>, peer: Option<SocketAddr>) {

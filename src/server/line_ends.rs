@@ -14,15 +14,18 @@ use std::{
 use memchr::memchr;
 use tokio::io::{AsyncRead, ReadBuf};
 
+use super::activity::Activity;
+
 /// The reading side of a connection of HTTP/1, whose lines are checked while they are read.
 pub(super) struct LineEnds<R> {
     reader: R,
     lines: Lines,
+    activity: Activity,
 }
 
 impl<R> LineEnds<R> {
-    pub(super) fn new(reader: R) -> Self {
-        Self { reader, lines: Lines::default() }
+    pub(super) fn new(reader: R, activity: Activity) -> Self {
+        Self { reader, lines: Lines::default(), activity }
     }
 }
 
@@ -61,6 +64,11 @@ struct Head {
 impl Lines {
     /// How long a line may be; one that is longer is refused by the library.
     const LIMIT_BYTES: usize = super::connection::HEAD_LIMIT_BYTES;
+
+    /// Whether the headers of a request have begun and are not complete.
+    fn has_incomplete_headers(&self) -> bool {
+        self.place == Place::Head && (self.head.has_begun || !self.begun.is_empty())
+    }
 
     /// Looks at the bytes that follow.
     fn check(&mut self, mut rest: &mut [u8]) {
@@ -174,7 +182,13 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineEnds<R> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.reader).poll_read(context, buffer))?;
+        let were_incomplete = self.lines.has_incomplete_headers();
         self.lines.check(&mut buffer.filled_mut()[before..]);
+        let are_incomplete = self.lines.has_incomplete_headers();
+        // Headers that come whole, as most do, cost nothing here.
+        if were_incomplete != are_incomplete {
+            self.activity.set_reading_headers(are_incomplete);
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -1,6 +1,9 @@
 //! The server itself: limits of a connection, and its end.
 
-use std::{sync::mpsc, time::Duration};
+use std::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 
 use glossator::{
     config::ListenerSettings,
@@ -167,6 +170,26 @@ async fn a_head_has_limits() {
     let mut slow = proxy.connect().await;
     slow.write("GET /health HTTP/1.1\r\nHost: loc").await;
     assert!(slow.is_closed().await);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_kept_for_longer_than_headers_may_take() {
+    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.server.header_timeout = Duration::from_millis(50);
+    setup.server.keepalive_timeout = Duration::from_millis(600);
+    let proxy = setup.start().await;
+    let (mut idle, mut slow) = (proxy.connect().await, proxy.connect().await);
+    let begun = Instant::now();
+    assert_eq!(slow.ask("GET /health", &[], "").await.status, 200);
+    slow.write("GET /health HTTP/1.1\r\nHost: loc").await;
+    assert!(slow.is_closed().await);
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert_eq!(idle.ask("GET /health", &[], "").await.status, 200);
+    let begun = Instant::now();
+    assert!(idle.is_closed().await);
+    assert!(begun.elapsed() > Duration::from_millis(400), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

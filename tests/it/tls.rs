@@ -181,7 +181,7 @@ async fn who_has_no_certificate_is_turned_away_where_one_is_asked_for() {
 #[tokio::test]
 async fn who_speaks_no_tls_or_says_nothing_is_left() {
     let certified = certified();
-    let server = format!("header_timeout: 50ms, {}", section(&certified, ""));
+    let server = format!("header_timeout: 50ms, keepalive_timeout: 50ms, {}", section(&certified, ""));
     let served = Loaded::start(&load("127.0.0.1:1".parse().unwrap(), &server)).await;
     for words in ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "\0\x01\x02", ""] {
         let mut stream = TcpStream::connect(served.address).await.unwrap();

@@ -18,6 +18,7 @@ const KEYS: &[(&str, &str, &[&str])] = &[
         &[
             "max_connections",
             "header_timeout",
+            "keepalive_timeout",
             "body_limit",
             "request_buffer_limit",
             "body_timeout",
