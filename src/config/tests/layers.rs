@@ -22,19 +22,20 @@ fn layered(text: &str, variables: &[(&str, &str)], flags: &[Flag]) -> Result<Loa
 
 #[test]
 fn a_later_layer_wins() {
-    let file = "server: { listen: 127.0.0.1:1, shutdown_timeout: 1s, page_size: 7 }\nlog: { level: warn }";
+    let file =
+        "server: { listen: 127.0.0.1:1, shutdown_timeout: 1s, mcp: { page_size: 7 } }\nlog: { level: warn }";
     let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "127.0.0.1:3".into() };
     let variables = [
         ("GLOSSATOR__SERVER__LISTEN", "127.0.0.1:2"),
         ("GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT", "2s"),
         ("GLOSSATOR__SERVER__ALLOWED_HOSTS", "a.test, b.test:80"),
         ("GLOSSATOR__LOG__FORMAT", "json"),
-        ("GLOSSATOR__SERVER__NAME", ""),
+        ("GLOSSATOR__SERVER__MCP__NAME", ""),
     ];
     let settings = layered(file, &variables, &[flag]).unwrap();
     assert_eq!(settings.listener.listen.port(), 3);
     assert_eq!(settings.listener.shutdown_timeout, Duration::from_secs(2));
-    assert_eq!((settings.mcp.page_size, settings.mcp.server_name.as_str()), (7, "glossator"));
+    assert_eq!((settings.mcp.server.page_size, settings.mcp.server.name.as_str()), (7, "glossator"));
     assert_eq!(settings.door.allowed_hosts, ["a.test", "b.test:80"]);
     assert_eq!((settings.log.level, settings.log.format), (LogLevel::Warn, LogFormat::Json));
 }
@@ -59,9 +60,10 @@ fn variables_may_stand_in_the_file_and_their_values_are_not_told() {
     let file = "server: { listen: \"127.0.0.1:${PORT}\", max_connections: \"${N:-12}\" }";
     let listener = layered(file, &[("PORT", "9")], &[]).unwrap().listener;
     assert_eq!((listener.listen.port(), listener.max_connections), (9, 12));
-    /// Any text is right for these, and `tls` and `auth` are maps.
-    const TEXTS: [&str; 5] = ["title", "instructions", "name", "tls", "auth"];
-    for key in ServerSettings::keys().names().filter(|key| !TEXTS.contains(key)) {
+    /// Sections of their own.
+    const MAPS: [&str; 3] = ["mcp", "tls", "auth"];
+    let of_server = ServerSettings::keys().names().filter(|key| !MAPS.contains(key));
+    for key in of_server.chain(["mcp.page_size", "mcp.list_ttl"]) {
         let name = variable(&format!("server.{key}"));
         let found = layered("server: {}", &[(name.as_str(), "s3cr3t@://")], &[]);
         let problems = found.map(|_| ()).expect_err(key);

@@ -317,25 +317,9 @@ fn answered(answer: Option<response::RpcResponse>, form: ResponseForm) -> Respon
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "server", process, default, check = Self::check)]
 pub struct McpSettings {
-    /// Name of the server for MCP clients.
-    #[key(name = "name", with = read_name, default = "glossator".to_owned(), restart)]
-    pub server_name: String,
-    /// The same for people.
-    #[key(name = "title", restart)]
-    pub server_title: Option<String>,
-    /// The version beside the name.
-    #[key(skip = env!("CARGO_PKG_VERSION").to_owned())]
-    pub server_version: String,
-    /// Instructions for MCP clients on using the tools together.
-    #[key(restart)]
-    pub instructions: Option<String>,
-    /// Number of tools on one page of a list.
-    // Some clients never fetch a second page.
-    #[key(range = 1..=10_000, default = 200, restart)]
-    pub page_size: usize,
-    /// Time for which clients may cache a list of tools.
-    #[key(range = 0..=24 * HOUR, default = Duration::from_secs(60), restart)]
-    pub list_ttl: Duration,
+    /// Description of the server for MCP clients, and its lists.
+    #[key(name = "mcp", default = McpServerSettings::default(), restart)]
+    pub server: McpServerSettings,
     /// Secret key that encrypts session ids, at least 16 bytes; the same on every replica.
     #[key(shown = "a random one", secret, restart)]
     pub secret_key: Option<Secret>,
@@ -356,6 +340,31 @@ pub struct McpSettings {
     /// Settings of resumable streams.
     #[key(part)]
     pub resume: ResumeSettings,
+}
+
+/// Description of the server for MCP clients, and its lists.
+#[derive(Debug, Clone, PartialEq, Eq, Section)]
+#[section(name = "`mcp` of `server`", id = "server_mcp", process, variables, default)]
+pub struct McpServerSettings {
+    /// Name of the server for MCP clients.
+    #[key(with = read_name, default = "glossator".to_owned(), restart)]
+    pub name: String,
+    /// The same for people.
+    #[key(restart)]
+    pub title: Option<String>,
+    /// The version beside the name.
+    #[key(skip = env!("CARGO_PKG_VERSION").to_owned())]
+    pub version: String,
+    /// Instructions for MCP clients on using the tools together.
+    #[key(restart)]
+    pub instructions: Option<String>,
+    /// Number of tools on one page of a list.
+    // Some clients never fetch a second page.
+    #[key(range = 1..=10_000, default = 200, restart)]
+    pub page_size: usize,
+    /// Time for which clients may cache a list of tools.
+    #[key(range = 0..=24 * HOUR, default = Duration::from_secs(60), restart)]
+    pub list_ttl: Duration,
 }
 
 /// The longest of a setting, in milliseconds.

@@ -67,7 +67,7 @@ impl Protocol {
             gateway,
             guard,
             resumables: Arc::new(Resumables::new(settings.resume, Arc::clone(&questions))),
-            server_info: ServerInfo::new(settings),
+            server_info: ServerInfo::new(settings.server),
             seal,
             questions,
             eliciting_tasks: Arc::default(),

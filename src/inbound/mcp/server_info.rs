@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    McpSettings,
+    McpServerSettings,
     context::{CacheHints, RpcContext},
     response::RpcResponse,
     revision::{Era, Revision},
@@ -32,9 +32,9 @@ pub(super) struct ServerInfo {
 }
 
 impl ServerInfo {
-    pub(super) fn new(settings: McpSettings) -> Self {
-        let mut server = Implementation::new(settings.server_name, settings.server_version);
-        server.title = settings.server_title;
+    pub(super) fn new(settings: McpServerSettings) -> Self {
+        let mut server = Implementation::new(settings.name, settings.version);
+        server.title = settings.title;
         let info = serde_json::to_value(&server).expect("a name and a version have string keys only");
         let meta = Map::from_iter([("io.modelcontextprotocol/serverInfo".to_owned(), info)]);
         let page_size = settings.page_size.max(1);

@@ -1,6 +1,9 @@
 //! Clients that open with `initialize`: revisions 2024-11-05 to 2025-11-25.
 
-use glossator::inbound::{filter::FilterSettings, mcp::McpSettings};
+use glossator::inbound::{
+    filter::FilterSettings,
+    mcp::{McpServerSettings, McpSettings},
+};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -14,13 +17,14 @@ fn initialize(version: &str) -> Post {
 
 #[tokio::test]
 async fn every_older_revision_is_agreed_to_and_others_get_the_newest_of_them() {
-    let settings = McpSettings {
-        server_name: "weather".into(),
-        server_title: Some("Weather".into()),
-        server_version: "7".into(),
+    let server = McpServerSettings {
+        name: "weather".into(),
+        title: Some("Weather".into()),
+        version: "7".into(),
         instructions: Some("Ask for a city.".into()),
-        ..McpSettings::default()
+        ..McpServerSettings::default()
     };
+    let settings = McpSettings { server, ..McpSettings::default() };
     let endpoint = Endpoint::with(settings, FilterSettings::default());
     for version in OLDER {
         let result = endpoint.send(initialize(version)).await.result();
@@ -124,7 +128,8 @@ async fn protocol_errors_go_out_with_200_or_old_clients_would_lose_them() {
 
 #[tokio::test]
 async fn the_list_is_walked_page_by_page() {
-    let settings = McpSettings { page_size: 4, ..McpSettings::default() };
+    let server = McpServerSettings { page_size: 4, ..McpServerSettings::default() };
+    let settings = McpSettings { server, ..McpSettings::default() };
     let endpoint = Endpoint::with(settings, FilterSettings::default());
     let (mut names, mut pages, mut cursor) = (Vec::new(), 0, None);
     loop {

@@ -8,7 +8,7 @@ use crate::support::{Scripted, reply};
 /// Seven of each, shown three at a time, whose names are not in order.
 fn configuration() -> String {
     let names = ["pine", "elm", "yew", "ash", "oak", "fir", "box"];
-    let mut text = "server: { page_size: 3 }\nupstreams: { old: LEGACY }\nroutes:\n".to_owned();
+    let mut text = "server: { mcp: { page_size: 3 } }\nupstreams: { old: LEGACY }\nroutes:\n".to_owned();
     for name in names {
         text += &format!("  {name}: {{ description: A tree., request: GET old/ }}\n");
         let resource = |uri: &str, path: &str| {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use glossator::inbound::{filter::FilterSettings, mcp::McpSettings};
+use glossator::inbound::{
+    filter::FilterSettings,
+    mcp::{McpServerSettings, McpSettings},
+};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -14,13 +17,14 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 #[tokio::test]
 async fn discovery_tells_versions_capabilities_and_how_long_to_keep_them() {
-    let settings = McpSettings {
-        server_name: "weather".into(),
-        server_version: "7".into(),
+    let server = McpServerSettings {
+        name: "weather".into(),
+        version: "7".into(),
         instructions: Some("Ask for a city.".into()),
         list_ttl: Duration::from_millis(1500),
-        ..McpSettings::default()
+        ..McpServerSettings::default()
     };
+    let settings = McpSettings { server, ..McpSettings::default() };
     let endpoint = Endpoint::with(settings, FilterSettings::default());
     let result = endpoint.send(Post::per_request("server/discover", json!({}))).await.result();
     let versions: Vec<&str> = [NEWEST].into_iter().chain(OLDER.into_iter().rev()).collect();

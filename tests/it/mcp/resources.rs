@@ -184,7 +184,7 @@ async fn what_can_be_read_is_listed_apart_from_tools() {
 
 #[tokio::test]
 async fn lists_come_in_pages_that_go_on_where_they_were() {
-    let archive = Archive::start("server: { page_size: 2 }").await;
+    let archive = Archive::start("server: { mcp: { page_size: 2 } }").await;
     for revision in [OLDER, NEWEST] {
         let (mut found, mut cursor) = (Vec::new(), json!(null));
         loop {

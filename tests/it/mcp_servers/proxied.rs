@@ -456,7 +456,7 @@ async fn no_more_of_a_list_is_read_than_may_be_and_no_longer_result() {
     })
     .await;
     let served = Served::start(&format!(
-        "server: {{ page_size: 1000 }}\nupstreams: {{ notes: {{ mcp: 'http://{}/mcp', response_limit: 4KiB }} }}",
+        "server: {{ mcp: {{ page_size: 1000 }} }}\nupstreams: {{ notes: {{ mcp: 'http://{}/mcp', response_limit: 4KiB }} }}",
         notes.address
     ))
     .await;
