@@ -6,7 +6,7 @@ use http::{HeaderMap, header};
 #[derive(Debug, Clone, Copy)]
 pub struct MediaRange<'a> {
     /// Such as `text/*`, without parameters.
-    essence: &'a str,
+    essence: &'a [u8],
     /// From 0, which refuses it, to 1. One that can't be read is 0.
     pub weight: f32,
 }
@@ -15,8 +15,7 @@ pub struct MediaRange<'a> {
 pub fn media_ranges(headers: &HeaderMap) -> impl Iterator<Item = MediaRange<'_>> {
     let values = headers.get_all(header::ACCEPT).iter();
     let ranges = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    let texts = ranges.filter_map(|range| Some(str::from_utf8(range).ok()?.trim()));
-    texts.filter(|range| !range.is_empty()).map(MediaRange::parse)
+    ranges.map(<[u8]>::trim_ascii).filter(|range| !range.is_empty()).map(MediaRange::parse)
 }
 
 /// Whether a client accepts a media type: the most specific range that includes it decides, so
@@ -27,11 +26,11 @@ pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
 }
 
 impl<'a> MediaRange<'a> {
-    fn parse(range: &'a str) -> Self {
-        let mut parts = range.split(';').map(str::trim);
+    fn parse(range: &'a [u8]) -> Self {
+        let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let essence = parts.next().unwrap_or_default();
         let weight = parts.find_map(|parameter| {
-            let (name, value) = parameter.split_once('=')?;
+            let (name, value) = str::from_utf8(parameter).ok()?.split_once('=')?;
             name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse().unwrap_or(0.0))
         });
         Self { essence, weight: weight.unwrap_or(1.0) }
@@ -39,7 +38,7 @@ impl<'a> MediaRange<'a> {
 
     /// Whether it is exactly this media type.
     pub fn is(&self, media_type: &str) -> bool {
-        self.essence.eq_ignore_ascii_case(media_type)
+        self.essence.eq_ignore_ascii_case(media_type.as_bytes())
     }
 
     /// How specific it is for this media type: 2 by its name, 1 as `type/*`, 0 as `*/*`. `None` if it does
@@ -48,7 +47,7 @@ impl<'a> MediaRange<'a> {
         if self.is(media_type) {
             return Some(2);
         }
-        let (range, (kind, _)) = (self.essence.strip_suffix("/*")?, media_type.split_once('/')?);
-        if range.eq_ignore_ascii_case(kind) { Some(1) } else { (range == "*").then_some(0) }
+        let (range, (kind, _)) = (self.essence.strip_suffix(b"/*")?, media_type.split_once('/')?);
+        if range.eq_ignore_ascii_case(kind.as_bytes()) { Some(1) } else { (range == b"*").then_some(0) }
     }
 }

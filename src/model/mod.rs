@@ -25,7 +25,7 @@ pub use definition::{
 pub use har::{Exchange, HarError};
 pub use json::{JSON_DEPTH_LIMIT, JsonError, JsonText, TooManyValues, values_within};
 pub use recording::{Choice, Recording, RecordingError};
-pub use response::{End, EndError, Exit, UpstreamResponse};
+pub use response::{End, EndError, Exit, UpstreamResponse, media_type};
 pub use result::{
     Annotations, Block, Content, ErrorFormat, Fault, Outcome, ResourceBody, SentBlock, Structured, Text,
     ToolResult,

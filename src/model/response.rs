@@ -4,7 +4,7 @@
 use std::{borrow::Cow, fmt, str::FromStr};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 /// One response of an upstream, whole.
 ///
@@ -43,25 +43,7 @@ impl UpstreamResponse {
     /// The media type without parameters, lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None`
     /// when the header is missing or is no media type (RFC 9110, section 8.3.1).
     pub fn media_type(&self) -> Option<Cow<'_, str>> {
-        /// Longer than any that is registered (RFC 6838, section 4.2).
-        const LONGEST_BYTES: usize = 255;
-        let value = self.headers.get(header::CONTENT_TYPE)?;
-        let value = value.to_str().ok()?;
-        let essence = value.split(';').next()?.trim();
-        // RFC 9110, section 5.6.2.
-        let is_token = |part: &str| {
-            let is_of_token = |byte: u8| {
-                matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
-                    || byte.is_ascii_alphanumeric()
-            };
-            !part.is_empty() && part.bytes().all(is_of_token)
-        };
-        let (kind, subtype) = essence.split_once('/')?;
-        let good = is_token(kind) && is_token(subtype) && essence.len() <= LONGEST_BYTES;
-        good.then(|| match essence.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            true => essence.to_ascii_lowercase().into(),
-            false => essence.into(),
-        })
+        self.headers.get(header::CONTENT_TYPE).and_then(media_type)
     }
 
     /// The `charset` parameter of `Content-Type`, without quotes.
@@ -75,6 +57,30 @@ impl UpstreamResponse {
             name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
         })
     }
+}
+
+/// The media type of a `Content-Type`, as [`UpstreamResponse::media_type`] returns it.
+pub fn media_type(content_type: &HeaderValue) -> Option<Cow<'_, str>> {
+    /// Longer than any that is registered (RFC 6838, section 4.2).
+    const LONGEST_BYTES: usize = 255;
+    // RFC 9110, section 5.6.2.
+    let is_token = |part: &[u8]| {
+        let is_of_token = |byte: &u8| {
+            matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+                || byte.is_ascii_alphanumeric()
+        };
+        !part.is_empty() && part.iter().all(is_of_token)
+    };
+    let essence = content_type.as_bytes().split(|byte| *byte == b';').next()?.trim_ascii();
+    let slash = essence.iter().position(|byte| *byte == b'/')?;
+    if essence.len() > LONGEST_BYTES || !is_token(&essence[..slash]) || !is_token(&essence[slash + 1..]) {
+        return None;
+    }
+    let essence = str::from_utf8(essence).ok()?;
+    Some(match essence.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => essence.to_ascii_lowercase().into(),
+        false => essence.into(),
+    })
 }
 
 /// How a program ended, and what it said beside its output.

@@ -22,6 +22,7 @@ pub enum Shapes {
 
 /// Writes `{"content": …, "structuredContent": …, "isError": …, "_meta": …}`.
 pub fn write_result(result: &ToolResult, shapes: Shapes, out: &mut Vec<u8>) {
+    out.reserve(estimated_bytes(result));
     out.push(b'{');
     write_result_fields(result, shapes, &Map::new(), out);
     out.push(b'}');

@@ -5,14 +5,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::{ApiKind, BoundRoute, Call};
 use crate::{
     crypto,
-    model::{End, Exit, Fault, Outcome, UpstreamResponse},
+    model::{End, Exit, Fault, Outcome, UpstreamResponse, media_type},
     policy::result_word,
     route::TraceContext,
     telemetry::{
@@ -42,8 +42,8 @@ pub(super) struct AccessLog<'a> {
     received_bytes: usize,
     /// Status of the last response.
     upstream_status: Option<StatusCode>,
-    /// Media type of the last response.
-    media_type: Option<String>,
+    /// `Content-Type` of the last response.
+    content_type: Option<HeaderValue>,
     /// The end of the program that was run.
     exit: Option<End>,
     /// Age of a cached response.
@@ -73,7 +73,7 @@ impl<'a> AccessLog<'a> {
             waited: None,
             received_bytes: 0,
             upstream_status: None,
-            media_type: None,
+            content_type: None,
             exit: None,
             age: None,
             outcome: None,
@@ -94,7 +94,7 @@ impl<'a> AccessLog<'a> {
 
     fn replied(&mut self, reply: &UpstreamResponse, took: Duration) {
         self.received_bytes += reply.body.len();
-        self.media_type = reply.media_type().map(|media_type| media_type.chars().take(100).collect());
+        self.content_type = reply.headers.get(header::CONTENT_TYPE).cloned();
         match &reply.exit {
             None => self.upstream_status = Some(reply.status),
             Some(exit) => self.exit = Some(exit.end),
@@ -165,7 +165,9 @@ impl<'a> AccessLog<'a> {
         for note in notes {
             let (tool, request_id) = (&self.route.definition.name, &self.request_id);
             if outcome == Outcome::Error(Fault::Unreadable) && !note.quotes() {
-                let (reply_bytes, media_type) = (self.received_bytes, self.media_type.as_deref());
+                let reply_bytes = self.received_bytes;
+                let media_type = self.content_type.as_ref().and_then(media_type);
+                let media_type = media_type.as_deref().map(|found| found.get(..100).unwrap_or(found));
                 warn!(%tool, %request_id, %note, media_type, reply_bytes, "the reply could not be read");
                 self.reason = Some(match self.reason.take() {
                     Some(before) => format!("{before}; {note}"),

@@ -28,23 +28,8 @@ impl HttpHandler {
 
     /// The APIs for clients: [`MCP_PATHS`] lead to MCP, all others to REST. Requests are counted and traced.
     pub fn for_clients(rest: Rest, mcp: Mcp, meters: Meters, tracing: Tracing) -> Self {
-        let parts = Arc::new((rest, mcp, meters, tracing));
-        Self::new(move |mut request| {
-            let parts = Arc::clone(&parts);
-            async move {
-                let (rest, mcp, meters, tracing) = &*parts;
-                let observed = ObservedRequest::begin(&mut request, meters, tracing);
-                let path = request.uri().path();
-                // Clients may be configured with a slash at the end of the URL, too.
-                let is_mcp = MCP_PATHS.contains(&path.strip_suffix('/').unwrap_or(path));
-                let response = match is_mcp {
-                    true => mcp.handle(request).await,
-                    false => rest.handle(request).await,
-                };
-                observed.end(&response);
-                response
-            }
-        })
+        let apis = Arc::new(ClientApis { rest, mcp, meters, tracing });
+        Self(Arc::new(move |request| Arc::clone(&apis).respond(request)))
     }
 
     /// Responds to a request.
@@ -59,22 +44,44 @@ impl fmt::Debug for HttpHandler {
     }
 }
 
+/// The APIs for clients, with the metrics and traces of their requests.
+struct ClientApis {
+    rest: Rest,
+    mcp: Mcp,
+    meters: Meters,
+    tracing: Tracing,
+}
+
+impl ClientApis {
+    fn respond(self: Arc<Self>, mut request: Request<Body>) -> ResponseFuture {
+        let observed = ObservedRequest::begin(&mut request, &self.tracing);
+        let path = request.uri().path();
+        // Clients may be configured with a slash at the end of the URL, too.
+        let is_mcp = MCP_PATHS.contains(&path.strip_suffix('/').unwrap_or(path));
+        // A future for each API: one for both would have the size of the larger, which is copied when it is
+        // boxed.
+        match is_mcp {
+            true => Box::pin(async move { observed.end(self.mcp.handle(request).await, &self.meters) }),
+            false => Box::pin(async move { observed.end(self.rest.handle(request).await, &self.meters) }),
+        }
+    }
+}
+
 /// How much of `User-Agent` is in a span, in characters.
 const USER_AGENT_LIMIT: usize = 200;
 
 /// A request in its metrics and its span (semantic conventions for HTTP servers). One whose client
 /// disconnects is not counted; its span ends.
-struct ObservedRequest<'a> {
-    meters: &'a Meters,
+struct ObservedRequest {
     span: Span,
     method: Method,
     scheme: &'static str,
     begun: Instant,
 }
 
-impl<'a> ObservedRequest<'a> {
+impl ObservedRequest {
     /// Begins, and puts the span into the request.
-    fn begin(request: &mut Request<Body>, meters: &'a Meters, tracing: &Tracing) -> Self {
+    fn begin(request: &mut Request<Body>, tracing: &Tracing) -> Self {
         let connection = Arc::clone(&Arrival::of(request).connection);
         let scheme = if connection.is_tls { "https" } else { "http" };
         let mut span = Span::default();
@@ -86,16 +93,17 @@ impl<'a> ObservedRequest<'a> {
             }
             Arrival::of(request).span = span.clone();
         }
-        Self { meters, span, method: request.method().clone(), scheme, begun: Instant::now() }
+        Self { span, method: request.method().clone(), scheme, begun: Instant::now() }
     }
 
-    fn end(self, response: &Response<Body>) {
+    fn end(self, response: Response<Body>, meters: &Meters) -> Response<Body> {
         let status = response.status();
-        self.meters.http_answered(self.scheme, &self.method, status, self.begun.elapsed());
+        meters.http_answered(self.scheme, &self.method, status, self.begun.elapsed());
         self.span.number("http.response.status_code", status.as_u16());
         if status.is_server_error() {
             self.span.failed(status.as_str().to_owned());
         }
+        response
     }
 }
 

@@ -173,63 +173,63 @@ fn now() -> String {
 struct TextFields;
 
 impl<'writer> FormatFields<'writer> for TextFields {
-    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut visitor = TextVisitor { writer, is_first: true, result: Ok(()) };
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut visitor = TextVisitor { fields: String::with_capacity(512), result: Ok(()) };
         fields.record(&mut visitor);
-        visitor.result
+        visitor.result.and_then(|()| writer.write_str(&visitor.fields))
     }
 }
 
-struct TextVisitor<'writer> {
-    writer: Writer<'writer>,
-    is_first: bool,
+struct TextVisitor {
+    /// The fields so far.
+    fields: String,
+    /// The first error of a value.
     result: fmt::Result,
 }
 
-impl TextVisitor<'_> {
+impl TextVisitor {
     /// Writes the prefix of a value: a space, and the name unless it is the message's.
-    fn begin(&mut self, field: &Field) -> fmt::Result {
-        if !std::mem::take(&mut self.is_first) {
-            self.writer.write_char(' ')?;
+    fn begin(&mut self, field: &Field) {
+        if !self.fields.is_empty() {
+            self.fields.push(' ');
         }
-        match field.name() {
-            "message" => Ok(()),
-            name => {
-                self.writer.write_str(name)?;
-                self.writer.write_char('=')
-            }
+        if field.name() != "message" {
+            self.fields.push_str(field.name());
+            self.fields.push('=');
         }
     }
 
-    fn write(&mut self, field: &Field, value: fmt::Arguments<'_>) {
-        self.result =
-            self.result.and_then(|()| self.begin(field)).and_then(|()| self.writer.write_fmt(value));
+    fn write(&mut self, value: fmt::Arguments<'_>) {
+        self.result = self.result.and(self.fields.write_fmt(value));
     }
 }
 
-impl Visit for TextVisitor<'_> {
+impl Visit for TextVisitor {
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.write(field, format_args!("{value}"));
+        self.begin(field);
+        self.write(format_args!("{value}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.write(field, format_args!("{value:?}"));
+        self.begin(field);
+        self.write(format_args!("{value:?}"));
     }
 
     /// A value with spaces in it is quoted, so that programs find its end; control characters of a terminal
     /// are escaped.
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let mut text = String::with_capacity(64);
-        self.result = self.result.and_then(|()| write!(text, "{value:?}"));
-        let value = text;
+        self.begin(field);
+        let start = self.fields.len();
+        self.write(format_args!("{value:?}"));
+        let value = &self.fields[start..];
         let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
         let needs_quotes = value.bytes().any(|byte| matches!(byte, b' ' | b'"' | b'='));
         if field.name() != "message" && needs_quotes && !is_quoted {
-            self.record_str(field, &value);
+            let value = self.fields.split_off(start);
+            self.write(format_args!("{value:?}"));
         } else if value.chars().any(char::is_control) {
-            self.write(field, format_args!("{}", EscapeControls(&value)));
-        } else {
-            self.write(field, format_args!("{value}"));
+            let value = self.fields.split_off(start);
+            self.write(format_args!("{}", EscapeControls(&value)));
         }
     }
 }

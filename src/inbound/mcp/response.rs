@@ -27,7 +27,7 @@ use crate::{
         accept::{accepts, media_ranges},
         context::{LoggedRequest, Rejection},
     },
-    model::{ToolResult, write_result_fields},
+    model::{ToolResult, media_type, write_result_fields},
 };
 
 /// A JSON-RPC message on its way out.
@@ -74,7 +74,7 @@ impl RpcResponse {
         result: &ToolResult,
         meta: &Map<String, Value>,
     ) -> Self {
-        let mut body = Vec::with_capacity(512);
+        let mut body = Vec::with_capacity(1024);
         body.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         body.extend_from_slice(id.as_json().as_bytes());
         body.extend_from_slice(b",\"result\":");
@@ -272,11 +272,7 @@ pub(super) fn takes_stream(headers: &HeaderMap) -> bool {
 fn is_json(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::CONTENT_TYPE).iter().peekable();
     let one_at_least = values.peek().is_some();
-    one_at_least
-        && values.all(|value| {
-            let essence = value.to_str().ok().and_then(|text| text.split(';').next());
-            essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(JSON))
-        })
+    one_at_least && values.all(|value| media_type(value).as_deref() == Some(JSON))
 }
 
 /// Keep-alive comment and its interval: proxies close connections that are idle.

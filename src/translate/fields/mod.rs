@@ -13,7 +13,7 @@ mod settings;
 mod tests;
 mod time;
 
-use std::{collections::HashSet, fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use serde_json::{Map, Value};
 
@@ -40,7 +40,7 @@ pub struct Fields {
     list: Box<[Field]>,
     others: Option<Box<FieldType>>,
     /// The keys of an extracted object that fields are in or below.
-    outermost_keys: HashSet<String>,
+    outermost_keys: BTreeSet<String>,
 }
 
 /// One field.
