@@ -34,7 +34,7 @@ pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
         "all": slot_by_slot(&past.all, &past.times),
         "point_slots": SLOTS_PER_POINT,
         "routes": routes,
-        "routes_left_out": past.left_out,
+        "omitted_routes": past.left_out,
     }))
 }
 
@@ -170,14 +170,14 @@ fn describe_failure(failure: &Failure) -> Value {
         "at": milliseconds(failure.at.duration_since(UNIX_EPOCH).unwrap_or_default()),
         "route": &*failure.tool,
         "upstream": &*failure.upstream,
-        "face": failure.face,
+        "api": failure.face,
         "request_id": failure.request_id.as_str(),
         "outcome": failure.outcome,
         "reason": failure.reason.as_deref().unwrap_or_else(|| explain_fault(failure.fault)),
         "duration_ms": rounded(failure.took.as_secs_f64() * 1000.0),
     });
     if !failure.fault.is_empty() {
-        value["fault"] = failure.fault.into();
+        value["error_type"] = failure.fault.into();
     }
     if let Some(status) = failure.upstream_status {
         value["upstream_status"] = status.into();
@@ -193,16 +193,16 @@ fn describe_failure(failure: &Failure) -> Value {
 /// A sentence for a fault of which the log says no more.
 fn explain_fault(fault: &str) -> &'static str {
     match fault {
-        "" => "the caller left before there was a result",
-        "arguments" => "the arguments do not fit the route",
-        "unanswered" => "a question to the client got no answer",
-        "upstream" => "the upstream answered with an error",
-        "reported" => "a rule found an error in the reply",
-        "unreadable" => "the reply could not be read, or breaks the output schema",
-        "unreachable" => "there was no usable reply",
-        "deadline" => "there was no reply in time",
-        "busy" => "the upstream has as many calls as it may, or is left alone for a while",
-        "too_often" => "it is called more often than it may be",
+        "" => "the client disconnected before the result",
+        "invalid_arguments" => "the arguments are invalid for the route",
+        "input_missing" => "the client did not respond to an input request",
+        "upstream_error" => "the upstream returned an error status",
+        "reported_error" => "a rule found an error in the response",
+        "unparseable_response" => "the response could not be parsed, or violates the output schema",
+        "upstream_unreachable" => "the upstream could not be reached, or closed the connection early",
+        "timeout" => "the call timed out",
+        "unavailable" => "the concurrency limit was reached, or a circuit breaker is open",
+        "rate_limited" => "a rate limit was exceeded",
         _ => "it failed",
     }
 }

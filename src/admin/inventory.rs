@@ -28,8 +28,8 @@ fn describe_route(route: &Route) -> Value {
         "endpoints": endpoints.collect::<Vec<_>>(),
         "rules": route.translator.rules.len(),
         "timeout_ms": milliseconds(route.timeout),
-        "job": route.job.is_some(),
-        "asks": !route.asking.is_empty(),
+        "async_operation": route.job.is_some(),
+        "input_requests": !route.asking.is_empty(),
     });
     if let Some(resource) = &route.resource {
         value["resource"] = resource.uri.as_str().into();
@@ -50,8 +50,8 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
     let mut breaker = json!({ "state": view.breaker.as_word() });
     match view.breaker {
         BreakerView::Off | BreakerView::HalfOpen => {}
-        BreakerView::Closed { failures } => breaker["failures"] = failures.into(),
-        BreakerView::Open { rest } => breaker["rest_ms"] = milliseconds(rest).into(),
+        BreakerView::Closed { failures } => breaker["consecutive_failures"] = failures.into(),
+        BreakerView::Open { rest } => breaker["half_open_in_ms"] = milliseconds(rest).into(),
     }
     let events = policies.counts().events().map(|(event, count)| (event.to_owned(), count.into()));
     let proxied = |kind: &str| {
@@ -64,13 +64,13 @@ fn describe_upstream(snapshot: &Snapshot, name: &UpstreamName, policies: &Upstre
         "routes": snapshot.table.in_order().iter().filter(|route| route.upstream == *name).count(),
         "prompts": proxied("prompts"),
         "resources": proxied("resources"),
-        "breaker": breaker,
+        "circuit_breaker": breaker,
         "in_flight": view.in_flight,
-        "in_flight_limit": view.in_flight_limit,
-        "waiting": view.waiting,
-        "waiting_limit": view.waiting_limit,
-        "addresses": view.addresses.iter().map(describe_address).collect::<Vec<_>>(),
-        "guards": Map::from_iter(events),
+        "max_in_flight": view.in_flight_limit,
+        "queued": view.waiting,
+        "max_queued": view.waiting_limit,
+        "endpoints": view.addresses.iter().map(describe_address).collect::<Vec<_>>(),
+        "policy_events": Map::from_iter(events),
     })
 }
 
@@ -81,7 +81,7 @@ fn describe_address(view: &AddressView) -> Value {
         "in_flight": view.in_flight,
     });
     if let AddressState::Ejected { rest } = view.state {
-        value["rest_ms"] = milliseconds(rest).into();
+        value["ejected_for_ms"] = milliseconds(rest).into();
     }
     value
 }

@@ -52,17 +52,18 @@ fn configuration(reading: &mut Reading, process: &Process) {
     let status = process.status();
     let since = status.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let version = vec![("version", env!("CARGO_PKG_VERSION").into())];
-    reading.gauge("glossator_build_info", "Which program this is").add(version, 1_u64);
-    let help = "Configurations that have been in force";
-    reading.counter("glossator_configurations", help).set(status.generation);
-    let help = "Configurations that were read and not put in force";
-    reading.counter("glossator_configuration_failures", help).set(status.failures);
-    let help = "Whether the last configuration that was read is in force";
-    reading.gauge("glossator_configuration_good", help).set(status.failure.is_none());
+    reading.gauge("glossator_build_info", "Version of the program").add(version, 1_u64);
+    let reloads = reading.counter("glossator_config_reloads", "Reloads of the configuration by result");
+    // The first generation is that of the start.
+    for (result, count) in [("success", status.generation.saturating_sub(1)), ("failure", status.failures)] {
+        reloads.add(vec![("result", result.into())], count);
+    }
+    let help = "Whether the last reload of the configuration was successful";
+    reading.gauge("glossator_config_last_reload_successful", help).set(status.failure.is_none());
     let help = "Whether a changed setting takes effect only after a restart";
     reading.gauge("glossator_config_restart_pending", help).set(!status.pending_restart.is_empty());
-    let help = "Since when the configuration in force is";
-    reading.gauge("glossator_configuration_timestamp_seconds", help).set(since.as_secs_f64());
+    let help = "Time of the last successful reload, or of the start";
+    reading.gauge("glossator_config_last_reload_success_timestamp_seconds", help).set(since.as_secs_f64());
 }
 
 fn upstream_buffer(reading: &mut Reading, buffer: &UpstreamBuffer) {
@@ -77,18 +78,18 @@ fn upstream_buffer(reading: &mut Reading, buffer: &UpstreamBuffer) {
 }
 
 fn shared_store(reading: &mut Reading, shared: &SharedStore) {
-    let help = "Whether the shared store can be reached";
-    reading.gauge("glossator_shared_store_up", help).set(shared.is_reachable());
+    let help = "Whether the store of shared state is reachable";
+    reading.gauge("glossator_shared_state_up", help).set(shared.is_reachable());
     let counts = shared.counts();
-    let help = "What was asked of the shared store, and what was of no use";
-    let family = reading.counter("glossator_shared_store_operations", help);
-    for (outcome, count) in [
-        ("asked", counts.asked()),
+    let help = "Operations of the shared state, and those of them that failed";
+    let family = reading.counter("glossator_shared_state_operations", help);
+    for (result, count) in [
+        ("success", counts.asked().saturating_sub(counts.failed())),
         ("failed", counts.failed()),
         ("not_written", counts.not_written()),
-        ("foreign", counts.foreign()),
+        ("undecryptable", counts.foreign()),
     ] {
-        family.add(vec![("outcome", outcome.into())], count);
+        family.add(vec![("result", result.into())], count);
     }
 }
 

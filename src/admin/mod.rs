@@ -12,7 +12,7 @@
 //! | `GET /history`, `GET /history/ROUTE` | the calls of the last hour |
 //! | `GET /failures` | the last calls that failed |
 //! | `GET /upstreams` | the upstreams, and the state of their policies |
-//! | `GET /workbench`, `POST /workbench` | the playground: rules tried on upstream responses |
+//! | `GET /playground`, `POST /playground` | the playground: rules tried on upstream responses |
 //! | `GET /` | the admin UI |
 //! | `POST /reload` | reloads the configuration: 200 when it is active, 422 with its problems when it is not |
 //!
@@ -111,7 +111,7 @@ const ANY_HOST: &str = "by this host name there are only probes and `/metrics`: 
                         ask by an address or as `localhost`";
 
 const NOTHING_HERE: &str = "operators find their page at `/`, and `/healthz`, `/readyz`, `/metrics`, `/status`, `/config`, `/routes`, `/history`, \
-                            `/failures`, `/upstreams`, `/workbench` and `/reload`";
+                            `/failures`, `/upstreams`, `/playground` and `/reload`";
 
 impl Admin {
     /// The admin API over a gateway and a process.
@@ -168,8 +168,8 @@ fn router(api: &Arc<Api>) -> Router {
         .route("/history", get(calls::history))
         .route("/history/{*route}", get(calls::history_of_route))
         .route("/failures", get(calls::failures))
-        .route("/workbench", get(playground::routes).post(playground::try_rule))
-        .route("/workbench/{*route}", get(playground::route))
+        .route("/playground", get(playground::routes).post(playground::try_rule))
+        .route("/playground/{*route}", get(playground::route))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, NOTHING_HERE) })
         .layer(admit(Access::Operator));
     let paths: Router = probes.merge(metrics).merge(pages).merge(operators).with_state(Arc::clone(api));

@@ -28,7 +28,7 @@ const ASSETS: [Asset; 11] = [
     Asset { path: "/page/failures.js", media_type: SCRIPT, text: include_str!("page/failures.js") },
     Asset { path: "/page/upstreams.js", media_type: SCRIPT, text: include_str!("page/upstreams.js") },
     Asset { path: "/page/configuration.js", media_type: SCRIPT, text: include_str!("page/configuration.js") },
-    Asset { path: "/page/workbench.js", media_type: SCRIPT, text: include_str!("page/workbench.js") },
+    Asset { path: "/page/playground.js", media_type: SCRIPT, text: include_str!("page/playground.js") },
 ];
 
 /// Keep the page to itself: nothing is loaded from elsewhere, no script is in the document, nobody frames it.

@@ -1,4 +1,4 @@
-//! The playground: `GET /config`, `GET /workbench`, `GET /workbench/ROUTE` and `POST /workbench`. Operators change rules
+//! The playground: `GET /config`, `GET /playground`, `GET /playground/ROUTE` and `POST /playground`. Operators change rules
 //! and try them on upstream responses that nobody sent; the active configuration stays as it is.
 
 use std::{sync::Arc, time::Duration};
@@ -216,7 +216,7 @@ fn describe_example(index: usize, example: &Example) -> Value {
     json!({ "name": name, "arguments": example.args, "input_responses": example.answers, "response": given })
 }
 
-/// The body of `POST /workbench`: a rule, and the response that it is tried on.
+/// The body of `POST /playground`: a rule, and the response that it is tried on.
 #[derive(Debug)]
 struct Attempt {
     /// The name of the route.

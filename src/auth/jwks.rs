@@ -209,10 +209,10 @@ impl Shared {
             match timeout(ANSWER_TIMEOUT, listing).await {
                 Ok(Ok(keys)) => shared.hold(keys, &ticket),
                 Ok(Err(why)) => {
-                    warn!(request_id = ticket.request_id(), %why, "the keys that tokens are checked with could not be had")
+                    warn!(request_id = ticket.request_id(), %why, "JWKS refresh failed")
                 }
                 Err(_) => {
-                    warn!(request_id = ticket.request_id(), after = ?ANSWER_TIMEOUT, "the keys that tokens are checked with did not come in time")
+                    warn!(request_id = ticket.request_id(), after = ?ANSWER_TIMEOUT, "JWKS refresh timed out")
                 }
             }
         });
@@ -225,11 +225,7 @@ impl Shared {
         let is_same = before.as_ref().is_some_and(|before| before.keys == keys);
         let number = before.map_or(0, |before| before.number) + u64::from(!is_same);
         if !is_same {
-            info!(
-                request_id = ticket.request_id(),
-                ?keys,
-                "there are other keys that tokens are checked with"
-            );
+            info!(request_id = ticket.request_id(), ?keys, "JWKS refreshed: the keys have changed");
         }
         self.held.store(Some(Arc::new(Held { keys, number, since: Instant::now() })));
     }

@@ -35,7 +35,7 @@ pub struct TokenSettings {
     #[key(example = "issuer: https://login.example.com", live)]
     pub issuer: String,
     /// Audience of the tokens: `aud` contains one of these.
-    #[key(name = "audience", shown = "what `resource` says", live)]
+    #[key(name = "audience", shown = "the value of `resource`", live)]
     pub audiences: OneOrMore<String>,
     /// URL of the signing keys (JWKS): `https://login.example.com/jwks.json`, or `file:/path`.
     #[key(name = "jwks", example = "jwks: https://login.example.com/jwks.json`, or `file:/path", live)]
@@ -46,7 +46,7 @@ pub struct TokenSettings {
     /// Tolerated clock skew.
     #[key(range = 0..=300_000, default = Duration::from_secs(30), live)]
     pub clock_skew: Duration,
-    /// Claim with the scopes: a text with spaces, or a list.
+    /// Claim with the scopes: a string with spaces, or a list.
     #[key(default = "scope".to_owned(), live)]
     pub scope_claim: String,
     /// Trusted CAs and the client certificate, for the server of `jwks`.

@@ -67,10 +67,10 @@ pub struct ClientSettings {
     /// Its client certificates, under `client_ca`: `cn:NAME`, `dns:NAME`, `uri:URI`, or `sha256:…` for
     /// exactly one.
     pub certificates: Vec<CertificateName>,
-    /// Its `sub` in JWTs. It has the scopes of the token, and those listed here.
+    /// Its `sub` in JWTs. It has the scopes of the token in addition to `scopes`.
     pub jwt_subjects: Vec<String>,
     /// Its scopes.
-    #[key(shown = "what needs no scope")]
+    #[key(shown = "none")]
     pub scopes: Scopes,
 }
 

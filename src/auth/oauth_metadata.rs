@@ -36,7 +36,7 @@ pub struct Resource {
 #[section(name = "`auth` of `server`", id = "server_auth", process, variables)]
 #[section(check = Self::complete, check_keys = Self::check_keys)]
 pub struct ResourceServer {
-    /// URL of this server as clients reach it, and as tokens name it: `https://tools.example.com/mcp`. MCP
+    /// Public URL of this server, and the default audience of tokens: `https://tools.example.com/mcp`. MCP
     /// clients find the authorization servers through it.
     #[key(live)]
     pub resource: Option<ResourceUrl>,

@@ -90,7 +90,7 @@ fn introduce(
         screen.line(format!("  http://{address}{path:9}  {what}"));
     }
     if let Some(operators) = operators {
-        let what = "the operators' page: how calls go, and a workbench for rules";
+        let what = "admin UI: calls, failures, upstreams, and a playground for rules";
         screen.line(format!("  http://{operators}{:9}  {what}", "/"));
     }
     screen.line(format!("\n{}\n", title(screen, "Try")));

@@ -153,7 +153,7 @@ impl Guard {
                 }
             };
             let client_name = identity.caller.name_in_log().map(display);
-            info!(%request_id, client = address.map(display), client_name, reason = %why, "a stream ends: its client may not have it any more");
+            info!(%request_id, client = address.map(display), client_name, reason = %why, "stream closed: its client is no longer authorized");
         }
     }
 

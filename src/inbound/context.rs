@@ -139,7 +139,7 @@ impl LoggedRequest<'_> {
             reason = rejection.reason,
             client = arrival.address.map(display),
             client_name = caller.and_then(ClientIdentity::name_in_log).map(display),
-            face = arrival.api.as_str(),
+            api = arrival.api.as_str(),
             %request_id,
             "request rejected"
         );

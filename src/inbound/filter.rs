@@ -46,28 +46,28 @@ const REJECTED_ORIGIN: &str = "origin";
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "server", process, default)]
 pub struct FilterSettings {
-    /// Values of `Host` that are answered, such as `tools.example.com`; `*` for all.
+    /// Accepted values of `Host`, such as `tools.example.com`; `*` accepts all.
     #[key(
         with = read_hosts,
         default = LOOPBACK.map(str::to_owned).to_vec(),
-        shown = "loopback names and the address that is listened on",
+        shown = "loopback names and the listen address",
         live
     )]
     pub allowed_hosts: Vec<String>,
-    /// Web pages that may call from a browser and read the answers (CORS), by their `Origin`: `https://app.example.com`,
-    /// with the port where it has one, which may be left out of `http://localhost`; `*` for all.
+    /// Browser origins that may call (CORS): `https://app.example.com`, with its port. `http://localhost`
+    /// matches every port; `*` allows all.
     #[key(
         with = read_origins,
-        shown = "none; pages of other machines are refused, and those of this machine are answered, but their browser \
-                 does not let them read it",
+        shown = "none; pages of other machines are rejected, and pages of this machine can't read the \
+                 responses",
         live
     )]
     pub allowed_origins: Vec<String>,
     /// Largest request body.
     #[key(name = "body_limit", size = 1..=1 << 30, default = FilterSettings::BODY_LIMIT_BYTES_DEFAULT, live)]
     pub body_limit_bytes: usize,
-    /// How much is held of request bodies at once, of all clients together, beyond the first 16 KiB of each; what comes
-    /// beyond that is answered 503 with `Retry-After`. There is always room for one of `body_limit`.
+    /// Maximum memory for buffered request bodies of all clients together, without the first 16 KiB of each.
+    /// Requests over the limit get 503 with `Retry-After`; one body of `body_limit` is always accepted.
     #[key(
         name = "request_buffer_limit",
         size = 1..=1 << 40,
@@ -75,12 +75,11 @@ pub struct FilterSettings {
         live
     )]
     pub request_buffer_limit_bytes: usize,
-    /// How long a client may take to send its request's body. Of what is passed through, a long one has a second more for
-    /// each KiB that came.
+    /// Timeout of a request body. Long passthrough bodies get 1 s more for each KiB received.
     #[key(range = 1..=HOUR, default = FilterSettings::BODY_TIMEOUT_DEFAULT, live)]
     pub body_timeout: Duration,
-    /// Addresses of proxies before this one, such as `10.0.0.0/8`, that say in `X-Forwarded-For` who asks, and how in
-    /// `X-Forwarded-Proto` and `X-Forwarded-Host`; nobody else is believed.
+    /// Addresses of reverse proxies, such as `10.0.0.0/8`, whose `X-Forwarded-For`, `X-Forwarded-Proto` and
+    /// `X-Forwarded-Host` are trusted.
     #[key(shown = "none", live)]
     pub trusted_proxies: Vec<IpNet>,
     /// The port that it protects.
@@ -310,7 +309,7 @@ impl Filter {
 impl MeterSource for Filter {
     fn tell(&self, reading: &mut Reading) {
         let help = "Requests rejected before a call, by reason";
-        let family = reading.counter("glossator_refused_requests", help);
+        let family = reading.counter("glossator_requests_rejected", help);
         for (reason, count) in self.rejected.read() {
             family.add(vec![("reason", reason.into())], count);
         }

@@ -315,18 +315,18 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The names of all variants, in their order; the values of `fault` in metrics and log.
+    /// The names of all variants, in their order; the values of `error_type` in metrics and log.
     pub const NAMES: [&'static str; 10] = [
-        "arguments",
+        "invalid_arguments",
         "forbidden",
-        "unanswered",
-        "upstream",
-        "reported",
-        "unreadable",
-        "unreachable",
-        "deadline",
-        "busy",
-        "too_often",
+        "input_missing",
+        "upstream_error",
+        "reported_error",
+        "unparseable_response",
+        "upstream_unreachable",
+        "timeout",
+        "unavailable",
+        "rate_limited",
     ];
 
     /// Its name in metrics and log.

@@ -108,17 +108,17 @@ impl<'a> AccessLog<'a> {
     /// Logs standard error of a program at `debug`, because clients don't get it. It may repeat the arguments
     /// of the call, so other levels log its length alone.
     fn program_ended(&self, exit: &Exit) {
-        let (tool, upstream) = (&self.route.definition.name, &self.route.upstream);
+        let (route, upstream) = (&self.route.definition.name, &self.route.upstream);
         let request_id = &self.request_id;
         let stderr = exit.stderr_text();
         if !exit.end.is_success() {
             let stderr_bytes = exit.stderr.len();
-            warn!(%tool, %request_id, %upstream, exit_status = %exit.end, stderr_bytes, "the program failed");
+            warn!(%route, %request_id, %upstream, exit_status = %exit.end, stderr_bytes, "command failed");
         }
         if tracing::enabled!(tracing::Level::DEBUG) && !stderr.trim().is_empty() {
             let stderr = self.route.translator.redaction.hide_long(&stderr);
             let stderr = Quoted(stderr.trim_end());
-            debug!(%tool, %request_id, %upstream, exit_status = %exit.end, %stderr, "standard error of the program");
+            debug!(%route, %request_id, %upstream, exit_status = %exit.end, %stderr, "standard error of the command");
         }
     }
 
@@ -144,17 +144,17 @@ impl<'a> AccessLog<'a> {
             return;
         }
         warn!(
-            tool = %self.route.definition.name,
+            route = %self.route.definition.name,
             request_id = %self.request_id,
             upstream = %error.upstream(),
             error = %chain,
-            "upstream gave no usable reply"
+            "upstream request failed"
         );
         if let Some(words) = error.words().filter(|_| tracing::enabled!(tracing::Level::DEBUG)) {
             let words = self.route.translator.redaction.hide_long(words);
-            let (tool, request_id) = (&self.route.definition.name, &self.request_id);
+            let (route, request_id) = (&self.route.definition.name, &self.request_id);
             let upstream = error.upstream();
-            debug!(%tool, %request_id, %upstream, words = %Quoted(&words), "the upstream's own words");
+            debug!(%route, %request_id, %upstream, text = %Quoted(&words), "error text of the upstream");
         }
         self.reason = Some(chain);
     }
@@ -163,35 +163,35 @@ impl<'a> AccessLog<'a> {
     /// reason at the usual level; notes that quote the response are for `debug` only.
     pub(super) fn notes(&mut self, notes: &[Note], outcome: Outcome) {
         for note in notes {
-            let (tool, request_id) = (&self.route.definition.name, &self.request_id);
+            let (route, request_id) = (&self.route.definition.name, &self.request_id);
             if outcome == Outcome::Error(Fault::Unreadable) && !note.quotes() {
-                let reply_bytes = self.received_bytes;
+                let response_bytes = self.received_bytes;
                 let media_type = self.content_type.as_ref().and_then(media_type);
                 let media_type = media_type.as_deref().map(|found| found.get(..100).unwrap_or(found));
-                warn!(%tool, %request_id, %note, media_type, reply_bytes, "the reply could not be read");
+                warn!(%route, %request_id, %note, media_type, response_bytes, "unparseable upstream response");
                 self.reason = Some(match self.reason.take() {
                     Some(before) => format!("{before}; {note}"),
                     None => note.to_string(),
                 });
             } else {
                 let note = note.to_string();
-                debug!(%tool, %request_id, note = %Quoted(&note), "note of the rule");
+                debug!(%route, %request_id, note = %Quoted(&note), "note of a rule");
             }
         }
     }
 
     pub(super) fn operation_elsewhere(&self) {
         warn!(
-            tool = %self.route.definition.name,
+            route = %self.route.definition.name,
             request_id = %self.request_id,
-            "the upstream points to another server for its job, which is not asked"
+            "asynchronous operation not polled: its URL is on another server"
         );
     }
 
     pub(super) fn panicked(&mut self) {
         self.reason = Some("translation of the response panicked".to_owned());
-        let tool = &self.route.definition.name;
-        error!(%tool, request_id = %self.request_id, "translation of the response panicked");
+        let route = &self.route.definition.name;
+        error!(%route, request_id = %self.request_id, "translation of the response panicked");
     }
 
     /// The call is over, and the operation that it began is not.
@@ -206,7 +206,7 @@ impl<'a> AccessLog<'a> {
 
 impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
-        let (outcome, fault) = match self.outcome {
+        let (outcome, error_type) = match self.outcome {
             Some(Outcome::Success) => ("success", None),
             Some(Outcome::Error(fault)) => ("error", Some(fault.as_str())),
             None if self.is_open => ("task", None),
@@ -214,7 +214,7 @@ impl Drop for AccessLog<'_> {
         };
         let took = self.begun.elapsed();
         let (face, protocol) = (self.face.as_str(), self.protocol);
-        self.route.meters.ended(CallEnd { face, protocol, outcome, fault }, took);
+        self.route.meters.ended(CallEnd { face, protocol, outcome, fault: error_type }, took);
         // No route needs a rule for a failure.
         let replied_well = self.upstream_status.is_none_or(|status| status.is_success());
         if self.decided == Some(Decided::Default) && self.route.meters.rules() > 0 && replied_well {
@@ -223,7 +223,7 @@ impl Drop for AccessLog<'_> {
             self.route.meters.strange(Strange::Unreadable);
         }
         if let Some(span) = self.ticket.span() {
-            end_span(span, !protocol.is_empty(), outcome, fault);
+            end_span(span, !protocol.is_empty(), outcome, error_type);
         }
         if matches!(outcome, "error" | "cancelled") {
             self.route.meters.failures().keep(Failure {
@@ -233,7 +233,7 @@ impl Drop for AccessLog<'_> {
                 face: self.face.as_str(),
                 request_id: self.request_id.clone(),
                 outcome,
-                fault: fault.unwrap_or_default(),
+                fault: error_type.unwrap_or_default(),
                 upstream_status: self.upstream_status.map(|status| status.as_u16()),
                 decided: self.decided,
                 reason: self.reason.take().map(Into::into),
@@ -241,23 +241,23 @@ impl Drop for AccessLog<'_> {
             });
         }
         info!(
-            tool = %self.route.definition.name,
+            route = %self.route.definition.name,
             outcome,
-            fault,
+            error_type,
             rule = self.decided.map(tracing::field::display),
             upstream_status = self.upstream_status.map(|status| status.as_u16()),
-            reply_age_s = self.age.map(|age| age.as_secs()),
+            response_age_s = self.age.map(|age| age.as_secs()),
             exit_status = self.exit.map(tracing::field::display),
             duration_ms = millis(took),
             upstream_ms = self.waited.map(millis),
             attempts = self.ticket.attempts(),
-            reply_bytes = self.received_bytes,
+            response_bytes = self.received_bytes,
             request_id = %self.request_id,
             rejected_by = self.rejected_by,
             client = self.caller.address_in_log(self.address).map(tracing::field::display),
             client_name = self.caller.name_in_log().map(tracing::field::display),
-            face = self.face.as_str(),
-            protocol = Some(self.protocol).filter(|protocol| !protocol.is_empty()),
+            api = self.face.as_str(),
+            mcp_version = Some(self.protocol).filter(|protocol| !protocol.is_empty()),
             trace_id = self.ticket.span().and_then(Span::trace_id).map(tracing::field::display),
             "call"
         );
@@ -329,7 +329,7 @@ fn end_span(span: &Span, is_message: bool, outcome: &'static str, fault: Option<
     }
     span.text("glossator.outcome", outcome);
     if let Some(fault) = fault {
-        span.text("glossator.fault", fault);
+        span.text("glossator.error_type", fault);
     }
     match (outcome, is_message) {
         ("error", true) => span.failed("tool_error"),

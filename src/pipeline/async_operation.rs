@@ -361,11 +361,11 @@ impl Exchange<'_> {
             match response {
                 Ok(reply) => {
                     let status = reply.status.as_u16();
-                    debug!(%tool, request_id, status, "a job that nobody waits for was ended");
+                    debug!(%tool, request_id, status, "abandoned asynchronous operation cancelled");
                 }
                 Err(error) => {
                     let error = Chain(&error);
-                    warn!(%tool, request_id, %error, "a job that nobody waits for could not be ended");
+                    warn!(%tool, request_id, %error, "cancelling an abandoned asynchronous operation failed");
                 }
             }
         })

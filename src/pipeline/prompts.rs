@@ -166,8 +166,8 @@ impl Snapshot {
                     Err(reason) => {
                         let route = &asked.call.route;
                         // It may quote what was typed, or the upstream.
-                        warn!(argument, %route, "no values for a completion");
-                        debug!(argument, %route, reason = %Foreign(&reason), "no values for a completion");
+                        warn!(argument, %route, "completion values unavailable");
+                        debug!(argument, %route, reason = %Foreign(&reason), "completion values unavailable");
                         Suggestions::default()
                     }
                 }

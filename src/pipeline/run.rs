@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
         built.map_err(|why| Box::new(error_text::request_not_built(why)))?.map_err(|error| {
             if let Some(detail) = error.detail() {
                 let (tool, request_id) = (&route.definition.name, self.call.ticket.request_id());
-                debug!(%tool, request_id, detail, "a template of the request can't be filled in");
+                debug!(%tool, request_id, detail, "request template failed");
             }
             Box::new(ToolResult::error(Fault::Arguments, error.to_string()))
         })

@@ -249,7 +249,7 @@ impl Gateway {
         let watched = self.watches.watched();
         let Some((uri, entry)) = watched.get_key_value(uri) else { return };
         if entry.last_fingerprint.replace(fingerprint) != Some(fingerprint) {
-            debug!(%uri, "another replica saw a watched resource change");
+            debug!(%uri, "resource changed, reported by another replica");
             self.changes().tell(Change::Resource(Arc::clone(uri)));
         }
     }
@@ -299,7 +299,7 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>, last_fingerprint: LastFin
                 let is_news =
                     last_fingerprint.replace(fingerprint).is_some_and(|before| before != fingerprint);
                 if is_news {
-                    debug!(%uri, "a watched resource changed");
+                    debug!(%uri, "resource changed");
                     gateway.changes().tell(Change::Resource(Arc::clone(&uri)));
                 }
                 let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
@@ -335,10 +335,10 @@ impl Snapshot {
             // Once for a series of failures: the next one says the same.
             if !std::mem::replace(failing, true) {
                 let (route_of, route) = (route, &route.definition.name);
-                warn!(%route, why = why.plain, "a watched resource can't be looked at");
+                warn!(%route, why = why.plain, "polling a resource failed");
                 let words = route_of.translator.redaction.hide_long(&why.words);
                 let (uri, words) = (Foreign(uri), Foreign(&words));
-                debug!(%route, %uri, %words, "a watched resource can't be looked at");
+                debug!(%route, %uri, %words, "polling a resource failed");
             }
             Seen::Nothing
         });

@@ -55,11 +55,11 @@ pub(super) struct CircuitBreaker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
 #[section(id = "circuit_breaker")]
 pub struct BreakerOverride {
-    /// After how many failures in a row it opens.
+    /// Number of consecutive failures after which it opens.
     // `Some(None)` where the circuit breaker is off.
     #[key(range = 1..=1_000_000, inherits = BreakerSettings::default().consecutive_failures)]
     pub consecutive_failures: Option<Option<u32>>,
-    /// How long it stays open before one call is let through.
+    /// How long it stays open before it is half-open and admits one call.
     #[key(range = 1..=3_600_000, inherits = BreakerSettings::default().open_for)]
     pub open_for: Option<Duration>,
 }

@@ -92,14 +92,14 @@ impl UpstreamCounts {
     /// The events of the policies, by the names that metrics and the admin API have for them.
     pub fn events(&self) -> [(&'static str, u64); 8] {
         [
-            ("deadline", self.late.get()),
-            ("attempt_deadline", self.attempts_late.get()),
+            ("timeout", self.late.get()),
+            ("attempt_timeout", self.attempts_late.get()),
             ("retry", self.again.get()),
-            ("breaker_opened", self.opened.get()),
-            ("breaker_rejected", self.rested.get()),
+            ("circuit_breaker_opened", self.opened.get()),
+            ("circuit_breaker_rejected", self.rested.get()),
             ("queue_rejected", self.busy.get()),
-            ("rate_rejected", self.too_often.get()),
-            ("caller_rate_rejected", self.caller_too_often.get()),
+            ("rate_limited", self.too_often.get()),
+            ("client_rate_limited", self.caller_too_often.get()),
         ]
     }
 }
@@ -108,18 +108,18 @@ impl RouteCounts {
     /// The events of the policies, by the names that metrics have for them.
     pub fn events(&self) -> [(&'static str, u64); 12] {
         [
-            ("rate_rejected", self.too_often.get()),
-            ("caller_rate_rejected", self.caller_too_often.get()),
+            ("rate_limited", self.too_often.get()),
+            ("client_rate_limited", self.caller_too_often.get()),
             ("cache_hit", self.kept.get()),
-            ("cache_hit_of_others", self.kept_by_others.get()),
+            ("cache_hit_from_replica", self.kept_by_others.get()),
             ("cache_miss", self.fetched.get()),
             ("cache_revalidated", self.still_good.get()),
             ("cache_stale", self.old.get()),
             ("coalesced", self.joined.get()),
             ("hedged", self.hedged.get()),
             ("hedge_won", self.hedges_won.get()),
-            ("breaker_opened", self.opened.get()),
-            ("breaker_rejected", self.rested.get()),
+            ("circuit_breaker_opened", self.opened.get()),
+            ("circuit_breaker_rejected", self.rested.get()),
         ]
     }
 }
@@ -131,9 +131,9 @@ pub fn read(reading: &mut Reading, policies: &Policies) {
     }
     read_routes(reading, policies);
     if let Some(store) = &policies.store {
-        reading.gauge("glossator_cache_entries", "Replies that are kept").set(store.entries());
-        reading.gauge("glossator_cache_bytes", "How many bytes they take").set(store.bytes());
-        let help = "How many bytes they may take";
+        reading.gauge("glossator_cache_entries", "Cached responses").set(store.entries());
+        reading.gauge("glossator_cache_bytes", "Memory of cached responses, in bytes").set(store.bytes());
+        let help = "Limit of the memory of cached responses, in bytes";
         reading.gauge("glossator_cache_limit_bytes", help).set(store.limit_bytes());
     }
 }
@@ -141,33 +141,33 @@ pub fn read(reading: &mut Reading, policies: &Policies) {
 fn read_upstream(reading: &mut Reading, name: &UpstreamName, upstream: &UpstreamPolicies) {
     let label = || ("upstream", Cow::<'static, str>::Owned(name.as_str().to_owned()));
     let counts = upstream.counts();
-    let help = "How often a guard of an upstream did something";
-    let family = reading.counter("glossator_upstream_guards", help);
+    let help = "Events of the policies of an upstream";
+    let family = reading.counter("glossator_upstream_policy_events", help);
     for (event, count) in counts.events() {
-        family.add(vec![label(), ("action", event.into())], count);
+        family.add(vec![label(), ("event", event.into())], count);
     }
-    let help = "Attempts to ask an upstream by what came of them, each of a call's own";
+    let help = "Attempts of upstream requests by result, retries counted separately";
     let family = reading.counter("glossator_upstream_attempts", help);
     for (result, count) in counts.attempts.read() {
         family.add(vec![label(), ("result", result.into())], count);
     }
-    let help = "Requests that were handed through unread, by what came of them";
-    let family = reading.counter("glossator_passthrough_replies", help);
+    let help = "Requests proxied unmodified, by result";
+    let family = reading.counter("glossator_passthrough_requests", help);
     for (result, count) in counts.handed_through.read() {
         family.add(vec![label(), ("result", result.into())], count);
     }
     let view = upstream.view();
-    let help = "Requests that an upstream has now";
-    reading.gauge("glossator_upstream_in_flight", help).add(vec![label()], view.in_flight);
-    let help = "How many requests it may have at a time";
-    reading.gauge("glossator_upstream_in_flight_limit", help).add(vec![label()], view.in_flight_limit);
-    let help = "Requests that wait for a place";
-    reading.gauge("glossator_upstream_waiting", help).add(vec![label()], view.waiting);
-    let help = "1 for the state that the circuit breaker of an upstream is in";
-    read_breaker(reading.gauge("glossator_upstream_breaker_state", help), label, view.breaker);
+    let help = "Requests in flight at an upstream";
+    reading.gauge("glossator_upstream_in_flight_requests", help).add(vec![label()], view.in_flight);
+    let help = "Limit of requests in flight at an upstream";
+    reading.gauge("glossator_upstream_max_in_flight_requests", help).add(vec![label()], view.in_flight_limit);
+    let help = "Requests queued for a concurrency slot of an upstream";
+    reading.gauge("glossator_upstream_queued_requests", help).add(vec![label()], view.waiting);
+    let help = "State of the circuit breaker of an upstream: 1 for its present state, 0 for the others";
+    read_breaker(reading.gauge("glossator_upstream_circuit_breaker_state", help), label, view.breaker);
     if view.kind == "http" {
-        let help = "Addresses of an upstream by how they do";
-        let family = reading.gauge("glossator_upstream_addresses", help);
+        let help = "Endpoints of an upstream by state";
+        let family = reading.gauge("glossator_upstream_endpoints", help);
         for state in State::WORDS {
             let count = view.addresses.iter().filter(|address| address.state.as_word() == state).count();
             family.add(vec![label(), ("state", state.into())], count);
@@ -178,16 +178,16 @@ fn read_upstream(reading: &mut Reading, name: &UpstreamName, upstream: &Upstream
 fn read_routes(reading: &mut Reading, policies: &Policies) {
     let mut routes: Vec<_> = policies.routes.iter().collect();
     routes.sort_by_key(|(tool, _)| tool.as_str());
-    let help = "How often a guard of a route did something";
-    let family = reading.counter("glossator_route_guards", help);
+    let help = "Events of the policies of a route";
+    let family = reading.counter("glossator_route_policy_events", help);
     for (tool, route) in &routes {
         for (event, count) in route.counts().events() {
-            let labels = vec![("tool", tool.as_str().to_owned().into()), ("action", event.into())];
+            let labels = vec![("route", tool.as_str().to_owned().into()), ("event", event.into())];
             family.add(labels, count);
         }
     }
     for (tool, route) in routes {
-        let help = "1 for the state of a route's circuit breaker";
+        let help = "State of the circuit breaker of a route: 1 for its present state, 0 for the others";
         let family = reading.gauge("glossator_route_circuit_breaker_state", help);
         read_breaker(family, || ("route", tool.as_str().to_owned().into()), route.breaker());
     }

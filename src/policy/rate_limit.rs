@@ -25,14 +25,14 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 #[section(id = "rate_limit", text = "rate")]
 pub struct RateSettings {
-    /// How many calls in how long: `100 per minute`, `5 per 10s`.
+    /// Number of calls per time: `100 per minute`, `5 per 10s`.
     #[key(example = "rate: 100 per minute")]
     pub rate: CallsPer,
-    /// How many of them may come at once, after a time without any.
-    #[key(range = 1..=1_000_000, shown = "as many as `rate` has")]
+    /// Number of calls admitted at once after an idle time.
+    #[key(range = 1..=1_000_000, shown = "the number in `rate`")]
     pub burst: Option<u32>,
-    /// What holds while the store of `shared_state` can't be reached: each replica counts for itself, nobody
-    /// is let through, or everybody is.
+    /// Behaviour while the store of `shared_state` is unreachable: each replica counts for itself (`local`),
+    /// all calls are rejected (`deny`), or admitted (`allow`).
     #[key(default = OnStoreFailure::Local)]
     pub on_store_failure: OnStoreFailure,
 }
@@ -49,7 +49,7 @@ pub struct CallsPer {
 /// What a limit does that several replicas count together, while they can't.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum OnStoreFailure {
-    /// Each counts for itself.
+    /// Each replica counts for itself.
     Local,
     /// All calls are rejected.
     Deny,

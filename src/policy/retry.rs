@@ -58,13 +58,13 @@ impl Default for RetrySettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
 #[section(id = "retry")]
 pub struct RetryOverride {
-    /// How often one call asks, the first time included.
+    /// Maximum number of attempts of a call, the first included.
     #[key(range = 1..=10, inherits = RetrySettings::default().max_attempts)]
     pub max_attempts: Option<u32>,
-    /// The longest wait before the second attempt; it doubles with each, and is random up to that.
+    /// Maximum backoff before the second attempt; it doubles with each attempt, with full jitter.
     #[key(range = 1..=3_600_000, inherits = RetrySettings::default().initial_backoff)]
     pub initial_backoff: Option<Duration>,
-    /// The longest wait between two attempts.
+    /// Maximum backoff between two attempts.
     #[key(range = 1..=3_600_000, inherits = RetrySettings::default().max_backoff)]
     pub max_backoff: Option<Duration>,
 }
@@ -118,10 +118,10 @@ impl Retry {
             let wait_ms = millis(at.saturating_duration_since(Instant::now()));
             match outcome {
                 Ok(reply) => warn!(
-                    %upstream, request_id, attempt, status = reply.status.as_u16(), wait_ms, "the upstream will be asked again"
+                    %upstream, request_id, attempt, status = reply.status.as_u16(), wait_ms, "retrying upstream request"
                 ),
                 Err(error) => warn!(
-                    %upstream, request_id, attempt, error = %Chain(error), wait_ms, "the upstream will be asked again"
+                    %upstream, request_id, attempt, error = %Chain(error), wait_ms, "retrying upstream request"
                 ),
             }
             sleep_until(at).await;

@@ -39,7 +39,7 @@ impl AdminListener {
             Ok(listener) => listener,
             Err(error) if settings.is_named => return Err(error),
             Err(error) => {
-                warn!(error = %Chain(&error), "there is no port for operators; `listen` under `admin` names another");
+                warn!(error = %Chain(&error), "admin port unavailable; `listen` under `admin` sets another");
                 return Ok(None);
             }
         };
@@ -49,7 +49,7 @@ impl AdminListener {
     fn serve(listener: TcpListener, admin: Admin) -> Self {
         let address = listener.local_addr().ok();
         if let Some(address) = address {
-            info!(%address, "operators are served");
+            info!(%address, "admin API listening");
         }
         let settings = ListenerSettings { max_connections: CONNECTION_LIMIT, ..ListenerSettings::default() };
         let sampling = admin.clone();

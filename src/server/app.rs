@@ -257,7 +257,7 @@ impl App {
         match self.active.snapshot(&mut self.lists, &self.parts) {
             Ok(snapshot) => self.gateway.replace(snapshot),
             // The routes of the configuration were checked when it became active.
-            Err(conflict) => error!(error = %conflict, "lists of MCP servers can't be applied"),
+            Err(conflict) => error!(error = %conflict, "applying the lists of MCP servers failed"),
         }
     }
 
@@ -318,7 +318,7 @@ impl Running {
     pub async fn end(self) {
         self.stop.cancel();
         if timeout(CLOSE_TIMEOUT, self.task).await.is_err() {
-            warn!(after = ?CLOSE_TIMEOUT, "not all that belongs to upstreams has ended");
+            warn!(after = ?CLOSE_TIMEOUT, "not all upstream programs and connections have ended");
         }
         self.exporter.end().await;
     }

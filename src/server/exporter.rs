@@ -114,7 +114,7 @@ impl Exporter {
     pub(super) async fn end(self) {
         self.stop.cancel();
         if timeout(FLUSH_TIMEOUT, self.tasks.join_all()).await.is_err() {
-            warn!(after = ?FLUSH_TIMEOUT, "not all telemetry could be sent before the end");
+            warn!(after = ?FLUSH_TIMEOUT, "telemetry lost at shutdown");
         }
     }
 }
@@ -205,9 +205,9 @@ impl Collector {
                     self.answered();
                     if accepted.rejected > 0 {
                         let (signal, rejected) = (self.signal, accepted.rejected);
-                        warn!(signal, rejected, "the collector did not take all telemetry");
+                        warn!(signal, rejected, "collector rejected some telemetry");
                         let reason = Foreign(&accepted.message);
-                        debug!(signal, rejected, %reason, "the collector's own words");
+                        debug!(signal, rejected, %reason, "error text of the collector");
                     }
                     return Some(accepted.rejected);
                 }
@@ -260,19 +260,19 @@ impl Collector {
         if outage.requests == 1 || now - outage.logged >= LOG_INTERVAL {
             outage.logged = now;
             let (signal, failed, error) = (self.signal, outage.requests, Chain(error));
-            warn!(signal, failed, %error, "telemetry is not taken; calls go on");
+            warn!(signal, failed, %error, "telemetry export failed");
         }
     }
 }
 
 impl MeterSource for ExportCounts {
     fn tell(&self, reading: &mut Reading) {
-        let help = "Spans by what became of them";
+        let help = "Spans by result of their export";
         let family = reading.counter("glossator_telemetry_spans", help);
         for (result, count) in self.spans.read() {
             family.add(vec![("result", result.into())], count);
         }
-        let help = "Requests to the collector, by what they told and what came of them";
+        let help = "Requests to the collector, by signal and result";
         let family = reading.counter("glossator_telemetry_requests", help);
         for (signal, words) in [("traces", &self.traces), ("metrics", &self.metrics)] {
             for (result, count) in words.read() {

@@ -152,7 +152,7 @@ impl AcceptFailures {
     fn log(&mut self, error: &io::Error) {
         self.count += 1;
         if self.logged.is_none_or(|logged| logged.elapsed() >= Self::LOG_EVERY) {
-            warn!(%error, failures = self.count, "can't accept a connection");
+            warn!(%error, failures = self.count, "accepting a connection failed");
             *self = Self { logged: Some(Instant::now()), count: 0 };
         }
     }

@@ -97,7 +97,7 @@ impl Lists {
                         info!(
                             tools = listed.len(),
                             servers = self.lists.len(),
-                            "tools of MCP servers are listed"
+                            "tools of MCP servers listed"
                         );
                     }
                     if !listed.is_empty() {
@@ -111,7 +111,7 @@ impl Lists {
                 return Err(conflict);
             };
             let route = listed.remove(index).route;
-            warn!(upstream = %route.upstream, tool = %route.definition.name, error = %conflict, "a tool of the server is left out");
+            warn!(upstream = %route.upstream, tool = %route.definition.name, error = %conflict, "tool of an MCP server omitted");
         }
     }
 
@@ -147,7 +147,7 @@ impl Lists {
         }
         let [prompts, resources, templates] = table.counts();
         if table.has_prompts || table.has_resources {
-            info!(prompts, resources, templates, "prompts and resources of MCP servers are offered");
+            info!(prompts, resources, templates, "prompts and resources of MCP servers listed");
         }
         (table, routes)
     }
@@ -160,8 +160,10 @@ impl Lists {
         let upstream = &of.0;
         for ImportNote { tool, what } in &notes {
             match of.1 {
-                "tools" => warn!(%upstream, tool, what, "about a tool of the server"),
-                _ => warn!(%upstream, name = tool, what, "about a prompt or a resource of the server"),
+                "tools" => warn!(%upstream, tool, what, "warning about a tool of an MCP server"),
+                _ => {
+                    warn!(%upstream, name = tool, what, "warning about a prompt or a resource of an MCP server")
+                }
             }
         }
         self.logged.insert(of, notes);
@@ -245,7 +247,7 @@ async fn poll(
         };
         wait = (BACKOFF.0 * (1 << failures.min(16))).min(BACKOFF.1);
         if failures == 0 {
-            warn!(upstream = %name, error = %Chain(&error), "MCP discovery failed, it is retried");
+            warn!(upstream = %name, error = %Chain(&error), "MCP discovery failed, retrying");
         } else {
             debug!(upstream = %name, error = %Chain(&error), failures, "MCP discovery failed again");
         }

@@ -152,7 +152,7 @@ pub async fn serve(
         Ok(()) => Drained::All,
         Err(_) => {
             let connections = open();
-            warn!(connections, after = ?settings.shutdown_timeout, "requests still in flight are cut off");
+            warn!(connections, after = ?settings.shutdown_timeout, "shutdown timeout: cancelling requests in flight");
             shutdown.send_replace(Shutdown::Overdue);
             // The errors are written.
             if timeout(CUT_TIMEOUT, all_closed()).await.is_err() {

@@ -54,7 +54,7 @@ impl Reloader {
             () = self.hangups.next() => Vec::new(),
             requests = next_requests(&mut self.process.reloads) => requests,
             () = files_changed(&self.sources, &self.named_files, self.interval, self.known.as_ref()) => {
-                info!("the files of the configuration have changed");
+                info!("configuration files changed");
                 Vec::new()
             }
         }
@@ -98,7 +98,7 @@ impl Reloader {
         })?;
         for warning in &loaded.warnings {
             let report = format!("\n{warning}");
-            warn!(%report, "a warning about the configuration");
+            warn!(%report, "configuration warning");
         }
         let later = app.apply(&loaded).map_err(|conflict| {
             error!(error = %conflict, "config reload failed");
@@ -111,10 +111,7 @@ impl Reloader {
         let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
         info!(routes, upstreams, "config reloaded");
         if !later.is_empty() {
-            warn!(
-                settings = later.join(", "),
-                "these settings have changed and hold from the next start on; until then the old ones do"
-            );
+            warn!(settings = later.join(", "), "changed settings take effect only after a restart");
         }
         if *self.named_files != *loaded.named_files {
             self.named_files = loaded.named_files.clone().into();

@@ -43,8 +43,8 @@ pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, S
             }
         };
         match timeout(exit_timeout, second).await {
-            Ok(()) => warn!("second stop signal: requests in flight are cut off"),
-            Err(_) => warn!(after = ?exit_timeout, "process did not end in time, forcing the exit"),
+            Ok(()) => warn!("second stop signal: cancelling requests in flight"),
+            Err(_) => warn!(after = ?exit_timeout, "shutdown did not finish in time, exiting"),
         }
         end(last);
     };

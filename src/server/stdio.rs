@@ -66,15 +66,15 @@ where
         // Nobody waits any more for a client that does not read.
         let _ = done.send(());
     })?;
-    info!("speaking MCP on standard input and output");
+    info!("serving MCP on standard input and output");
     let parted = mcp.converse(lines, out, drain, stop).await;
     if timeout(CUT_TIMEOUT, written).await.is_err() {
-        debug!("the client does not read what it was told last");
+        debug!("client does not read the last message");
     }
     Ok(match parted {
         Parted::Clean => Drained::All,
         Parted::CutOff { requests } => {
-            warn!(requests, after = ?drain, "requests still in flight are cut off");
+            warn!(requests, after = ?drain, "shutdown timeout: cancelling requests in flight");
             Drained::CutOff { connections: 1 }
         }
     })
@@ -92,7 +92,7 @@ fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<Line>) {
             }
             Ok(None) => return,
             Err(error) => {
-                warn!(%error, "standard input can't be read");
+                warn!(%error, "reading standard input failed");
                 return;
             }
         }
@@ -124,7 +124,7 @@ fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
         let written =
             output.write_all(&message).and_then(|()| output.write_all(b"\n")).and_then(|()| output.flush());
         if let Err(error) = written {
-            debug!(%error, "the client does not read any more");
+            debug!(%error, "client closed standard output");
             return;
         }
     }

@@ -238,7 +238,7 @@ impl Client {
                     is_logged = false;
                     let since = Instant::now();
                     let reason = self.carry(opened, &received).await;
-                    warn!(%address, reason, "shared state connection lost, policies go on without it");
+                    warn!(%address, reason, "shared state connection lost");
                     // One that lets us in and is of no use again and again is as good as none.
                     if since.elapsed() > PAUSE.1 {
                         pause = PAUSE.0;

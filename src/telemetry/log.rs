@@ -32,7 +32,7 @@ pub struct LogSettings {
     /// Lowest level that is logged.
     #[key(default = LogLevel::Info, restart)]
     pub level: LogLevel,
-    /// Format of log lines: text for people, JSON for programs.
+    /// Format of log lines: text, or JSON.
     #[key(default = LogFormat::Text, restart)]
     pub format: LogFormat,
 }
@@ -42,13 +42,13 @@ pub struct LogSettings {
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// Failures that an operator has to look at.
+    /// Failures that an operator must act on.
     Error,
-    /// What may become one.
+    /// Possible causes of failures.
     Warn,
-    /// What happens once or seldom, and a line for each call.
+    /// Rare events, and the access log.
     Info,
-    /// Why calls came out as they did.
+    /// Details of each call.
     Debug,
     /// Everything.
     Trace,
@@ -57,9 +57,9 @@ pub enum LogLevel {
 /// The form of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum LogFormat {
-    /// For people; coloured on a terminal.
+    /// Text for people; coloured on a terminal.
     Text,
-    /// One JSON object a line, for collectors.
+    /// One JSON object per line, for collectors.
     Json,
 }
 

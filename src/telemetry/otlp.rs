@@ -146,7 +146,7 @@ fn attributes_of(named: &Named, labels: &Labels) -> Option<Vec<KeyValue>> {
         match (named.label)(label, value) {
             Attribute::Text(key, value) => attributes.push(text(&key, &value)),
             Attribute::Number(key, number) => attributes.push(pair(key, any_value::Value::IntValue(number))),
-            Attribute::Ejected => {}
+            Attribute::Omitted => {}
             Attribute::NotOfThis => return None,
         }
     }
@@ -225,7 +225,7 @@ enum Attribute {
     Text(Cow<'static, str>, String),
     Number(&'static str, i64),
     /// It is omitted there.
-    Ejected,
+    Omitted,
     /// Points with it are not of this metric.
     NotOfThis,
 }
@@ -276,10 +276,10 @@ fn as_it_is(label: &'static str, value: &str) -> Attribute {
 
 fn own_label(label: &'static str, value: &str) -> Attribute {
     match label {
-        "tool" => Attribute::Text("gen_ai.tool.name".into(), value.to_owned()),
-        "protocol" if value.is_empty() => Attribute::Ejected,
-        "protocol" => Attribute::Text("mcp.protocol.version".into(), value.to_owned()),
-        "fault" if value.is_empty() => Attribute::Ejected,
+        "route" => Attribute::Text("gen_ai.tool.name".into(), value.to_owned()),
+        "mcp_version" if value.is_empty() => Attribute::Omitted,
+        "mcp_version" => Attribute::Text("mcp.protocol.version".into(), value.to_owned()),
+        "error_type" if value.is_empty() => Attribute::Omitted,
         label => Attribute::Text(format!("glossator.{label}").into(), value.to_owned()),
     }
 }
@@ -291,7 +291,7 @@ fn http_label(label: &'static str, value: &str) -> Attribute {
         "method" => text("http.request.method"),
         "status" => match value.parse() {
             Ok(status) => Attribute::Number("http.response.status_code", status),
-            Err(_) => Attribute::Ejected,
+            Err(_) => Attribute::Omitted,
         },
         label => as_it_is(label, value),
     }
@@ -300,11 +300,11 @@ fn http_label(label: &'static str, value: &str) -> Attribute {
 fn mcp_label(label: &'static str, value: &str) -> Attribute {
     let text = |key: &'static str, value: &str| Attribute::Text(key.into(), value.to_owned());
     match (label, value) {
-        ("tool", tool) => text("gen_ai.tool.name", tool),
-        ("face", "mcp") => text("network.transport", "tcp"),
-        ("face", "stdio") => text("network.transport", "pipe"),
-        ("face", _) => Attribute::NotOfThis,
-        ("outcome", "success" | "task") => Attribute::Ejected,
+        ("route", tool) => text("gen_ai.tool.name", tool),
+        ("api", "mcp") => text("network.transport", "tcp"),
+        ("api", "stdio") => text("network.transport", "pipe"),
+        ("api", _) => Attribute::NotOfThis,
+        ("outcome", "success" | "task") => Attribute::Omitted,
         ("outcome", "error") => text("error.type", "tool_error"),
         ("outcome", outcome) => text("error.type", outcome),
         (label, value) => as_it_is(label, value),
@@ -332,7 +332,7 @@ mod tests {
         let mut reading = Reading::default();
         for (name, expected) in [
             ("glossator_calls", ("glossator.calls", "")),
-            ("glossator_upstream_duration_seconds", ("glossator.upstream_duration", "s")),
+            ("glossator_upstream_request_duration_seconds", ("glossator.upstream_request_duration", "s")),
             ("glossator_cache_limit_bytes", ("glossator.cache_limit", "By")),
         ] {
             let named = own(reading.counter(name, ""));
@@ -342,8 +342,8 @@ mod tests {
 
     #[test]
     fn a_call_that_is_none_of_mcp_is_not_told_as_one() {
-        assert_eq!(mcp_label("face", "rest"), Attribute::NotOfThis);
-        assert_eq!(mcp_label("face", "stdio"), Attribute::Text("network.transport".into(), "pipe".into()));
+        assert_eq!(mcp_label("api", "rest"), Attribute::NotOfThis);
+        assert_eq!(mcp_label("api", "stdio"), Attribute::Text("network.transport".into(), "pipe".into()));
         assert_eq!(mcp_label("outcome", "error"), Attribute::Text("error.type".into(), "tool_error".into()));
     }
 }

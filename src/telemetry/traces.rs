@@ -243,22 +243,22 @@ impl Sampling {
 /// A sampler by its name in `OTEL_TRACES_SAMPLER`, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum SamplerName {
-    /// Nothing is sent.
+    /// Traces are not exported.
     Off,
     /// All traces.
     AlwaysOn,
-    /// None, though there are spans.
+    /// No traces; spans still exist.
     AlwaysOff,
-    /// A part of them.
+    /// A share of all traces.
     #[word("traceidratio")]
     TraceIdRatio,
-    /// As the caller decided; without one, all.
+    /// The client's decision; without one, all.
     #[word("parentbased_always_on")]
     ParentBasedAlwaysOn,
-    /// As the caller decided; without one, none.
+    /// The client's decision; without one, none.
     #[word("parentbased_always_off")]
     ParentBasedAlwaysOff,
-    /// As the caller decided; without one, a part.
+    /// The client's decision; without one, a share.
     #[word("parentbased_traceidratio")]
     ParentBasedTraceIdRatio,
 }

@@ -150,7 +150,7 @@ impl Drop for Written<'_> {
             let stderr = Quoted(stderr.trim_end());
             let request_id = self.ticket.request_id();
             let program = &self.program.called;
-            debug!(%program, request_id, %stderr, "a program was ended before it was done");
+            debug!(%program, request_id, %stderr, "command killed before it finished");
         }
     }
 }

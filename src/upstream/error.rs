@@ -414,33 +414,37 @@ impl UpstreamError {
         };
         match self {
             Self::Connect { .. } | Self::ConnectDeadline { .. } | Self::NotStarted { .. } => {
-                failed("unreachable", Stage::NotReached, Always)
+                failed("connection_failed", Stage::NotReached, Always)
             }
-            Self::CutOff { .. } => failed("cut_off", Stage::NoResponse, IfIdempotent),
-            Self::AttemptDeadline { .. } => failed("deadline", Stage::NoResponse, IfIdempotent),
-            Self::Deadline { .. } => failed("deadline", Stage::NoResponse, Never),
+            Self::CutOff { .. } => failed("connection_lost", Stage::NoResponse, IfIdempotent),
+            Self::AttemptDeadline { .. } => failed("timeout", Stage::NoResponse, IfIdempotent),
+            Self::Deadline { .. } => failed("timeout", Stage::NoResponse, Never),
             Self::NotHttp { .. } | Self::NotCgi { .. } | Self::NotMcp { .. } => {
-                failed("not_understood", Stage::Malformed, Never)
+                failed("malformed_response", Stage::Malformed, Never)
             }
-            Self::HeadTooLong { .. } | Self::TooLong { .. } => failed("too_long", Stage::TooLong, Never),
+            Self::HeadTooLong { .. } | Self::TooLong { .. } => {
+                failed("response_too_large", Stage::TooLong, Never)
+            }
             Self::BufferFull { .. } => ErrorProperties {
                 stage: Stage::Unread,
                 ..rejected("buffer_full", "upstream_buffer_limit", RETRY_WHEN_BUSY)
             },
             Self::CircuitOpen { of_route: true, rest, .. } => {
-                rejected("resting", "route circuit breaker", *rest)
+                rejected("circuit_open", "route circuit breaker", *rest)
             }
-            Self::CircuitOpen { rest, .. } => rejected("resting", "upstream circuit breaker", *rest),
-            Self::Busy { .. } => rejected("busy", "max_in_flight", RETRY_WHEN_BUSY),
-            Self::ClientBusy { .. } => rejected("caller_busy", "max_in_flight_per_client", RETRY_WHEN_BUSY),
-            Self::TooOften { whose, rest, .. } => rejected("too_often", whose.limit(), *rest),
+            Self::CircuitOpen { rest, .. } => rejected("circuit_open", "upstream circuit breaker", *rest),
+            Self::Busy { .. } => rejected("concurrency_limited", "max_in_flight", RETRY_WHEN_BUSY),
+            Self::ClientBusy { .. } => {
+                rejected("client_concurrency_limited", "max_in_flight_per_client", RETRY_WHEN_BUSY)
+            }
+            Self::TooOften { whose, rest, .. } => rejected("rate_limited", whose.limit(), *rest),
             Self::RateLimitUnavailable { .. } => {
-                rejected("uncounted", "rate_limit, which can't be counted", RETRY_WHEN_BUSY)
+                rejected("rate_limit_unavailable", "rate_limit, which can't be counted", RETRY_WHEN_BUSY)
             }
             // Whoever fetches the credential knows when to try again.
-            Self::Credential { .. } => failed("credential", Stage::Rejected, Never),
-            Self::SlowUpload { .. } => failed("body_slow", Stage::Unsendable, Never),
-            Self::Unsendable { .. } => failed("unsendable", Stage::Unsendable, Never),
+            Self::Credential { .. } => failed("credential_unavailable", Stage::Rejected, Never),
+            Self::SlowUpload { .. } => failed("upload_timeout", Stage::Unsendable, Never),
+            Self::Unsendable { .. } => failed("request_not_sent", Stage::Unsendable, Never),
         }
     }
 

@@ -169,7 +169,7 @@ class Glossator:
         )
         self.pid = self.process.pid
         self.address = self.find(r"on https?://([0-9.]+:\d+)")
-        self.admin = self.find(r"(?:operators are served|admin).*?address=([0-9.]+:\d+)")
+        self.admin = self.find(r"(?:admin API listening|admin).*?address=([0-9.]+:\d+)")
 
     def find(self, pattern):
         for _ in range(200):

@@ -35,7 +35,7 @@ async fn a_request_in_variables_is_answered_like_any_other() {
     assert_eq!(upstream.state().asked[0].line(), "GET /thing/blue%20ball?size=3 HTTP/1.1");
     let line: Value = answer.log.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
     assert_eq!(
-        (&line["face"], &line["request_id"], &line["tool"]),
+        (&line["api"], &line["request_id"], &line["route"]),
         (&"cgi".into(), &"mine".into(), &"get_thing".into())
     );
 }
@@ -64,7 +64,7 @@ async fn both_eras_of_mcp_are_spoken() {
         let body = answer.response.json();
         assert_eq!((answer.response.status, &body["id"]), (200, &json!(7)), "{answer:?}");
         assert_eq!(body["result"]["structuredContent"].to_string(), r#"{"price":1.50}"#);
-        assert!(answer.log.contains(r#""face":"cgi""#), "{}", answer.log);
+        assert!(answer.log.contains(r#""api":"cgi""#), "{}", answer.log);
     }
     let notification = mcp(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).run().await;
     assert!(notification.response.head.starts_with("Status: 202 Accepted\n"), "{notification:?}");

@@ -155,8 +155,8 @@ async fn what_it_says_beside_its_answer_is_in_the_log() {
     };
     let error = of("mine", "WARN", "error");
     assert!(error.ends_with("ended with exit status 3; 34 bytes on standard error"), "{error}");
-    let words = of("mine", "DEBUG", "words");
-    assert!(words.starts_with("on standard error: no database, card [redacted]; "), "{words}");
+    let text = of("mine", "DEBUG", "text");
+    assert!(text.starts_with("on standard error: no database, card [redacted]; "), "{text}");
     let stderr = of("yours", "DEBUG", "stderr");
     assert_eq!((of("yours", "WARN", "exit_status").as_str(), stderr.as_str()), ("4", "out of paper"));
 }

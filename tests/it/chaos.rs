@@ -158,14 +158,14 @@ async fn whatever_happens_every_call_ends_in_time_with_a_true_result() {
     for (upstream, seen) in upstreams.into_iter().zip(seen) {
         let is_line = |line: &&Value, words: &str| line["upstream"] == upstream && line["message"] == words;
         let lines = |words| log.iter().filter(|line| is_line(line, words)).count();
-        let (again, rests) = (lines("the upstream will be asked again"), lines("circuit breaker opened"));
+        let (again, rests) = (lines("retrying upstream request"), lines("circuit breaker opened"));
         let (calls, resting) =
             (told[upstream].calls.load(Ordering::Relaxed), told[upstream].resting.load(Ordering::Relaxed));
         println!(
             "{upstream}: {calls} calls, {resting} turned away, {again} repetitions, {rests} rests, {seen} seen"
         );
         // What was sent over a connection that its server was just closing may be lost; then it was sent once more.
-        let moved = lines("idle connection was closed, using another one");
+        let moved = lines("idle connection was closed, using another");
         let sent = calls - resting + again + moved;
         // And what was about to be asked again found the upstream left alone by then.
         let spared = if rests > 0 { again } else { 0 };

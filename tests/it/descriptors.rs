@@ -8,7 +8,7 @@ use crate::support::{Client, Gate, Program, Scripted, Step, reply, soon};
 
 const REQUEST: &str = "GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-const ACCEPT_FAILED: &str = "can't accept a connection";
+const ACCEPT_FAILED: &str = "accepting a connection failed";
 
 async fn start(limit: &str) -> (Program, Gate, Scripted) {
     let gate = Gate::new();
@@ -27,7 +27,7 @@ async fn start(limit: &str) -> (Program, Gate, Scripted) {
 }
 
 async fn admin(program: &mut Program) -> Client {
-    let line: Value = serde_json::from_str(&program.tells("operators are served", 1).await).unwrap();
+    let line: Value = serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
     let address = line["fields"]["address"].as_str().or_else(|| line["address"].as_str()).unwrap();
     Client::connect(address.parse().unwrap()).await
 }

@@ -27,11 +27,11 @@ async fn a_reply_that_cannot_be_read_leaves_its_reason_and_not_itself() {
     let response = program.connect().await.ask("POST /tools/get_thing", &["X-Request-Id: mine"], "").await;
     assert_eq!(response.status, 502);
     let log = program.log().await;
-    let reasons = with(&log, "message", "the reply could not be read");
+    let reasons = with(&log, "message", "unparseable upstream response");
     assert!(!reasons.is_empty(), "{log:?}");
     for line in reasons {
         assert_eq!(
-            (&line["level"], &line["tool"], &line["request_id"]),
+            (&line["level"], &line["route"], &line["request_id"]),
             (&"WARN".into(), &"get_thing".into(), &"mine".into())
         );
     }
@@ -195,7 +195,7 @@ async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never
             let response = client.ask(&format!("POST /tools/{name}"), &[&id], "").await;
             assert_eq!(response.status, 502, "{name}: {}", response.text());
         }
-        let admin: Value = serde_json::from_str(&program.tells("operators are served", 1).await).unwrap();
+        let admin: Value = serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
         let admin = admin["address"].as_str().unwrap().parse().unwrap();
         let failures = Client::connect(admin).await.ask("GET /failures", &[], "").await;
         assert!(failures.text().contains("must be an integer"), "{}", failures.text());
@@ -208,7 +208,7 @@ async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never
             let notes: Vec<_> = lines.iter().filter(warned).map(note).collect();
             assert!(notes.iter().any(|note| note.contains(plain)), "{name}: {notes:?}");
             for line in lines.iter().filter(warned) {
-                assert!(line["reply_bytes"].is_u64() && line["media_type"].is_string(), "{line}");
+                assert!(line["response_bytes"].is_u64() && line["media_type"].is_string(), "{line}");
             }
             let shown = lines.iter().any(|line| line.to_string().contains("Ada"));
             assert_eq!(shown, level == "debug", "{name}: {lines:?}");
@@ -222,7 +222,7 @@ async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never
             assert!(values.filter_map(Value::as_str).all(|value| value.len() <= 260), "{text}");
             assert!(!text.contains("4000123412341234"), "{text}");
         }
-        let failed = with(&log, "message", "the program failed");
+        let failed = with(&log, "message", "command failed");
         assert_eq!(failed[0]["stderr_bytes"], 2035, "{failed:?}");
     }
 }
@@ -246,20 +246,20 @@ async fn a_call_has_one_line_that_tells_what_it_took() {
     assert_eq!(calls.len(), 2, "{log:?}");
     for (line, (id, face)) in calls.into_iter().zip([("rest", "rest"), ("mcp", "mcp")]) {
         for (key, expected) in [
-            ("tool", Value::from("get_thing")),
+            ("route", Value::from("get_thing")),
             ("outcome", "success".into()),
             ("rule", "1".into()),
             ("upstream_status", 200.into()),
             ("attempts", 1.into()),
-            ("reply_bytes", 8.into()),
+            ("response_bytes", 8.into()),
             ("request_id", id.into()),
             ("client", "127.0.0.1".into()),
-            ("face", face.into()),
+            ("api", face.into()),
         ] {
             assert_eq!(line[key], expected, "{key} of {line}");
         }
         assert!(line["duration_ms"].as_u64() >= line["upstream_ms"].as_u64(), "{line}");
-        assert_eq!(line["protocol"].as_str(), (id == "mcp").then_some("2025-06-18"), "{line}");
+        assert_eq!(line["mcp_version"].as_str(), (id == "mcp").then_some("2025-06-18"), "{line}");
     }
 }
 
@@ -318,19 +318,19 @@ async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
     client.ask("POST /tools/d", &["X-Request-Id: fourth"], "").await;
     let log = program.log().await;
     for (message, id) in [
-        ("the upstream will be asked again", "first"),
+        ("retrying upstream request", "first"),
         ("circuit breaker opened", "first"),
-        ("upstream gave no usable reply", "first"),
-        ("a program was ended before it was done", "second"),
+        ("upstream request failed", "first"),
+        ("command killed before it finished", "second"),
         ("endpoint ejected", "third"),
-        ("no token has come for an upstream", "fourth"),
+        ("access token request failed", "fourth"),
     ] {
         let lines = with(&log, "message", message);
         assert!(!lines.is_empty(), "no `{message}` in {log:?}");
         assert!(lines.iter().any(|line| line["request_id"] == id), "{lines:?}");
     }
     let place = |message: &str| log.iter().position(|line| line["message"] == message).unwrap();
-    assert!(place("the upstream will be asked again") < place("upstream gave no usable reply"));
+    assert!(place("retrying upstream request") < place("upstream request failed"));
     let call = with(&log, "request_id", "first").into_iter().find(|line| line["message"] == "call").unwrap();
     assert_eq!(call["attempts"], 2, "{call}");
 }
@@ -436,7 +436,7 @@ async fn a_response_that_finds_no_memory_has_one_line() {
         (&rejected[0]["message"], &rejected[0]["rejected_by"]),
         (&"call".into(), &"upstream_buffer_limit".into())
     );
-    let other = with(&log, "message", "upstream gave no usable reply");
+    let other = with(&log, "message", "upstream request failed");
     assert!(!other.iter().any(|line| line.to_string().contains("memory")), "{other:?}");
 }
 
@@ -454,7 +454,7 @@ async fn what_is_handed_through_has_a_line_with_its_path_status_length_and_time(
         ("path", Value::from("/some/page")),
         ("method", "GET".into()),
         ("status", 200.into()),
-        ("reply_bytes", 4.into()),
+        ("response_bytes", 4.into()),
         ("client", "127.0.0.1".into()),
         ("request_id", "mine".into()),
     ] {
@@ -484,8 +484,8 @@ async fn what_is_said_of_keys_has_the_name_of_the_request_that_they_were_asked_f
     let jwks = Scripted::answering(reply("200 OK", "application/json", &login.jwks())).await;
     let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
     for (at, message) in [
-        ("127.0.0.1:1".to_owned(), "the keys that tokens are checked with could not be had"),
-        (jwks.address.to_string(), "there are other keys that tokens are checked with"),
+        ("127.0.0.1:1".to_owned(), "JWKS refresh failed"),
+        (jwks.address.to_string(), "JWKS refreshed: the keys have changed"),
     ] {
         let auth = format!(
             "auth: {{ resource: {RESOURCE}, jwt: {{ issuer: {ISSUER}, jwks: 'http://{at}/jwks' }} }}"

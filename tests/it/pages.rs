@@ -63,10 +63,10 @@ fn the_page_says_how_much_a_jq_filter_may_do() {
 }
 
 #[test]
-fn the_page_has_every_value_of_fault_and_no_other() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/operators.md");
+fn the_page_has_every_error_type_and_no_other() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/operations.md");
     let page = fs::read_to_string(page).unwrap();
-    let (_, table) = page.split_once("| `fault` | why the call gave an error |\n|---|---|\n").unwrap();
+    let (_, table) = page.split_once("| `error_type` | cause |\n|---|---|\n").unwrap();
     let rows = table.lines().take_while(|line| line.starts_with("| `"));
     let documented: Vec<_> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
     assert_eq!(documented, Fault::NAMES);

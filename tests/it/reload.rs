@@ -107,7 +107,7 @@ async fn sighup_puts_a_good_file_in_force_and_tells_of_a_bad_one() {
     )
     .unwrap();
     program.signal("HUP");
-    let told = program.tells("from the next start", 1).await;
+    let told = program.tells("take effect only after a restart", 1).await;
     assert!(told.contains("server.listen, log.level"), "{told}");
     soon("the new table", async { while tools(&mut client).await != ["b"] {} }).await;
     std::fs::remove_file(&file).unwrap();

@@ -180,7 +180,7 @@ async fn during_the_delay_it_serves_and_says_that_it_is_not_ready() {
     let (upstream, _) = slow_and_quick().await;
     let config = config(&upstream, "shutdown_delay: 1h, listen: '127.0.0.1:0'");
     let mut program = Program::start(&format!("{config}admin: {{ listen: '127.0.0.1:0' }}\n"), &[]).await;
-    let line = program.tells("operators are served", 1).await;
+    let line = program.tells("admin API listening", 1).await;
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     let operators = line["fields"]["address"].as_str().or_else(|| line["address"].as_str());
     let operators: std::net::SocketAddr = operators.unwrap().parse().unwrap();

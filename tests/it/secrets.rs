@@ -311,13 +311,13 @@ async fn no_client_and_no_log_is_told_a_secret() {
         assert!(response.status >= 400, "{tool}: {}", response.text());
         look_through(&format!("the answer of {tool}"), &(response.head.clone() + response.text()));
     }
-    program.tells("the program failed", 2).await;
-    program.tells("wrote to its standard error", 3).await;
+    program.tells("command failed", 2).await;
+    program.tells("standard error of the MCP program", 3).await;
     for page in ["/tools", "/openapi.json", "/health", "/status", "/nothing"] {
         let response = program.connect().await.ask(&format!("GET {page}"), &[], "").await;
         look_through(page, &(response.head.clone() + response.text()));
     }
-    let told: Value = serde_json::from_str(&program.tells("operators are served", 1).await).unwrap();
+    let told: Value = serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
     let operators: SocketAddr = told["address"].as_str().unwrap().parse().unwrap();
     let shows = format!("Authorization: Bearer {}", secret("admin"));
     let ask = |line: &'static str| {

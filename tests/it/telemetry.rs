@@ -120,7 +120,7 @@ async fn a_rest_call_is_a_part_of_its_callers_trace_and_the_upstream_a_part_of_o
             ("gen_ai.tool.name", "ask"),
             ("glossator.request_id", "mine"),
             ("glossator.outcome", "error"),
-            ("glossator.fault", "upstream"),
+            ("glossator.error_type", "upstream_error"),
         ],
     );
     let attempts: Vec<&Span> = spans.iter().filter(|span| span.kind == 3).collect();
@@ -206,7 +206,7 @@ async fn a_call_of_either_era_of_mcp_has_a_span_of_its_own_that_meta_places() {
         &[
             ("mcp.protocol.version", "2026-07-28"),
             ("error.type", "tool_error"),
-            ("glossator.fault", "arguments"),
+            ("glossator.error_type", "invalid_arguments"),
         ],
     );
     let http = found.iter().find(|span| span.span_id == call.parent_span_id).unwrap();
@@ -344,7 +344,9 @@ async fn meters_are_sent_by_the_names_that_everybody_knows() {
     let Some(Data::Sum(calls)) = &found("glossator.calls").data else { panic!("{metrics:?}") };
     assert!(calls.is_monotonic && calls.data_points.len() == 2, "{calls:?}");
     assert!(calls.data_points.iter().all(|point| point.start_time_unix_nano > 0));
-    let Some(Data::Gauge(_)) = &found("glossator.upstream_in_flight").data else { panic!("{metrics:?}") };
+    let Some(Data::Gauge(_)) = &found("glossator.upstream_in_flight_requests").data else {
+        panic!("{metrics:?}")
+    };
     found("process.memory.usage");
     assert!(
         collector.state().asked.iter().all(|asked| !asked.line().contains("traces")),
@@ -367,10 +369,10 @@ async fn a_collector_that_is_not_there_costs_no_call_and_one_line() {
     for _ in 0..20 {
         assert_eq!(client.ask("GET /ask/1", &[], "").await.status, 200);
     }
-    let line = program.tells("telemetry is not taken; calls go on", 1).await;
+    let line = program.tells("telemetry export failed", 1).await;
     assert!(line.contains("\"signal\":\"traces\""), "{line}");
     let operators: serde_json::Value =
-        serde_json::from_str(&program.tells("operators are served", 1).await).unwrap();
+        serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
     let address = operators["address"].as_str().unwrap().parse().unwrap();
     let mut operator = crate::support::Client::connect(address).await;
     soon("it is counted", async {
@@ -384,6 +386,6 @@ async fn a_collector_that_is_not_there_costs_no_call_and_one_line() {
     })
     .await;
     let log = program.log().await;
-    assert_eq!(log.iter().filter(|line| line["message"] == "telemetry is not taken; calls go on").count(), 1);
+    assert_eq!(log.iter().filter(|line| line["message"] == "telemetry export failed").count(), 1);
     std::fs::remove_file(file).unwrap();
 }

@@ -34,8 +34,8 @@ use tokio_rustls::{
 #[cfg(unix)]
 use crate::support::Program;
 use crate::{
+    admin::{HERE, admin},
     mcp::{NEWEST, streams::message},
-    operators::{HERE, admin},
     support::{Loaded, Scripted, Step, reply, soon},
 };
 
@@ -312,7 +312,7 @@ async fn when_certificates_expire_is_warned_of_and_measured() {
             let reloaded = load(file(now + 31 * DAY, [now + 40 * DAY, now + 51 * DAY]));
             assert_eq!(app.apply(&reloaded).unwrap(), [""; 0]);
         }
-        let (_, text) = crate::operators::ask(&admin, "GET /metrics", &[HERE]).await;
+        let (_, text) = crate::admin::ask(&admin, "GET /metrics", &[HERE]).await;
         for (setting, days) in [("server.tls.certificate", own), ("upstreams.old.tls.ca", root)] {
             let line = format!(
                 "glossator_certificate_expiry_timestamp_seconds{{setting=\"{setting}\"}} {}\n",

@@ -10,7 +10,7 @@ const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const HOSTILE = "<img/src=x/onerror=hacked=1>";
 const WIDE = { width: 1440, height: 900 };
 const NARROW = { width: 360, height: 740 };
-const SECTIONS = ["routes", "failures", "upstreams", "configuration", "workbench"];
+const SECTIONS = ["routes", "failures", "upstreams", "configuration", "playground"];
 
 async function check(what, work) {
   try {
@@ -143,7 +143,7 @@ await check("failures tell rule and reason, and markup in them stays text", asyn
   equal(await page.locator("#failures-table tbody tr", { hasText: "could not connect to upstream `gone`" }).count(), 1);
   const rejected = page.locator("#failures-table tbody tr", { hasText: "the circuit breaker of upstream `gone`" });
   equal([await rejected.count(), await rejected.locator("td").nth(8).textContent()], [1, "2"]);
-  equal(await page.locator("#failures-table tbody tr", { hasText: "no-such-city" }).locator("td:nth-child(5) a").getAttribute("href"), "#workbench/get_weather");
+  equal(await page.locator("#failures-table tbody tr", { hasText: "no-such-city" }).locator("td:nth-child(5) a").getAttribute("href"), "#playground/get_weather");
   const broken = page.locator("#failures-table tbody tr", { hasText: HOSTILE });
   equal(await broken.count(), 1);
   const cells = await broken.locator("td").allTextContents();
@@ -160,19 +160,19 @@ await check("a request id is followed", async () => {
   await page.fill("#failures-id", "");
 });
 
-await check("upstreams show their addresses, and the breaker that is open", async () => {
+await check("upstreams show their addresses, and the open circuit breaker", async () => {
   await section(page, "upstreams");
   const gone = page.locator("#upstreams-table tbody tr", { hasText: "gone" });
   holds(/open for 9 min/.test(await gone.textContent()), await gone.textContent());
   const station = page.locator("#upstreams-table tbody tr", { hasText: "station" });
-  holds(/http:\/\/127.0.0.1:\d+\/? up/.test(await station.textContent()), await station.textContent());
-  equal(await page.textContent("#upstreams-about"), "3 upstreams, 1 left alone");
+  holds(/http:\/\/127.0.0.1:\d+\/? healthy/.test(await station.textContent()), await station.textContent());
+  equal(await page.textContent("#upstreams-about"), "3 upstreams, 1 with an open circuit breaker");
 });
 
-await check("a refused change is told on every section, with its report on one", async () => {
+await check("a failed reload is shown on every section, with its report on one", async () => {
   const good = readFileSync(CONFIG, "utf8");
   writeFileSync(CONFIG, `${good}rotues: {}\n`);
-  await until("the notice", async () => (await page.textContent("#notice")).includes("was refused"));
+  await until("the notice", async () => (await page.textContent("#notice")).includes("The last reload failed"));
   await section(page, "configuration");
   await page.waitForSelector("#refused:not([hidden])");
   holds((await page.textContent("#refused-report")).includes("did you mean `routes`?"), "no report");
@@ -182,11 +182,11 @@ await check("a refused change is told on every section, with its report on one",
   writeFileSync(CONFIG, good);
   await page.waitForTimeout(50);
   await page.click("#reload");
-  await page.waitForFunction(() => document.getElementById("reloaded").textContent.includes("it is in force"));
+  await page.waitForFunction(() => document.getElementById("reloaded").textContent.includes("; active."));
   await page.waitForSelector("#refused", { state: "hidden" });
 });
 
-await check("the configuration in force unfolds", async () => {
+await check("the active configuration unfolds", async () => {
   await page.click("#config-tree summary:has-text('routes')");
   await page.click("#config-tree summary:has-text('get_tides')");
   await until("its description", async () => (await page.textContent("#config-tree")).includes("<script>hacked = 1</script>"));
@@ -194,11 +194,11 @@ await check("the configuration in force unfolds", async () => {
 
 const state = (text) => page.waitForFunction((text) => document.getElementById("bench-state").textContent.includes(text), text);
 
-await check("the workbench begins with a route and its tests", async () => {
-  await section(page, "workbench");
+await check("the playground begins with a route and its tests", async () => {
+  await section(page, "playground");
   await state("tool result");
   await page.selectOption("#bench-route", "get_weather");
-  await state("Rule 2 decides: tool result");
+  await state("Rule 2 matches: tool result");
   holds((await page.inputValue("#bench-rule")).includes("# Not every city has a station."), "no comment");
   holds(!(await page.inputValue("#bench-rule")).includes("tests:"), "tests are in it");
   holds((await page.textContent("#bench-structured")).includes('"temperature": 5.0,'), await page.textContent("#bench-structured"));
@@ -206,25 +206,25 @@ await check("the workbench begins with a route and its tests", async () => {
   holds((await page.textContent("#bench-steps")).includes("extract pairs"), "no step");
   holds((await page.textContent("#bench-schema")).includes("\"required\""), "no schema");
   await page.selectOption("#bench-test", { label: "no such city" });
-  await state("Rule 1 decides: tool error");
+  await state("Rule 1 matches: tool error");
   equal(await page.textContent("#bench-content pre"), "There is no station in Paris.");
 });
 
 await check("markup in a reply stays text", async () => {
   await page.selectOption("#bench-test", { label: "markup in the reply" });
-  await state("Rule 2 decides: tool result");
+  await state("Rule 2 matches: tool result");
   holds((await page.textContent("#bench-structured")).includes("<img src=x onerror=hacked=1>"), "not shown");
   // With the line ends that it was written with.
   holds((await page.textContent("#bench-steps")).includes("43 characters"), await page.textContent("#bench-steps"));
   equal(await page.$$eval("#bench-result img, #bench-steps img", (images) => images.length), 0);
 });
 
-await check("a rule is tried while it is typed, and nothing of it is in force", async () => {
+await check("a rule is tried while it is typed, and nothing of it becomes active", async () => {
   const rule = await page.inputValue("#bench-rule");
   await page.fill("#bench-rule", rule.replace("Temp", "Sky"));
-  await state("Rule 2 decides: tool error");
+  await state("Rule 2 matches: tool error");
   await page.fill("#bench-rule", rule.replace("number", "string"));
-  await state("Rule 2 decides: tool result");
+  await state("Rule 2 matches: tool result");
   equal(JSON.parse(await page.textContent("#bench-structured")).temperature, "1");
   equal((await call("get_weather", { city: "Oslo" })).structuredContent.temperature, 5);
 });
@@ -241,7 +241,7 @@ await check("problems have their place, which is gone to by a click", async () =
     return value.slice(selectionStart, selectionStart + 9);
   });
   equal(word, "seperator");
-  await page.screenshot({ path: `${PICTURES}/workbench-problem.png`, fullPage: true });
+  await page.screenshot({ path: `${PICTURES}/playground-problem.png`, fullPage: true });
   await page.fill("#bench-rule", rule);
 });
 
@@ -250,19 +250,19 @@ await check("what curl prints is taken apart", async () => {
   equal(await page.inputValue("#bench-status"), "404");
   equal(await page.inputValue("#bench-headers"), "Content-Type: text/plain");
   equal(await page.inputValue("#bench-body"), "gone");
-  await state("Rule 1 decides: tool error");
+  await state("Rule 1 matches: tool error");
 });
 
 await check("a route that runs a program has its exit in the place of a status", async () => {
-  await section(page, "workbench/count_words");
+  await section(page, "playground/count_words");
   await page.waitForSelector("#bench-of-program:not([hidden])");
-  await state("Rule 1 decides: tool result");
+  await state("Rule 1 matches: tool result");
   await page.fill("#bench-exit", "3");
   await state("tool error");
 });
 
 await check("a variable or a file is not looked up", async () => {
-  await section(page, "workbench");
+  await section(page, "playground");
   await page.selectOption("#bench-route", "");
   await page.fill("#bench-rule", "request: GET station/${LEGACY_URL}\ntests: [ { response: { recording: /etc/passwd }, expect: {} } ]");
   await state("problem");
@@ -279,12 +279,12 @@ await check("everything can be reached with the keyboard", async () => {
   equal(await focused(), "Skip to content");
   const outline = await fresh.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
   equal(outline, "solid");
-  for (const name of ["Routes", "Failures", "Upstreams", "Configuration", "Workbench"]) {
+  for (const name of ["Routes", "Failures", "Upstreams", "Configuration", "Playground"]) {
     await fresh.keyboard.press("Tab");
     equal(await focused(), name);
   }
   await fresh.keyboard.press("Enter");
-  await fresh.waitForSelector("#workbench:not([hidden])");
+  await fresh.waitForSelector("#playground:not([hidden])");
   await until("main has the focus", () => fresh.evaluate(() => document.activeElement.id === "main"));
   await fresh.keyboard.press("Tab");
   equal(await fresh.evaluate(() => document.activeElement.id), "bench-route");
@@ -313,7 +313,7 @@ await check("a token is asked for, kept for the tab, and sent as a header only",
   await locked.waitForSelector("#routes:not([hidden])");
   equal(await locked.context().cookies(), []);
   holds(!locked.url().includes("sesame"), "the token is in the address");
-  await section(locked, "workbench/get_weather");
+  await section(locked, "playground/get_weather");
   await locked.waitForFunction(() => document.getElementById("bench-state").textContent.includes("tool result"));
   await locked.context().close();
 });
@@ -336,7 +336,7 @@ function hour() {
   const points = (values) => Array.from({ length: 41 }, (_, index) => sum(values.slice(index * 6, index * 6 + 6)));
   const route = (part, wrong) => ({ calls: Math.round(past.hour.calls * part), errors: wrong, p50_ms: 6 + 4 * part, p95_ms: 20 + 40 * part, p99_ms: 40 + 50 * part,
     per_second: 11 * part, calls_by_point: points(calls).map((value, index) => value * part * (0.6 + 0.8 * noise(index + Math.round(part * 50)))), errors_by_point: points(errors).map((value) => (wrong > 100 ? value : 0)) });
-  return { now, all: past, point_slots: 6, routes_left_out: 0, routes: { get_weather: route(0.7, past.hour.errors), list_stations: route(0.28, 0), get_tides: route(0.02, 4) } };
+  return { now, all: past, point_slots: 6, omitted_routes: 0, routes: { get_weather: route(0.7, past.hour.errors), list_stations: route(0.28, 0), get_tides: route(0.02, 4) } };
 }
 
 for (const scheme of ["light", "dark"]) {
@@ -345,8 +345,8 @@ for (const scheme of ["light", "dark"]) {
     await shown.route("**/history", (route) => route.fulfill({ json: hour() }));
     for (const name of SECTIONS) {
       await check(`${name}, ${scheme} and ${size}: nothing for axe to say, nothing that needs scrolling sideways`, async () => {
-        await section(shown, name === "workbench" ? "workbench/get_weather" : name);
-        if (name === "workbench") await shown.waitForFunction(() => document.getElementById("bench-state").textContent.includes("decides"));
+        await section(shown, name === "playground" ? "playground/get_weather" : name);
+        if (name === "playground") await shown.waitForFunction(() => document.getElementById("bench-state").textContent.includes("matches"));
         if (name === "routes") await shown.waitForFunction(() => document.querySelectorAll("#plot-errors path").length > 0);
         await shown.screenshot({ path: `${PICTURES}/${name}-${scheme}-${size}.png`, fullPage: true });
         await shown.evaluate(axe);

@@ -205,7 +205,7 @@ def without_store(what, leave, come_back):
     say(f"{what}: every replica knows after {seen - gone:.2f} s")
     ready = [world.ready(number) for number in range(3)]
     report(f"{what}: replicas stay ready, and say so", all(one["ready"] for one in ready), ready)
-    report("... and on /metrics", world.metric(0, "glossator_shared_store_up") == 0)
+    report("... and on /metrics", world.metric(0, "glossator_shared_state_up") == 0)
     through = [sum(Client(port).rest("allowed")[0] == 200 for _ in range(15)) for port in world.ports]
     report("... `allow`: everybody is let through", through == [15] * 3, through)
     through = [sum(Client(port).rest("local")[0] == 200 for _ in range(15)) for port in world.ports]
@@ -251,7 +251,7 @@ def another_primary():
             calls.append(client.rest(tool, arguments)[::2])
 
     def failed():
-        return sum(world.metric(number, 'glossator_shared_store_operations_total{outcome="failed"}') for number in range(3))
+        return sum(world.metric(number, 'glossator_shared_state_operations_total{outcome="failed"}') for number in range(3))
 
     def is_counted(port):
         return all(Client(port).rest("refused")[0] == 200 for _ in range(10))

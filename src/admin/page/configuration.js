@@ -24,12 +24,12 @@ function tree(value, depth) {
 async function reload() {
   const button = at("reload");
   button.disabled = true;
-  write(at("reloaded"), "Reading …");
+  write(at("reloaded"), "Reloading …");
   try {
     const { status, body } = await ask("/reload", { method: "POST" });
     at("reloaded").className = status === 200 ? "good" : "bad";
-    write(at("reloaded"), status === 200 ? `Read at ${clock(Date.now() / 1000)}; it is in force.`
-      : status === 422 ? `Read at ${clock(Date.now() / 1000)}; it is not good, and the one before stays in force.` : body.error);
+    write(at("reloaded"), status === 200 ? `Reloaded at ${clock(Date.now() / 1000)}; active.`
+      : status === 422 ? `Reloaded at ${clock(Date.now() / 1000)}; it has errors, and the previous configuration stays active.` : body.error);
     await configurationView();
   } finally {
     button.disabled = false;
@@ -41,13 +41,13 @@ at("reload").addEventListener("click", reload);
 export async function configurationView() {
   const [status, config] = await Promise.all([get("/status"), get("/config")]);
   const { generation, since, failed_since, later } = status.configuration;
-  write(at("configuration-about"), `number ${generation} since the start, in force since ${moment(since, status.now)} (${span(status.now - since)})`);
+  write(at("configuration-about"), `generation ${generation}, active since ${moment(since, status.now)} (${span(status.now - since)})`);
   at("refused").hidden = status.problems === undefined;
   if (status.problems !== undefined) {
-    write(at("refused-about"), `Since ${moment(failed_since, status.now)}; the configuration before it stays in force.`);
+    write(at("refused-about"), `Since ${moment(failed_since, status.now)}; the previous configuration stays active.`);
     write(at("refused-report"), status.problems);
   }
-  write(at("later"), later.length ? `Changed, and in force from the next start: ${later.join(", ")}` : "");
+  write(at("later"), later.length ? `Changed settings that need a restart: ${later.join(", ")}` : "");
   at("later").hidden = later.length === 0;
   const text = JSON.stringify(config);
   if (text !== shown) {

@@ -11,10 +11,10 @@ const fill = rows(at("failures-table").tBodies[0], (group) => {
   const [time, reason] = [el("time"), el("td", { class: "reason" })];
   const [times, duration] = [el("td", { class: "number" }), el("td", { class: "number" })];
   const rule = failure.rule === undefined ? "–"
-    : el("a", { href: `#workbench/${encodeURIComponent(failure.route)}`, title: "Open the rules of this route in the workbench" }, String(failure.rule));
+    : el("a", { href: `#playground/${encodeURIComponent(failure.route)}`, title: "Open the rules of this route in the playground" }, String(failure.rule));
   return {
     element: el("tr", {},
-      el("td", { class: "nowrap" }, time), el("td", {}, route), el("td", { class: "muted" }, failure.face), el("td", { class: failure.outcome === "error" ? "bad" : "muted" }, failure.fault ?? failure.outcome),
+      el("td", { class: "nowrap" }, time), el("td", {}, route), el("td", { class: "muted" }, failure.api), el("td", { class: failure.outcome === "error" ? "bad" : "muted" }, failure.error_type ?? failure.outcome),
       el("td", {}, rule), el("td", {}, failure.upstream), el("td", {}, failure.upstream_status === undefined ? "–" : String(failure.upstream_status)),
       reason, times, duration, el("td", {}, id)),
     update({ latest, number }) {
@@ -29,8 +29,8 @@ const fill = rows(at("failures-table").tBodies[0], (group) => {
 });
 
 /** What is the same about failures that are told together; numbers in a reason are times and sizes, and differ each time. */
-const kind = ({ route, face, outcome, fault, rule, upstream, upstream_status, reason }) =>
-  JSON.stringify([route, face, outcome, fault, rule, upstream, upstream_status, reason.replace(/\d+(\.\d+)?/g, "0")]);
+const kind = ({ route, api, outcome, error_type, rule, upstream, upstream_status, reason }) =>
+  JSON.stringify([route, api, outcome, error_type, rule, upstream, upstream_status, reason.replace(/\d+(\.\d+)?/g, "0")]);
 
 /** Failures of the same kind together, each kind with its latest one; the kind that failed last first. */
 function grouped(failures) {
@@ -50,7 +50,7 @@ function follow(id) {
 
 function show() {
   const filter = at("failures-filter").value.trim().toLowerCase();
-  const wanted = last.filter((failure) => `${failure.fault} ${failure.reason} ${failure.route}`.toLowerCase().includes(filter));
+  const wanted = last.filter((failure) => `${failure.error_type} ${failure.reason} ${failure.route}`.toLowerCase().includes(filter));
   fill(grouped(wanted), (group) => kind(group.latest));
   const id = at("failures-id").value.trim();
   const none = id !== ""

@@ -5,14 +5,14 @@ import { configurationView } from "./configuration.js";
 import { failuresView } from "./failures.js";
 import { routesView } from "./routes.js";
 import { upstreamsView } from "./upstreams.js";
-import { onNoToken, workbenchView } from "./workbench.js";
+import { onNoToken, playgroundView } from "./playground.js";
 
 const SECTIONS = {
   routes: { view: routesView, every: 5000 },
   failures: { view: failuresView, every: 5000 },
   upstreams: { view: upstreamsView, every: 2000 },
   configuration: { view: configurationView, every: 5000 },
-  workbench: { view: workbenchView, every: 0 },
+  playground: { view: playgroundView, every: 0 },
 };
 
 let current = null;
@@ -41,13 +41,13 @@ async function standing() {
   mark.textContent = words;
   if (at("standing").textContent !== `${words}, ${line}`) at("standing").replaceChildren(mark, `, ${line}`);
   notice(failed_since === undefined || place().section === "configuration" ? ""
-    : `A change of the configuration was refused at ${moment(failed_since, status.now)}; see Configuration.`);
+    : `The last reload failed at ${moment(failed_since, status.now)}; see Configuration.`);
 }
 
 function askForToken(isWrong) {
   for (const name of Object.keys(SECTIONS)) at(name).hidden = true;
   at("token").hidden = false;
-  write(at("token-wrong"), isWrong ? "This is not the token." : "");
+  write(at("token-wrong"), isWrong ? "Wrong token." : "");
   at("token-input").focus();
 }
 
@@ -79,7 +79,7 @@ async function show(moves) {
       askForToken(wasWrong);
       return;
     }
-    notice(error instanceof TypeError ? "The process does not answer; trying again." : error.message);
+    notice(error instanceof TypeError ? "The process does not respond; retrying." : error.message);
   }
   // A page that nobody looks at asks for nothing.
   if (mine === turn) timer = setTimeout(() => (document.hidden ? null : show(false)), every || 5000);

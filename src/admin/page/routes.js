@@ -96,7 +96,7 @@ function head(route) {
   const links = chosen === null ? [] : [
     el("a", { href: "#routes" }, "All routes"),
     el("a", { href: `#failures/${chosen}` }, "Failures"),
-    el("a", { href: `#workbench/${chosen}` }, "Workbench"),
+    el("a", { href: `#playground/${chosen}` }, "Playground"),
   ];
   if (at("routes-links").dataset.of !== String(chosen)) {
     at("routes-links").dataset.of = String(chosen);
@@ -128,5 +128,5 @@ export async function routesView([name]) {
   const uncalled = { ...history.all, calls: nothing, errors: nothing, p50_ms: none, p95_ms: none, p99_ms: none, hour: EMPTY };
   draw(own === null ? history.all : own.status === 200 ? own.body : uncalled);
   show();
-  if (history.routes_left_out) write(at("routes-count"), `${at("routes-count").textContent}; ${many(history.routes_left_out, "more was", "more were")} called than are told apart`);
+  if (history.omitted_routes) write(at("routes-count"), `${at("routes-count").textContent}; ${many(history.omitted_routes, "more was", "more were")} called than are told apart`);
 }

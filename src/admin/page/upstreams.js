@@ -1,44 +1,44 @@
-// Upstreams: where they are, and what stands before them.
+// Upstreams: where they are, and their policies.
 
 import { at, count, el, get, many, rows, span, write } from "./common.js";
 
-const BREAKER = { closed: "closed", open: "open", half_open: "trying", off: "off" };
-const ADDRESS = { up: "up", left_out: "left out", to_be_tried: "to be tried", unhealthy: "unhealthy" };
+const BREAKER = { closed: "closed", open: "open", half_open: "half-open", off: "off" };
+const ENDPOINT = { healthy: "healthy", ejected: "ejected", probing: "probing", unhealthy: "unhealthy" };
 
-function addressItem(address) {
-  const state = el("span", { class: address.state === "up" ? "good" : address.state === "to_be_tried" ? "warn" : "bad" },
-    ADDRESS[address.state] + (address.rest_ms ? ` for ${span(address.rest_ms / 1000)}` : ""));
-  return el("li", {}, el("span", { class: "mono" }, address.address), " ", state, address.in_flight ? ` (${count(address.in_flight)} in flight)` : "");
+function endpointItem(endpoint) {
+  const state = el("span", { class: endpoint.state === "healthy" ? "good" : endpoint.state === "probing" ? "warn" : "bad" },
+    ENDPOINT[endpoint.state] + (endpoint.ejected_for_ms ? ` for ${span(endpoint.ejected_for_ms / 1000)}` : ""));
+  return el("li", {}, el("span", { class: "mono" }, endpoint.address), " ", state, endpoint.in_flight ? ` (${count(endpoint.in_flight)} in flight)` : "");
 }
 
 const fill = rows(at("upstreams-table").tBodies[0], (upstream) => {
   const kind = el("td", { class: "muted nowrap" });
-  const [breaker, addresses] = [el("td", { class: "nowrap" }), el("td")];
-  const numbers = ["in_flight", "waiting", "retries", "late", "away", "routes"].map(() => el("td", { class: "number" }));
-  const element = el("tr", {}, el("th", { scope: "row" }, upstream.name), kind, breaker, addresses, ...numbers);
+  const [breaker, endpoints] = [el("td", { class: "nowrap" }), el("td")];
+  const numbers = ["in_flight", "queued", "retries", "timeouts", "rejected", "routes"].map(() => el("td", { class: "number" }));
+  const element = el("tr", {}, el("th", { scope: "row" }, upstream.name), kind, breaker, endpoints, ...numbers);
   let before = "";
   return {
     element,
     update(upstream) {
       write(kind, upstream.kind === "mcp" ? "MCP server" : upstream.kind);
-      const { state, failures, rest_ms } = upstream.breaker;
-      const more = state === "open" ? ` for ${span(rest_ms / 1000)}` : failures ? `, ${many(failures, "failure")} in a row` : "";
+      const { state, consecutive_failures: failures, half_open_in_ms } = upstream.circuit_breaker;
+      const more = state === "open" ? ` for ${span(half_open_in_ms / 1000)}` : failures ? `, ${many(failures, "consecutive failure")}` : "";
       write(breaker, BREAKER[state] + more);
       breaker.className = `nowrap ${state === "open" || state === "half_open" ? "bad" : failures ? "warn" : state === "off" ? "muted" : "good"}`;
-      if (JSON.stringify(upstream.addresses) !== before) {
-        before = JSON.stringify(upstream.addresses);
-        addresses.replaceChildren(upstream.addresses.length ? el("ul", {}, ...upstream.addresses.map(addressItem)) : el("span", { class: "muted" }, upstream.kind === "http" ? "not looked up yet" : "–"));
+      if (JSON.stringify(upstream.endpoints) !== before) {
+        before = JSON.stringify(upstream.endpoints);
+        endpoints.replaceChildren(upstream.endpoints.length ? el("ul", {}, ...upstream.endpoints.map(endpointItem)) : el("span", { class: "muted" }, upstream.kind === "http" ? "not resolved yet" : "–"));
       }
-      const guards = upstream.guards ?? {};
-      const sum = (...names) => names.reduce((all, name) => all + (guards[name] ?? 0), 0);
+      const events = upstream.policy_events ?? {};
+      const sum = (...names) => names.reduce((all, name) => all + (events[name] ?? 0), 0);
       const texts = [
-        `${count(upstream.in_flight)} / ${count(upstream.in_flight_limit)}`,
-        `${count(upstream.waiting)} / ${count(upstream.waiting_limit)}`,
-        count(sum("retry")), count(sum("deadline", "attempt_deadline")),
-        count(sum("breaker_rejected", "queue_rejected", "rate_rejected", "caller_rate_rejected")), count(upstream.routes),
+        `${count(upstream.in_flight)} / ${count(upstream.max_in_flight)}`,
+        `${count(upstream.queued)} / ${count(upstream.max_queued)}`,
+        count(sum("retry")), count(sum("timeout", "attempt_timeout")),
+        count(sum("circuit_breaker_rejected", "queue_rejected", "rate_limited", "client_rate_limited")), count(upstream.routes),
       ];
       texts.forEach((text, index) => write(numbers[index], text));
-      numbers[4].title = `by the breaker ${count(sum("breaker_rejected"))}, a full queue ${count(sum("queue_rejected"))}, rates ${count(sum("rate_rejected", "caller_rate_rejected"))}`;
+      numbers[4].title = `by the circuit breaker ${count(sum("circuit_breaker_rejected"))}, a full queue ${count(sum("queue_rejected"))}, rate limits ${count(sum("rate_limited", "client_rate_limited"))}`;
     },
   };
 });
@@ -46,6 +46,6 @@ const fill = rows(at("upstreams-table").tBodies[0], (upstream) => {
 export async function upstreamsView() {
   const { upstreams } = await get("/upstreams");
   fill(upstreams, (upstream) => upstream.name);
-  const open = upstreams.filter((upstream) => ["open", "half_open"].includes(upstream.breaker.state)).length;
-  write(at("upstreams-about"), many(upstreams.length, "upstream") + (open ? `, ${open} left alone` : ""));
+  const open = upstreams.filter((upstream) => ["open", "half_open"].includes(upstream.circuit_breaker.state)).length;
+  write(at("upstreams-about"), many(upstreams.length, "upstream") + (open ? `, ${open} with an open circuit breaker` : ""));
 }

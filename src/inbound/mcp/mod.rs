@@ -323,14 +323,15 @@ pub struct McpSettings {
     /// Secret key that encrypts session ids, at least 16 bytes; the same on every replica.
     #[key(shown = "a random one", secret, restart)]
     pub secret_key: Option<Secret>,
-    /// Where other replicas reach this one, such as `http://10.0.0.7:8080`, to hand on what clients answer; `https://`
-    /// where a root of the system vouches for them. Needs `secret_key`.
+    /// URL at which other replicas reach this one, such as `http://10.0.0.7:8080`, to forward input responses
+    /// and resumed streams. With `https://`, the certificate must be issued by a CA of the system. Needs
+    /// `secret_key`.
     #[key(restart)]
     pub advertise_url: Option<PeerAddress>,
     /// TLS settings for reaching other replicas.
     #[key(skip)]
     pub peer_tls: Option<ClientTls>,
-    /// Maximum number of open streams that wait for changes.
+    /// Maximum number of open notification streams.
     // Half of the connections are left for calls.
     #[key(range = 0..=1_000_000, default = 2048, restart)]
     pub max_streams: usize,

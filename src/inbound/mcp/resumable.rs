@@ -62,12 +62,13 @@ pub(super) struct Resumables {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 #[section(id = "server", process, default)]
 pub struct ResumeSettings {
-    /// How long a call goes on whose MCP client has lost the stream on which it waits; in that time the client may come
-    /// back for the rest (revisions up to 2025-11-25). `0s` ends the call at once.
+    /// How long a call continues after its MCP client has lost the stream; the client can resume it in that
+    /// time (revisions up to 2025-11-25). `0s` cancels the call at once.
     #[key(range = 0..=3_600_000, default = Duration::from_secs(15), restart)]
     pub stream_resume_timeout: Duration,
-    /// How long one connection carries such a stream, for clients of 2025-11-25, which come back.
-    #[key(range = 1_000..=24 * 3_600_000, shown = "as long as it takes", restart)]
+    /// Maximum duration of a connection that carries such a stream, for clients of 2025-11-25, which
+    /// reconnect.
+    #[key(range = 1_000..=24 * 3_600_000, shown = "no limit", restart)]
     pub max_stream_duration: Option<Duration>,
 }
 

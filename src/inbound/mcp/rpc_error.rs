@@ -234,7 +234,7 @@ impl Default for ErrorCounts {
 
 impl MeterSource for ErrorCounts {
     fn tell(&self, reading: &mut Reading) {
-        let help = "JSON-RPC errors that MCP messages were answered with";
+        let help = "JSON-RPC errors returned to MCP clients, by method and code";
         let errors = reading.counter("glossator_mcp_errors", help);
         for ((method, code), count) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             errors.add(vec![("method", (*method).into()), ("code", code.to_string().into())], *count);

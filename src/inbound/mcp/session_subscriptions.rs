@@ -166,8 +166,8 @@ impl SessionSubscriptions {
                     Ok(begun) => wanted.watching = Some(begun),
                     Err(error) => {
                         // The URI may have a client's arguments in it.
-                        warn!(%error, "a session listens to a resource that is not watched");
-                        debug!(uri = %Foreign(uri), "the resource that is not watched");
+                        warn!(%error, "subscription to a resource without change detection");
+                        debug!(uri = %Foreign(uri), "the resource without change detection");
                     }
                 }
             }

@@ -133,7 +133,7 @@ impl Drop for Line {
             method = self.method,
             path = %self.path,
             status = self.status.map(|status| status.as_u16()),
-            reply_bytes = self.bytes,
+            response_bytes = self.bytes,
             duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             rejected_by = self.rejected_by,
             upstream = %self.upstream,

@@ -200,14 +200,14 @@ mod tests {
         );
         let text = TextFormat::OpenMetrics.write(&meters.read());
         for line in [
-            r#"glossator_calls_total{tool="get_x",upstream="old",face="mcp",protocol="2025-11-25",outcome="error",fault="upstream"} 1"#,
-            r#"glossator_calls_in_flight{tool="get_x",face="mcp"} 1"#,
-            r#"glossator_call_duration_seconds_bucket{tool="get_x",face="mcp",outcome="error",le="0.005"} 1"#,
-            r#"glossator_rules_total{tool="get_x",rule="1"} 1"#,
-            r#"glossator_rules_total{tool="get_x",rule="2"} 0"#,
-            r#"glossator_rules_total{tool="get_x",rule="default"} 1"#,
-            r#"glossator_strange_replies_total{tool="get_x",reason="no_rule"} 1"#,
-            r#"glossator_upstream_replies_total{upstream="old",result="2xx"} 1"#,
+            r#"glossator_calls_total{route="get_x",upstream="old",api="mcp",mcp_version="2025-11-25",outcome="error",error_type="upstream"} 1"#,
+            r#"glossator_calls_in_flight{route="get_x",api="mcp"} 1"#,
+            r#"glossator_call_duration_seconds_bucket{route="get_x",api="mcp",outcome="error",le="0.005"} 1"#,
+            r#"glossator_rule_matches_total{route="get_x",rule="1"} 1"#,
+            r#"glossator_rule_matches_total{route="get_x",rule="2"} 0"#,
+            r#"glossator_rule_matches_total{route="get_x",rule="default"} 1"#,
+            r#"glossator_unmatched_responses_total{route="get_x",reason="no_rule"} 1"#,
+            r#"glossator_upstream_requests_total{upstream="old",result="2xx"} 1"#,
             r#"glossator_http_request_duration_seconds_count{scheme="http",method="POST",status="200"} 1"#,
             r#"glossator_http_request_duration_seconds_count{scheme="http",method="_OTHER",status="418"} 1"#,
             "# TYPE glossator_call_duration_seconds histogram",
@@ -227,8 +227,8 @@ mod tests {
         let changed = meters.route("a".into(), "old".into(), 3);
         changed.decided(None);
         let text = TextFormat::Prometheus.write(&meters.read());
-        assert!(text.contains("glossator_rules_total{tool=\"a\",rule=\"1\"} 2\n"), "{text}");
-        assert!(text.contains("glossator_rules_total{tool=\"a\",rule=\"default\"} 1\n"), "{text}");
+        assert!(text.contains("glossator_rule_matches_total{route=\"a\",rule=\"1\"} 2\n"), "{text}");
+        assert!(text.contains("glossator_rule_matches_total{route=\"a\",rule=\"default\"} 1\n"), "{text}");
     }
 
     #[test]

@@ -155,39 +155,40 @@ impl RouteMeters {
 
     pub(super) fn tell(&self, reading: &mut Reading) {
         let labels = |more: &[(&'static str, &str)]| -> Labels {
-            let all = [&[("tool", &*self.tool)][..], more].concat();
+            let all = [&[("route", &*self.tool)][..], more].concat();
             all.into_iter().map(|(label, value)| (label, value.to_owned().into())).collect()
         };
         for (face, of_face) in self.faces.all() {
-            let in_flight = reading.gauge("glossator_calls_in_flight", "Calls that are not over");
-            in_flight.add(labels(&[("face", face)]), of_face.in_flight.load(Ordering::Relaxed));
-            let durations = reading.histogram("glossator_call_duration_seconds", "How long calls took");
+            let in_flight = reading.gauge("glossator_calls_in_flight", "Tool calls in flight");
+            in_flight.add(labels(&[("api", face)]), of_face.in_flight.load(Ordering::Relaxed));
+            let durations = reading.histogram("glossator_call_duration_seconds", "Duration of tool calls");
             for (outcome, histogram) in of_face.durations.all() {
-                durations.add(labels(&[("face", face), ("outcome", outcome)]), histogram.read());
+                durations.add(labels(&[("api", face), ("outcome", outcome)]), histogram.read());
             }
-            let calls = reading.counter("glossator_calls", "Calls that are over");
+            let calls = reading.counter("glossator_calls", "Tool calls completed");
             for (protocol, ended) in of_face.ended.all() {
                 for (word, count) in ended.read() {
                     let (outcome, fault) = if is_fault(word) { ("error", word) } else { (word, "") };
                     let more = [
                         ("upstream", &*self.upstream),
-                        ("face", face),
-                        ("protocol", protocol),
+                        ("api", face),
+                        ("mcp_version", protocol),
                         ("outcome", outcome),
-                        ("fault", fault),
+                        ("error_type", fault),
                     ];
                     calls.add(labels(&more), count);
                 }
             }
         }
-        let rules = reading.counter("glossator_rules", "Replies by the rule of the route that decided");
+        let rules = reading.counter("glossator_rule_matches", "Upstream responses by the rule that matched");
         for (index, count) in self.rules.iter().enumerate() {
             let number = (index + 1).to_string();
             let rule = if index < self.rules() { number.as_str() } else { "default" };
             rules.add(labels(&[("rule", rule)]), count.load(Ordering::Relaxed));
         }
-        let help = "Replies that a route was not written for: none of its rules held, or the one that did could not read it";
-        let strange = reading.counter("glossator_strange_replies", help);
+        let help =
+            "Upstream responses that matched no rule of the route, or that the matching rule could not parse";
+        let strange = reading.counter("glossator_unmatched_responses", help);
         for (reason, count) in self.strange.all() {
             strange.add(labels(&[("reason", reason)]), count.load(Ordering::Relaxed));
         }
@@ -201,14 +202,14 @@ impl UpstreamMeters {
 
     pub(super) fn tell(&self, reading: &mut Reading) {
         let upstream = ("upstream", Cow::Owned(self.name.to_string()));
-        let help = "Requests to upstreams by what came of them, repetitions counted once";
-        let replies = reading.counter("glossator_upstream_replies", help);
+        let help = "Upstream requests by result, retries not counted separately";
+        let replies = reading.counter("glossator_upstream_requests", help);
         for (result, count) in self.replies.read() {
             replies.add(vec![upstream.clone(), ("result", result.into())], count);
         }
-        let help = "How long upstreams took, waits and repetitions included";
+        let help = "Duration of upstream requests, with queueing and retries";
         reading
-            .histogram("glossator_upstream_duration_seconds", help)
+            .histogram("glossator_upstream_request_duration_seconds", help)
             .add(vec![upstream], self.durations.read());
     }
 }
@@ -222,7 +223,7 @@ impl Strange {
     fn as_str(self) -> &'static str {
         match self {
             Self::NoRule => "no_rule",
-            Self::Unreadable => "unreadable",
+            Self::Unreadable => "unparseable",
         }
     }
 }

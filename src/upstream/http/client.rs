@@ -122,7 +122,7 @@ impl HttpUpstream {
                     reconnects -= 1;
                     let request_id = ticket.request_id();
                     let (upstream, error) = (self.name(), Chain(&error));
-                    info!(%upstream, request_id, %error, "idle connection was closed, using another one");
+                    info!(%upstream, request_id, %error, "idle connection was closed, using another");
                     continue;
                 }
                 Err(error) => Err(error),

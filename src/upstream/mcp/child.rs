@@ -164,7 +164,7 @@ impl ChildLink {
         let after = McpUpstream::START_TIMEOUT;
         let agreed = agreed.map_err(|_| UpstreamError::Deadline { upstream: self.name.clone(), after })??;
         is_serving.store(true, Ordering::Relaxed);
-        info!(upstream = %self.name, revision = agreed.revision, "speaking MCP with the program");
+        info!(upstream = %self.name, revision = agreed.revision, "MCP program initialized");
         Ok(Running { handle, agreed, since: Instant::now() })
     }
 

@@ -102,7 +102,7 @@ impl Handle {
     }
 
     fn ended(&self) -> UpstreamError {
-        UpstreamError::CutOff { upstream: self.name.clone(), source: "the program has ended".into() }
+        UpstreamError::CutOff { upstream: self.name.clone(), source: "MCP program exited".into() }
     }
 
     /// Ends the child and waits for that.
@@ -247,7 +247,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             }
             End::Hung => {
                 let after = SILENCE_LIMIT;
-                warn!(upstream = %self.name, ?after, "the program does not respond and is ended");
+                warn!(upstream = %self.name, ?after, "MCP program does not respond, killing it");
                 timeout(END_TIMEOUT, self.read_until(group.wait())).await
             }
         };
@@ -270,9 +270,9 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         .await;
         self.fail_pending();
         if is_stopped {
-            debug!(upstream = %self.name, status, "the program has ended");
+            debug!(upstream = %self.name, status, "MCP program exited");
         } else {
-            warn!(upstream = %self.name, status, "the program has ended, and is started again");
+            warn!(upstream = %self.name, status, "MCP program exited, restarting it");
             self.changed.send_replace(());
         }
     }
@@ -371,7 +371,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
 
     /// Fails the call whose response is too long, before the rest of it has arrived if the id has.
     fn cut_line(&mut self, begin: &[u8]) {
-        warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "message of the program is too long");
+        warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "message of the MCP program too long");
         let id = jsonrpc::id_at_beginning(begin);
         self.has_cut_without_id = id.is_none();
         if let Some(call) = id.and_then(|id| self.pending.remove(&id)) {
@@ -396,7 +396,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         self.garbage = self.garbage.saturating_add(1);
         if self.garbage <= GARBAGE_LOGGED {
             let bytes = line.len();
-            warn!(upstream = %self.name, bytes, "skipped a line of the program that is not a message");
+            warn!(upstream = %self.name, bytes, "skipped a line of the MCP program that is not a message");
             let line = shown(line, self.secrets.as_ref());
             debug!(upstream = %self.name, line = %Quoted(&line), "the line that is not a message");
         }

@@ -111,7 +111,7 @@ pub(super) async fn log_errors(
         let (Line::Whole(line) | Line::Cut(line)) = line else { continue };
         if since.elapsed() > LOGGED_INTERVAL {
             if lines > LOGGED_LINES {
-                warn!(%upstream, lines = lines - LOGGED_LINES, "the server wrote more lines than are logged");
+                warn!(%upstream, lines = lines - LOGGED_LINES, "standard error of the MCP program: too many lines, the rest is not logged");
             }
             (since, lines) = (Instant::now(), 0);
         }
@@ -121,9 +121,9 @@ pub(super) async fn log_errors(
             continue;
         }
         if is_serving.load(Ordering::Relaxed) {
-            debug!(%upstream, line = %Quoted(&line), "the server wrote to its standard error");
+            debug!(%upstream, line = %Quoted(&line), "standard error of the MCP program");
         } else {
-            info!(%upstream, line, "the server wrote to its standard error");
+            info!(%upstream, line, "standard error of the MCP program");
         }
     }
 }

@@ -149,7 +149,7 @@ impl HttpLink {
             Err(Failure::Forgotten) => {}
             answered => return answered,
         }
-        info!(upstream = %self.name(), "the server has forgotten the session: another is begun");
+        info!(upstream = %self.name(), "MCP session lost, opening another");
         self.forget(&session).await;
         let session = self.session().await?;
         // A server that forgets may have been restarted, with other tools.
@@ -202,7 +202,7 @@ impl HttpLink {
             let task = tokio::spawn(listen(Arc::downgrade(self), Arc::downgrade(&session)));
             *session.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
         }
-        info!(upstream = %self.name(), revision = session.agreed.revision, "speaking MCP with the server");
+        info!(upstream = %self.name(), revision = session.agreed.revision, "MCP server initialized");
         *open = Some(session.clone());
         Ok(session)
     }
@@ -221,7 +221,7 @@ impl HttpLink {
         if session.id.is_some() {
             let sent = self.http.open(request(Method::DELETE, session.headers(), Bytes::new()), due());
             if !matches!(timeout(NOTIFY_TIMEOUT, sent).await, Ok(Ok(_))) {
-                debug!(upstream = %self.name(), "ending the session failed");
+                debug!(upstream = %self.name(), "ending the MCP session failed");
             }
         }
     }

@@ -284,7 +284,7 @@ impl McpUpstream {
             }
         }
         let (limit, pages, (_, what)) = (Self::LIST_LIMIT, Self::PAGES_LIMIT, kind.names());
-        warn!(upstream = %self.name, what, limit, pages, "the server's list is longer than is read: the rest is left out");
+        warn!(upstream = %self.name, what, limit, pages, "list of the MCP server too long, the rest is ignored");
         list.truncate(Self::LIST_LIMIT);
         Ok(list)
     }

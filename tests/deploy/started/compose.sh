@@ -42,7 +42,7 @@ for _ in $(seq 100); do
     spared=no
     for name in "${replicas[@]}"; do
         podman logs "$name" >"$work/$name.log" 2>&1
-        grep -q 'INFO.* call tool=nginx_status outcome="success"' "$work/$name.log" || spared=yes
+        grep -q 'INFO.* call route=nginx_status outcome="success"' "$work/$name.log" || spared=yes
     done
     [ "$spared" = yes ] || break
     sleep 0.2

@@ -53,7 +53,7 @@ sed 's|^upstreams:|&\n  slow: http://10.89.7.1:8082|; $a\  slow: { description: 
     "$config/glossator.yaml" | kubelet swap "$config" glossator.yaml
 until_it_says "kubernetes: a changed ConfigMap is in force" http://10.89.7.11:9901/routes '"slow"'
 echo 'routes: [' | kubelet swap "$config" glossator.yaml
-until_it_says "kubernetes: a bad one shows in the metrics" http://10.89.7.11:9901/metrics '^glossator_configuration_good 0'
+until_it_says "kubernetes: a bad one shows in the metrics" http://10.89.7.11:9901/metrics '^glossator_config_last_reload_successful 0'
 answers "kubernetes: and the old one goes on" "$(called http://10.89.7.11:8080 nginx_status "Host: status")"
 
 called http://10.89.7.11:8080 slow "Host: status" >"$work/slow.answer" &
@@ -106,7 +106,7 @@ for address in 10.89.7.31 10.89.7.32; do
         *'"sky"'*) pass "helm, standalone: $address reaches its server by its name in the cluster" ;;
         *) fail "helm, standalone: $address reaches its server by its name in the cluster" "$answer" ;;
     esac
-    until_it_says "helm, standalone: $address has the store, by the password of its Secret" "http://$address:9901/metrics" '^glossator_shared_store_up 1'
+    until_it_says "helm, standalone: $address has the store, by the password of its Secret" "http://$address:9901/metrics" '^glossator_shared_state_up 1'
 done
 # mcp ADDRESS SESSION MESSAGE: as a client of an older revision does.
 mcp() {

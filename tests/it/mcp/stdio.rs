@@ -82,7 +82,7 @@ async fn both_eras_are_spoken_and_an_answer_is_one_line() {
     let (status, unread, log) = piped.ended().await;
     assert!(status.success() && unread.is_empty(), "{status} {unread:?}");
     assert!(
-        log.lines().any(|line| line.contains(r#""message":"call""#) && line.contains(r#""face":"stdio""#)),
+        log.lines().any(|line| line.contains(r#""message":"call""#) && line.contains(r#""api":"stdio""#)),
         "{log}"
     );
 }
@@ -292,7 +292,7 @@ async fn after_the_last_line_nobody_waits_longer_than_the_drain() {
     piped.close_input();
     let (status, unread, log) = piped.ended().await;
     assert!(status.success() && unread.is_empty(), "{status} {unread:?}");
-    assert!(log.contains("requests still in flight are cut off"), "{log}");
+    assert!(log.contains("shutdown timeout: cancelling requests in flight"), "{log}");
     upstream.until("the end of the connection", |state| state.left == 1).await;
 }
 

@@ -484,7 +484,7 @@ async fn what_is_withheld_of_an_error_is_in_a_log_of_every_detail() {
     }
     let log = program.log().await;
     for (tool, words) in [("sql", "syntax error"), ("row", "UNIQUE constraint")] {
-        let is_of_it = |line: &&Value| line["tool"] == tool && line["note"].to_string().contains(words);
+        let is_of_it = |line: &&Value| line["route"] == tool && line["note"].to_string().contains(words);
         let found: Vec<_> = log.iter().filter(is_of_it).collect();
         assert!(!found.is_empty() && found.iter().all(|line| line["level"] == "DEBUG"), "{tool}: {log:?}");
     }

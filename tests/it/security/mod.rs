@@ -46,51 +46,60 @@ const KEYS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// Constants that do: what of, and where they stand.
+/// Constants that do: what they apply to, and where they are declared.
 const CONSTANTS: &[(&str, &str, &str)] = &[
-    ("the head of a request", "src/server/connection.rs", "HEAD_LIMIT_BYTES"),
-    ("requests open at once over one HTTP/2 connection", "src/server/connection.rs", "STREAM_LIMIT"),
-    ("a TLS handshake", "src/server/connection.rs", "HANDSHAKE_TIMEOUT"),
-    ("connections to the operators' port", "src/server/admin_listener.rs", "CONNECTION_LIMIT"),
-    ("of each body, beside what `request_buffer_limit` counts", "src/inbound/filter.rs", "FREE_BYTES"),
-    ("of each answer, beside what `response_buffer_limit` counts", "src/inbound/mod.rs", "SHORT_BYTES"),
-    ("values in the arguments of one call", "src/model/definition.rs", "ARGUMENT_VALUE_LIMIT"),
-    ("messages in one batch", "src/inbound/mcp/message.rs", "BATCH_LIMIT"),
-    ("streams of one session", "src/inbound/mcp/subscriptions.rs", "SESSION_LIMIT"),
-    ("subscriptions of one session", "src/inbound/mcp/session_subscriptions.rs", "SUBSCRIPTION_LIMIT"),
-    ("the URIs of these together", "src/inbound/mcp/session_subscriptions.rs", "SUBSCRIBED_LIMIT_BYTES"),
-    ("the URI of a resource that is watched", "src/pipeline/watch.rs", "WATCHED_URI_LIMIT_BYTES"),
-    ("path and query of what an upstream is asked", "src/route/request/http.rs", "TARGET_LIMIT_BYTES"),
-    ("one word of a command", "src/route/request/command.rs", "WORD_LIMIT_BYTES"),
-    ("what a command is given to read", "src/route/request/command.rs", "STDIN_LIMIT_BYTES"),
-    ("codings of one reply, one in another", "src/translate/content_encoding.rs", "CODING_LIMIT"),
-    ("rows of one reply", "src/translate/extract/mod.rs", "RECORD_LIMIT"),
-    ("what one template writes", "src/translate/template/bounds.rs", "TEXT_LIMIT_BYTES"),
+    ("request line and headers", "src/server/connection.rs", "HEAD_LIMIT_BYTES"),
+    ("concurrent requests on one HTTP/2 connection", "src/server/connection.rs", "STREAM_LIMIT"),
+    ("TLS handshake", "src/server/connection.rs", "HANDSHAKE_TIMEOUT"),
+    ("connections to the admin API", "src/server/admin_listener.rs", "CONNECTION_LIMIT"),
     (
-        "steps of one template, and of all of one request or result together",
+        "part of each request body that `request_buffer_limit` does not count",
+        "src/inbound/filter.rs",
+        "FREE_BYTES",
+    ),
+    ("responses that `response_buffer_limit` does not count", "src/inbound/mod.rs", "SHORT_BYTES"),
+    ("JSON values in the arguments of one call", "src/model/definition.rs", "ARGUMENT_VALUE_LIMIT"),
+    ("messages in one JSON-RPC batch", "src/inbound/mcp/message.rs", "BATCH_LIMIT"),
+    ("notification streams per session", "src/inbound/mcp/subscriptions.rs", "SESSION_LIMIT"),
+    ("subscriptions per session", "src/inbound/mcp/session_subscriptions.rs", "SUBSCRIPTION_LIMIT"),
+    (
+        "total length of the URIs of these",
+        "src/inbound/mcp/session_subscriptions.rs",
+        "SUBSCRIBED_LIMIT_BYTES",
+    ),
+    ("URI of a resource that is polled", "src/pipeline/watch.rs", "WATCHED_URI_LIMIT_BYTES"),
+    ("path and query of an upstream request", "src/route/request/http.rs", "TARGET_LIMIT_BYTES"),
+    ("one argument of a command", "src/route/request/command.rs", "WORD_LIMIT_BYTES"),
+    ("standard input of a command", "src/route/request/command.rs", "STDIN_LIMIT_BYTES"),
+    ("nested content encodings of a response", "src/translate/content_encoding.rs", "CODING_LIMIT"),
+    ("rows of a response", "src/translate/extract/mod.rs", "RECORD_LIMIT"),
+    ("output of a template", "src/translate/template/bounds.rs", "TEXT_LIMIT_BYTES"),
+    (
+        "steps of a template, and of all templates of one request or result together",
         "src/translate/template/bounds.rs",
         "FUEL",
     ),
     (
-        "what filters and the operators `*`, `~` and `+` of one template make",
+        "memory for the results of filters and the operators `*`, `~` and `+` in a template",
         "src/translate/template/bounds.rs",
         "MADE_LIMIT_BYTES",
     ),
     (
-        "steps of the templates of one prompt, one round of questions or the lines of one call, with what they look up",
+        "steps of the templates of a prompt, a round of input requests or the notifications of a call, \
+         including lookups",
         "src/translate/stop.rs",
         "TEXT_STEPS",
     ),
-    ("operators of one jq filter", "src/translate/jq/mod.rs", "OPERATOR_LIMIT"),
+    ("operators of a jq filter", "src/translate/jq/mod.rs", "OPERATOR_LIMIT"),
     ("steps of one run of a jq filter", "src/translate/jq/bounds.rs", "JQ_WORK_LIMIT"),
-    ("what one run of a jq filter makes", "src/translate/jq/bounds.rs", "JQ_MEMORY_LIMIT_BYTES"),
-    ("how deep a value nests that a jq filter makes", "src/translate/jq/bounds.rs", "DEPTH_LIMIT"),
-    ("a compiled pattern", "src/translate/matcher.rs", "SIZE_LIMIT_BYTES"),
-    ("the pattern of an upstream's secrets", "src/translate/matcher.rs", "TEXTS_LIMIT_BYTES"),
-    ("a file of the configuration", "src/config/folder.rs", "FILE_LIMIT_BYTES"),
-    ("files of the configuration", "src/config/folder.rs", "FILE_COUNT_LIMIT"),
-    ("nesting in it", "src/settings/tree/yaml.rs", "DEPTH_LIMIT"),
-    ("values in it, aliases put in", "src/settings/tree/yaml.rs", "NODE_LIMIT"),
+    ("memory that a run of a jq filter allocates", "src/translate/jq/bounds.rs", "JQ_MEMORY_LIMIT_BYTES"),
+    ("nesting of a value that a jq filter creates", "src/translate/jq/bounds.rs", "DEPTH_LIMIT"),
+    ("a compiled regular expression", "src/translate/matcher.rs", "SIZE_LIMIT_BYTES"),
+    ("the regular expression of an upstream's secrets", "src/translate/matcher.rs", "TEXTS_LIMIT_BYTES"),
+    ("size of a configuration file", "src/config/folder.rs", "FILE_LIMIT_BYTES"),
+    ("number of configuration files", "src/config/folder.rs", "FILE_COUNT_LIMIT"),
+    ("nesting of a configuration file", "src/settings/tree/yaml.rs", "DEPTH_LIMIT"),
+    ("values of a configuration file, aliases expanded", "src/settings/tree/yaml.rs", "NODE_LIMIT"),
 ];
 
 /// What the program takes by itself, and what connections take that only sit there, as the page says.
@@ -169,7 +178,7 @@ fn is_test(text: &str, name: &str) -> bool {
 fn the_limits_of_the_page_are_those_of_the_code() {
     let schema = config::schema();
     let default = Regex::new(r"^(.*?)\.? Default:? `?([^`.]+)`?\.").unwrap();
-    let mut table = String::from("\n\n| limit | of what | unless said otherwise |\n|---|---|---|\n");
+    let mut table = String::from("\n\n| limit | applies to | default |\n|---|---|---|\n");
     for (id, section, keys) in KEYS {
         for key in *keys {
             let property = &schema["$defs"][*id]["properties"][*key];

@@ -254,8 +254,8 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "W3",
         &[
-            "tests/it/operators_page.rs::the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself",
-            "tests/it/operators_page.rs::a_page_of_an_address_is_our_own_where_every_host_is_allowed",
+            "tests/it/admin_ui.rs::the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself",
+            "tests/it/admin_ui.rs::a_page_of_an_address_is_our_own_where_every_host_is_allowed",
         ],
     ),
     (
@@ -374,10 +374,10 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "O1",
         &[
-            "tests/it/operators.rs::no_page_but_the_ports_own_may_ask",
-            "tests/it/operators.rs::probes_ask_by_any_name_and_everybody_else_by_one_that_is_allowed",
-            "tests/it/operators.rs::a_token_is_asked_for_where_there_is_one",
+            "tests/it/admin.rs::no_page_but_the_ports_own_may_ask",
+            "tests/it/admin.rs::probes_ask_by_any_name_and_everybody_else_by_one_that_is_allowed",
+            "tests/it/admin.rs::a_token_is_asked_for_where_there_is_one",
         ],
     ),
-    ("O2", &["tests/it/operators_page.rs::the_workbench_takes_so_much_and_from_whom_it_may"]),
+    ("O2", &["tests/it/admin_ui.rs::the_playground_takes_so_much_and_from_whom_it_may"]),
 ];

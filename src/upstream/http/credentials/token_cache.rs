@@ -199,13 +199,13 @@ impl Shared {
                     sent_until: asked_at + life - CLOCK_SKEW.min(life / 10),
                     accepted: false,
                 });
-                debug!(%upstream, request_id, life = ?life, "a token has come for an upstream");
+                debug!(%upstream, request_id, life = ?life, "access token received");
                 Ok(credential)
             }
             Err(error) => {
                 let failures = state.trouble.as_ref().map_or(0, |trouble| trouble.failures) + 1;
                 let rest = (INITIAL_BACKOFF * (1 << (failures - 1).min(10))).min(MAX_BACKOFF);
-                warn!(%upstream, request_id, failures, ?rest, error = %Chain(&error), "no token has come for an upstream");
+                warn!(%upstream, request_id, failures, ?rest, error = %Chain(&error), "access token request failed");
                 let last = Arc::new(error);
                 state.trouble = Some(Trouble { failures, until: Instant::now() + rest, last: last.clone() });
                 Err(last)

@@ -119,9 +119,9 @@ impl Endpoint {
             Change::Ejected(rest) => {
                 warn!(%upstream, request_id, address, ?rest, "endpoint ejected");
             }
-            Change::Back => info!(%upstream, request_id, address, "endpoint is back"),
-            Change::Unhealthy => warn!(%upstream, address, "address is not healthy"),
-            Change::Healthy => info!(%upstream, address, "address is healthy again"),
+            Change::Back => info!(%upstream, request_id, address, "endpoint recovered"),
+            Change::Unhealthy => warn!(%upstream, address, "endpoint unhealthy"),
+            Change::Healthy => info!(%upstream, address, "endpoint healthy"),
         }
     }
 
@@ -196,14 +196,14 @@ impl Drop for InFlightRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "outlier_detection", default, check = Self::complete)]
 pub struct OutlierDetectionSettings {
-    /// After how many failures in a row.
+    /// Number of consecutive failures after which an address is ejected.
     // `None` where outlier detection is off.
     #[key(range = 1..=1_000_000, default = Some(3))]
     pub consecutive_failures: Option<u32>,
-    /// For how long at first; it doubles with each failure after.
+    /// Duration of the first ejection; it doubles with each further failure.
     #[key(range = 1..=3_600_000, default = Duration::from_secs(5))]
     pub base_ejection_time: Duration,
-    /// For how long at most.
+    /// Maximum duration of an ejection.
     #[key(range = 1..=24 * 3_600_000, default = Duration::from_secs(60))]
     pub max_ejection_time: Duration,
 }
@@ -243,15 +243,15 @@ pub enum State {
 
 impl State {
     /// The labels of all states in metrics and the admin API.
-    pub const WORDS: [&str; 4] = ["up", "left_out", "to_be_tried", "unhealthy"];
+    pub const WORDS: [&str; 4] = ["healthy", "ejected", "probing", "unhealthy"];
 
     /// The label of this one.
     pub fn as_word(self) -> &'static str {
-        let [up, left_out, to_be_tried, unhealthy] = Self::WORDS;
+        let [healthy, ejected, probing, unhealthy] = Self::WORDS;
         match self {
-            Self::Up => up,
-            Self::Ejected { .. } => left_out,
-            Self::Probing => to_be_tried,
+            Self::Up => healthy,
+            Self::Ejected { .. } => ejected,
+            Self::Probing => probing,
             Self::Unhealthy => unhealthy,
         }
     }

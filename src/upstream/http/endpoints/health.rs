@@ -37,16 +37,17 @@ const BODY_LIMIT_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "health_check")]
 pub struct HealthCheckSettings {
-    /// What is asked for with `GET`, after the base of each address: `/health`. A 2xx is good.
+    /// Path that is requested with `GET`, after the base path of each address: `/health`. A 2xx response is
+    /// healthy.
     #[key(example = "path: /health")]
     pub path: PathAndQuery,
-    /// How often, a tenth sooner or later.
+    /// Interval between two checks, with 10 % jitter.
     #[key(range = 100..=3_600_000, default = Duration::from_secs(10))]
     pub interval: Duration,
-    /// How long the answer may take.
+    /// Timeout of a check.
     #[key(range = 1..=3_600_000, default = Duration::from_secs(2))]
     pub timeout: Duration,
-    /// After how many failures in a row an address is left out; one good answer brings it back.
+    /// Number of consecutive failed checks after which an address gets no requests; one success restores it.
     #[key(range = 1..=1_000, default = 2)]
     pub unhealthy_threshold: u32,
 }

@@ -146,7 +146,7 @@ impl Endpoints {
                 other => {
                     let why =
                         other.err().map_or_else(|| NO_ADDRESS.to_owned(), |error| Chain(&error).to_string());
-                    warn!(upstream = %self.settings.name, name = host, error = why, "a name can't be looked up");
+                    warn!(upstream = %self.settings.name, name = host, error = why, "DNS lookup failed");
                     failed = Some(why);
                     // What was true a moment ago is the best that is known.
                     entries.extend(here.cloned());
@@ -161,7 +161,7 @@ impl Endpoints {
         };
         if last.at.is_some() && numbers(&before) != numbers(&entries) {
             let count = entries.len();
-            info!(upstream = %self.settings.name, addresses = count, "names lead to other addresses now");
+            info!(upstream = %self.settings.name, addresses = count, "DNS addresses changed");
         }
         self.current.store(Arc::new(entries));
         names.remember(failed);
