@@ -18,24 +18,25 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "admin", process, variables, default, check = Self::complete)]
 pub struct AdminSettings {
-    /// Address and port for operators, or `off`. Where nothing is said and another process has it, there is none.
+    /// Address and port of the admin API, or `off`. If it is not set and the default port is in use, there is
+    /// no admin API.
     #[key(with = read_listen, default = Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901)), restart)]
     pub listen: Option<SocketAddr>,
     /// Whether the address is configured: then it has to be free.
     #[key(skip)]
     pub is_named: bool,
-    /// Values of `Host` that are answered there; `*` for all.
+    /// Accepted values of `Host`; `*` accepts all.
     #[key(
         with = read_hosts,
-        shown = "loopback names and the address that is listened on, or all where that is every address",
+        shown = "loopback names and the listen address, or all if that is every address",
         restart
     )]
     pub allowed_hosts: Vec<String>,
-    /// Upstreams without which `/readyz` says 503, by name; `*` for all of them.
+    /// Upstreams that must be reachable for readiness, by name; `*` for all.
     #[key(shown = "none", restart)]
     pub readiness_upstreams: Vec<String>,
-    /// What operators show as bearer token, at least 16 bytes; probes need none.
-    #[key(shown = "none is asked for", secret, restart)]
+    /// Bearer token for the admin API, at least 16 bytes; probes need none.
+    #[key(shown = "no authentication", secret, restart)]
     pub token: Option<Secret>,
 }
 

@@ -35,11 +35,10 @@ pub(super) struct ServerSettings {
     /// Size of the response cache of all routes together.
     #[key(name = "cache_limit", size = 0..=1 << 40, default = Store::LIMIT_BYTES_DEFAULT, live)]
     pub(super) cache_limit_bytes: usize,
-    /// How much memory responses of upstreams take at once, of all calls together, from when they are read
-    /// until the results are sent. A response longer than 16 KiB counts 3 times its length, or 10 times where
-    /// rules or a schema look into it; one that is compressed counts as long as `response_limit`. Calls
-    /// beyond it wait, for 10 s at most; then the tool error says to try again, for REST clients with 503 and
-    /// `Retry-After`.
+    /// Maximum memory for upstream responses of all calls together. A response longer than 16 KiB counts 3
+    /// times its length, or 10 times if rules or a schema parse it. A compressed one counts as
+    /// `response_limit`. Calls over the limit are queued for up to 10 s, then rejected with a time to retry
+    /// (REST: 503).
     #[key(
         name = "upstream_buffer_limit",
         size = 1 << 20..=1 << 40,
@@ -59,12 +58,12 @@ pub(super) struct ServerSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Section)]
 #[section(id = "server", process, default)]
 pub struct ListenerSettings {
-    /// Address and port that clients connect to.
+    /// Address and port for clients.
     // Port 0 takes any that is free.
     #[key(default = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080), restart)]
     pub listen: SocketAddr,
-    /// Maximum number of open connections; beyond it, idle connections are closed, those idle the longest
-    /// first.
+    /// Maximum number of open connections. Over the limit, glossator closes the connections that have been
+    /// idle for the longest time.
     #[key(range = 1..=1_000_000, default = 4096, restart)]
     pub max_connections: usize,
     /// Timeout of a request's headers, from their first byte, and of a TLS handshake, which has at most 10 s.
@@ -73,13 +72,13 @@ pub struct ListenerSettings {
     /// Time for which an idle connection is kept open.
     #[key(range = 1..=HOUR, default = Duration::from_secs(60), restart)]
     pub keepalive_timeout: Duration,
-    /// Write timeout: time in which a client reads nothing of its response.
+    /// Write timeout: a connection whose client reads nothing of its response for this long is closed.
     #[key(range = 1..=HOUR, default = Duration::from_secs(30), restart)]
     pub write_timeout: Duration,
-    /// How much is held at once of long answers that clients have not taken yet, of all together; those up to 64 KiB do not
-    /// count. When there is more, who has taken nothing for the longest is cut off, and not only after `write_timeout`,
-    /// but after a thirtieth of it at the earliest: whoever reads 200 KiB in that time is not. No more than half of
-    /// `upstream_buffer_limit`.
+    /// Maximum memory for buffered responses longer than 64 KiB that clients have not read, all clients
+    /// together. Over the limit, glossator closes the connections that have read nothing for the longest
+    /// time, after 1/30 of `write_timeout` at the earliest. A client that reads 200 KiB in that time is never
+    /// disconnected. At most half of `upstream_buffer_limit`.
     // Half of the memory for responses of upstreams; four of the longest: one of `response_limit`, as text
     // and as structure.
     #[key(
@@ -93,12 +92,11 @@ pub struct ListenerSettings {
     // More than the default `timeout`: a call that has begun ends by its own.
     #[key(range = 0..=HOUR, default = Duration::from_secs(35), restart)]
     pub shutdown_timeout: Duration,
-    /// How long everything is still served after SIGTERM while `/readyz` says 503, so that a load balancer hears of it
-    /// before connections are refused; `shutdown_timeout` begins after it.
+    /// Time after SIGTERM in which requests are still accepted while `/readyz` returns 503, so that load
+    /// balancers stop sending. `shutdown_timeout` starts after it.
     #[key(range = 0..=HOUR, default = Duration::ZERO, restart)]
     pub shutdown_delay: Duration,
-    /// Interval in which the configuration files are checked for changes, which are reloaded. `0s` never
-    /// checks.
+    /// Interval in which the configuration files are checked for changes and reloaded. `0s` never checks.
     #[key(range = 0..=HOUR, default = Duration::from_secs(1), restart)]
     pub reload_interval: Duration,
 }

@@ -82,7 +82,7 @@ pub(crate) enum ValueKind {
     Count(u64, u64),
     /// A number from 0 to 1.
     Fraction,
-    /// Text, a number or a flag, read as text.
+    /// A string, number or boolean, read as a string.
     Scalar,
     List(&'static Self),
     /// One, or a list of them.
@@ -170,7 +170,8 @@ impl KeySpec {
         let description = self.full_description();
         let description = description.trim_end_matches('.');
         match description.char_indices().nth(1) {
-            Some((second, _)) if description.starts_with(char::is_uppercase) => {
+            // An abbreviation such as `HTTP` stays as it is.
+            Some((second, next)) if description.starts_with(char::is_uppercase) && !next.is_uppercase() => {
                 format!("{}{}", description[..second].to_lowercase(), &description[second..])
             }
             _ => description.to_owned(),
@@ -209,11 +210,11 @@ impl ValueKind {
     }
 }
 
-/// In a few words, for the reference and for messages.
+/// The type in a few words, for the reference and for messages.
 impl fmt::Display for ValueKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text => formatter.write_str("text"),
+            Self::Text => formatter.write_str("string"),
             Self::Word(words) => {
                 let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
                 formatter.write_str(&words.join(", "))
@@ -229,10 +230,15 @@ impl fmt::Display for ValueKind {
             Self::Count(only, most) if only == most => write!(formatter, "`{only}`"),
             Self::Count(least, most) => write!(formatter, "number, {least} to {most}"),
             Self::Fraction => formatter.write_str("number, 0 to 1"),
-            Self::Scalar => formatter.write_str("text, number or flag"),
+            Self::Scalar => formatter.write_str("string, number or boolean"),
             Self::List(item) => write!(formatter, "list of {item}"),
             Self::OneOrMore(item) => write!(formatter, "{item}; or a list"),
-            Self::Map(value) => write!(formatter, "map of names to {value}"),
+            Self::Map(value) => match value.to_string() {
+                value if value.contains("map of ") || value.contains(';') => {
+                    write!(formatter, "map of ({value})")
+                }
+                value => write!(formatter, "map of {value}"),
+            },
             Self::Section(table) => {
                 let table = table();
                 if let Some(kind) = table.short_kind() {
@@ -240,7 +246,7 @@ impl fmt::Display for ValueKind {
                 }
                 write!(formatter, "map of {}", table.section)?;
                 let nothing = matches!(table.short_form, ShortForm::Nothing);
-                formatter.write_str(if nothing { "; or nothing" } else { "" })
+                formatter.write_str(if nothing { "; or null" } else { "" })
             }
             Self::Either(kinds) => {
                 let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
@@ -248,7 +254,31 @@ impl fmt::Display for ValueKind {
             }
             Self::JsonSchema => formatter.write_str("JSON Schema"),
             Self::Anything => formatter.write_str("any value"),
-            Self::Nothing => formatter.write_str("nothing"),
+            Self::Nothing => formatter.write_str("null"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn help(description: &'static str) -> String {
+        let Row::Key(key) = Row::key("a", ValueKind::Text, description) else { unreachable!() };
+        key.help()
+    }
+
+    #[test]
+    fn a_description_as_help_keeps_an_abbreviation() {
+        assert_eq!(help("Prefix of each name."), "prefix of each name");
+        assert_eq!(help("A template."), "a template");
+        assert_eq!(help("HTTP status of tool errors."), "HTTP status of tool errors");
+    }
+
+    #[test]
+    fn the_values_of_a_map_are_in_parentheses_where_they_have_parts() {
+        const EITHER: ValueKind = ValueKind::Either(&[ValueKind::Text, ValueKind::Count(1, 9)]);
+        assert_eq!(ValueKind::Map(&ValueKind::Scalar).to_string(), "map of string, number or boolean");
+        assert_eq!(ValueKind::Map(&EITHER).to_string(), "map of (string; or number, 1 to 9)");
     }
 }

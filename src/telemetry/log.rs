@@ -200,7 +200,7 @@ impl TextVisitor {
     }
 
     fn write(&mut self, value: fmt::Arguments<'_>) {
-        self.result = self.result.and(self.fields.write_fmt(value));
+        self.result = self.result.and_then(|()| self.fields.write_fmt(value));
     }
 }
 

@@ -46,12 +46,12 @@ impl Eq for ClientTls {}
 #[derive(Debug, Section)]
 #[section(id = "tls", variables, check_keys = Self::check_keys)]
 pub(crate) struct TlsSection {
-    /// Trusted CAs, in PEM: `file:/path`, `${NAME}` or the text.
+    /// Trusted CAs, in PEM: `file:/path`, `${NAME}` or the text itself.
     #[key(with = read_trusted_cas, file, shown = "those of the system", conflicts = "fingerprint")]
     ca: Option<Pem>,
     /// Instead of CAs: the SHA-256 fingerprint of the one trusted certificate, for self-signed servers.
     fingerprint: Option<Fingerprint>,
-    /// The name that the certificate is for, and that is sent as SNI.
+    /// Name that the certificate must have, and that is sent as SNI.
     #[key(with = read_server_name, shown = "the host of `url`")]
     server_name: Option<String>,
     /// Client certificate chain, in PEM, for servers that request one.

@@ -41,16 +41,16 @@ pub struct ServerTls {
 #[derive(Debug, Section)]
 #[section(name = "`tls` of `server`", id = "server_tls", process, variables)]
 pub struct ServerTlsOptions {
-    /// Certificate chain of this server, in PEM: `file:/path`, `${NAME}` or the text.
+    /// Certificate chain of this server, in PEM: `file:/path`, `${NAME}` or the text itself.
     #[key(with = read_certificate, file, example = "certificate: file:/etc/glossator/tls.crt", live)]
     pub certificate: Pem,
     /// Its private key, in PEM: `file:/path` or `${NAME}`.
     #[key(with = read_key, file, example = "key: file:/etc/glossator/tls.key", live)]
     pub key: Pem,
     /// Trusted CAs of client certificates, in PEM; clients without such a certificate are rejected.
-    #[key(with = read_trusted_cas, file, shown = "none is asked for", live)]
+    #[key(with = read_trusted_cas, file, shown = "no client certificates", live)]
     pub client_ca: Option<Pem>,
-    /// Whether a client may connect without a certificate, and use another credential.
+    /// Whether a client certificate is required, or optional beside other credentials.
     #[key(
         default = ClientCertificates::Required,
         requires = "client_ca",
@@ -63,9 +63,9 @@ pub struct ServerTlsOptions {
 /// Whether clients need a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum ClientCertificates {
-    /// Who shows none is turned away.
+    /// Connections without one are rejected.
     Required,
-    /// Who shows none may show something else.
+    /// Clients without one may use another credential.
     Optional,
 }
 

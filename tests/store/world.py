@@ -174,10 +174,10 @@ tls-replication yes
 
     def node(self, number, *more):
         """One server of the store, with a user that may do what the page tells an operator to allow."""
-        page = (pathlib.Path(__file__).parents[2] / "config" / "shared.md").read_text()
-        allowed = " ".join(re.search(r"A user needs `([^`]+)`", page).group(1).split())
+        page = (pathlib.Path(__file__).parents[2] / "config" / "shared-state.md").read_text()
+        allowed = " ".join(re.search(r"A user needs\s+`([^`]+)`", page).group(1).split())
         if self.kind == "cluster":
-            allowed += " " + re.search(r"in a Cluster `([^`]+)`", page).group(1)
+            allowed += " " + re.search(r"in a Cluster\s+`([^`]+)`", page).group(1)
             more = [*more, "tls-cluster yes"]
         if self.kind != "server":
             more = [*more, "masteruser operator", f"masterauth {PASSWORD}", "repl-diskless-sync-delay 0"]

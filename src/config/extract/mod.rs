@@ -57,7 +57,7 @@ macro_rules! options {
         pub(in crate::config) struct $written {
             #[key(part)]
             options: $options,
-            /// Named fields with types.
+            /// Fields of the result, each with a name and a type.
             #[key(kind = Fields::KIND)]
             fields: ReadElsewhere,
         }

@@ -1,4 +1,4 @@
-//! What is asked before something is done.
+//! Input requests.
 
 use super::*;
 
@@ -18,31 +18,33 @@ pub(in crate::config) static QUESTION: Keys = Keys::new(
         key(
             "when",
             Text,
-            "A jq condition on `$args` and the answers so far, `$input_responses`. Without it, always.",
+            "jq condition on `$args` and earlier responses, `$input_responses`. Default: always.",
         ),
-        key("message", Text, "What the person reads: a template. Alone, it is answered with yes or no."),
+        key("message", Text, "Message to the user: a template. Alone, it is a yes-or-no confirmation."),
         key(
             "fields",
             Map(&Either(&[Word(FORM_TYPES), Section(|| &FORM_FIELD)])),
-            "What there is to fill in: a type each, with `?` behind it where it may be left out, or a map.",
+            "Form fields: a type each, with `?` if optional, or a map.",
         ),
-        key("schema", Map(&Anything), "The same as the JSON Schema that goes to the client."),
+        key("schema", Map(&Anything), "The form as a JSON Schema, as it is sent to the client."),
         key(
             "arguments",
             NAMES,
-            "The arguments that the person fills in where the caller left them out, as `input` has them.",
+            "Arguments that the user fills in if the client omitted them, with their schema from `input`.",
         ),
         key(
             "url",
             Text,
-            "An address that the person opens; templates in it are percent-encoded. For secrets, which no form may ask for.",
+            "URL that the user opens; templates in it are percent-encoded. For secrets, which forms must not \
+             request.",
         ),
-        key("sample", SAMPLE_FORM, "What the client's model is asked: a template, or a map."),
-        key("roots", Flag, "`true` asks the client which folders it works in."),
+        key("sample", SAMPLE_FORM, "Sampling request to the client's model: a template, or a map."),
+        key("roots", Flag, "`true` requests the client's workspace folders."),
         key(
             "optional",
             Flag,
-            "Whether the call goes on where nobody can be asked, or nobody wants to answer. Default `false`.",
+            "Whether the call continues if the client does not support the request, or the user declines. Default \
+             `false`.",
         ),
     ],
 );
@@ -51,17 +53,13 @@ pub(in crate::config) static FORM_FIELD: Keys = Keys::new(
     "a field of a form",
     "form_field",
     &[
-        key("type", Word(FORM_TYPES), "What it takes. Default `string`."),
-        key("title", Text, "What the person sees beside it."),
-        key("description", Text, "What it is for."),
-        key(
-            "choices",
-            Either(&[List(&Text), Map(&Text)]),
-            "What there is to choose from: values, or values with titles.",
-        ),
-        key("multiple", Flag, "Whether several of the choices can be taken. Default `false`."),
-        key("default", Anything, "What stands in it at first."),
-        key("optional", Flag, "Whether it may be left out. Default `false`."),
+        key("type", Word(FORM_TYPES), "Type. Default `string`."),
+        key("title", Text, "Display name."),
+        key("description", Text, "Description."),
+        key("choices", Either(&[List(&Text), Map(&Text)]), "Allowed values, or values with titles."),
+        key("multiple", Flag, "Whether several choices can be selected. Default `false`."),
+        key("default", Anything, "Initial value."),
+        key("optional", Flag, "Whether the field may be omitted. Default `false`."),
     ],
 );
 
@@ -92,14 +90,14 @@ pub(in crate::config) static SAMPLE: Keys = Keys::new(
         key(
             "messages",
             Either(&[Text, List(&Section(|| &MESSAGE))]),
-            "What is said: a template, or a list of them by speaker.",
+            "Messages: a template for one of the user, or a list by role.",
         ),
-        key("system", Text, "What the model should know of its task: a template."),
-        key("max_tokens", Count(1, 1_000_000), "How long the answer may be. Default 1000."),
-        key("temperature", Fraction, "How freely the model answers."),
-        key("stop", NAMES, "Words at which it stops."),
-        key("models", NAMES, "Names, or parts of names, of models that are fit for it, the best first."),
-        key("optional", Flag, "Whether the call goes on without an answer. Default `false`."),
+        key("system", Text, "System prompt: a template."),
+        key("max_tokens", Count(1, 1_000_000), "Maximum length of the output, in tokens. Default 1000."),
+        key("temperature", Fraction, "Sampling temperature."),
+        key("stop", NAMES, "Stop sequences."),
+        key("models", NAMES, "Model hints: names or parts of names, the best first."),
+        key("optional", Flag, "Whether the call continues without the model's output. Default `false`."),
     ],
 );
 
@@ -107,7 +105,7 @@ pub(in crate::config) static MESSAGE: Keys = Keys::new(
     "a message",
     "message",
     &[
-        key("user", Text, "What the person says: a template."),
-        key("assistant", Text, "What the model said: a template."),
+        key("user", Text, "Message of the user: a template."),
+        key("assistant", Text, "Message of the model: a template."),
     ],
 );

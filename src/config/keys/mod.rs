@@ -47,9 +47,9 @@ const ENVELOPE: Takes = Word(&["mcp", "plain"]);
 const ERROR_STATUS: Takes = Word(&["mapped", "always_200"]);
 const ERROR_FORMAT: Takes = Word(&["text", "json"]);
 const NAMES: Takes = List(&Text);
-/// What a caller needs.
+/// Scopes that a client needs.
 const SCOPES: Takes = <Scopes as Setting>::KIND;
-/// How many calls in how long.
+/// Calls per time.
 const RATE_LIMIT: Takes = <OrOff<RateSettings> as Setting>::KIND;
-/// What may be left out altogether.
+/// A feature that can be disabled.
 const OFF: Takes = Word(&["off"]);

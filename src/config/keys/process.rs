@@ -18,13 +18,13 @@ pub(in crate::config) static FILE: Keys = Keys::new(
         key(
             "version",
             Count(VERSION, VERSION),
-            "The language that the file is written in. Default: that of the program.",
+            "Version of the configuration language. Default: that of the program.",
         ),
-        key("server", Section(ServerSettings::keys), "The listener for clients, and limits of the process."),
+        key("server", Section(ServerSettings::keys), "Listener for clients, and limits of the process."),
         key(
             "admin",
             Section(AdminSettings::keys),
-            "The admin API: probes, metrics, the active configuration.",
+            "Admin API: probes, metrics and the active configuration.",
         ),
         key("log", Section(LogSettings::keys), "Level and format of the log."),
         key(
@@ -32,11 +32,7 @@ pub(in crate::config) static FILE: Keys = Keys::new(
             Section(StoreSettings::keys),
             "Redis or Valkey in which replicas share limits, cached responses and subscriptions: its address, or a map.",
         ),
-        key(
-            "telemetry",
-            Section(TelemetrySettings::keys),
-            "Where traces and metrics are sent (OpenTelemetry).",
-        ),
+        key("telemetry", Section(TelemetrySettings::keys), "Export of traces and metrics (OpenTelemetry)."),
         key(
             "clients",
             <Named<ClientSettings> as Setting>::KIND,
@@ -46,16 +42,20 @@ pub(in crate::config) static FILE: Keys = Keys::new(
         key(
             "rules",
             Map(&RULES_FORM),
-            "Rules with a name, for routes to use: what `response` takes, or a map.",
+            "Named rules, which routes can use: as `response` of a route, or a map.",
         ),
-        key("upstreams", Map(&UPSTREAM_FORM), "The legacy servers, by name: a URL, or a map."),
+        key("upstreams", Map(&UPSTREAM_FORM), "Upstream servers, by name: a URL, or a map."),
         key(
             "passthrough",
             Either(&[Text, Section(|| &PASSTHROUGH)]),
             "Upstream that requests outside all routes are proxied to, unmodified.",
         ),
-        key("routes", Map(&Section(|| &ROUTE)), "The tools, by name."),
-        key("prompts", Map(&Section(|| &PROMPT)), "The prompts, by name."),
+        key(
+            "routes",
+            Map(&Section(|| &ROUTE)),
+            "Routes, by name: each binds an MCP tool to an upstream request and its rules.",
+        ),
+        key("prompts", Map(&Section(|| &PROMPT)), "MCP prompts, by name."),
     ],
 );
 
@@ -63,20 +63,21 @@ pub(in crate::config) static PASSTHROUGH: Keys = Keys::new(
     "`passthrough`",
     "passthrough",
     &[
-        key("upstream", Text, "Upstream of requests outside all routes."),
+        key("upstream", Text, "Upstream that requests outside all routes are proxied to."),
         key("idle_timeout", Duration(1, 24 * HOUR), "Idle timeout of a response body. Default `1m`."),
         key(
             "max_in_flight",
             Count(1, 1_000_000),
-            "How many requests are passed through at once, of the `max_in_flight` of the upstream. Default: half of that, so that \
-             the others are left to calls.",
+            "Maximum number of concurrent passthrough requests, within the `max_in_flight` of the upstream. \
+             Default: half of that, which leaves the other half to calls.",
         ),
         key(
             "max_in_flight_per_client",
             Count(1, 1_000_000),
-            "Maximum per client; further ones wait for at most 2 s. Default: half of them.",
+            "Maximum per client; further requests are queued for up to 2 s. Default: half of \
+             `max_in_flight`.",
         ),
-        key("scopes", SCOPES, "Scopes that a client needs for it; required where there are `clients`."),
+        key("scopes", SCOPES, "Scopes that a client needs for passthrough; required if there are `clients`."),
     ],
 );
 
@@ -88,36 +89,34 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
     &[
         key("timeout", TIMEOUT, "Timeout of a call, with queueing and retries. Default `30s`."),
         key("connect_timeout", TIMEOUT, "Timeout of connecting to an upstream. Default `5s`."),
-        key("response_limit", RESPONSE_LIMIT, "Largest response that is read. Default `8MiB`."),
+        key("response_limit", RESPONSE_LIMIT, "Maximum length of an upstream response. Default `8MiB`."),
         key(
             "max_values",
             MAX_VALUES,
-            "How many values a reply may have for a rule that looks into it. Default 1200000.",
+            "Maximum number of JSON values in a response that a rule parses. Default 1200000.",
         ),
-        key(
-            "error_text_limit",
-            ERROR_TEXT_LIMIT,
-            "The longest error text that a client gets. Default `2KiB`.",
-        ),
+        key("error_text_limit", ERROR_TEXT_LIMIT, "Maximum length of an error text. Default `2KiB`."),
         key(
             "envelope",
             ENVELOPE,
-            "What REST clients get: the tool result, or the structured value alone. Default `mcp`.",
+            "Body of REST responses: the tool result (`mcp`), or the structured content alone (`plain`). \
+             Default `mcp`.",
         ),
         key(
             "error_status",
             ERROR_STATUS,
-            "The HTTP status of a tool error for REST clients. Default `mapped`.",
+            "HTTP status of tool errors for REST clients: by the error (`mapped`), or 200 (`always_200`). \
+             Default `mapped`.",
         ),
         key(
             "error_format",
             ERROR_FORMAT,
-            "The text of every tool error: the message, or `{\"error\": \"…\"}` as JSON. Default `text`.",
+            "Format of tool error texts: the message, or `{\"error\": \"…\"}` as JSON. Default `text`.",
         ),
         key(
             "redact",
             NAMES,
-            "Regular expressions: what matches is `[redacted]` in every error. Default: none.",
+            "Regular expressions whose matches are replaced with `[redacted]` in every error. Default: none.",
         ),
         key(
             "max_in_flight",
@@ -127,7 +126,8 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
         key(
             "max_in_flight_per_client",
             IN_FLIGHT,
-            "Maximum per client, so that one client cannot use all of them; further ones are rejected. Default: all of them.",
+            "Maximum per client, so that one client cannot use all of them; further requests are rejected. \
+             Default: all of them.",
         ),
         key("attempt_timeout", TIMEOUT, "Timeout of one attempt. Default: the timeout of the call."),
         key("retry", <OrOff<RetryOverride> as Setting>::KIND, "Retries after transient failures."),
@@ -146,12 +146,9 @@ pub(in crate::config) static DEFAULTS: Keys = Keys::new(
         key(
             "scopes",
             SCOPES,
-            "What a caller needs for routes and prompts. Default: nothing but to be known.",
+            "Scopes that a client needs for routes and prompts. Default: none; every authenticated client is \
+             authorized.",
         ),
-        key(
-            "forward_headers",
-            NAMES,
-            "Names of the caller's headers that are sent on to upstreams. Default: none.",
-        ),
+        key("forward_headers", NAMES, "Client headers that are forwarded to upstreams. Default: none."),
     ],
 );

@@ -8,29 +8,31 @@ pub(in crate::config) static PROMPT: Keys = Keys::new(
     "prompt",
     &[
         key("title", Text, "A name for people."),
-        key("description", Text, "What it is for; people choose by it."),
+        key("description", Text, "Description, by which people select a prompt."),
         key(
             "arguments",
             Map(&Either(&[Nothing, Section(|| &PROMPT_ARGUMENT)])),
-            "What a person is asked for, by name.",
+            "Arguments that a person enters, by name.",
         ),
         key(
             "confirm",
             Text,
-            "A question that a person says yes to before the messages are made: a template.",
+            "Confirmation that a person must accept before the messages are created: a template.",
         ),
         key(
             "input_requests",
             ASK,
-            "What a person, or the client's model, is asked before that; a list is asked one after the other.",
+            "Input requests to the person or the client's model, before the confirmation. Items of a list \
+             are sent one after the other.",
         ),
-        key("input_timeout", ANSWER_WITHIN, "How long an answer may take. Default `10m`."),
+        key("input_timeout", ANSWER_WITHIN, "Timeout of an input request. Default `10m`."),
         key(
             "scopes",
             SCOPES,
-            "What a caller needs for it, beside what the routes need that it shows; in the place of those of `defaults`.",
+            "Scopes that a client needs, in addition to those of the routes in it; replaces those of \
+             `defaults`.",
         ),
-        key("messages", List(&Section(|| &PROMPT_MESSAGE)), "What it says, in order."),
+        key("messages", List(&Section(|| &PROMPT_MESSAGE)), "Messages, in order."),
     ],
 );
 
@@ -40,8 +42,8 @@ pub(in crate::config) static PROMPT_ARGUMENT: Keys = Keys::new(
     &[
         key("title", Text, "A name for people."),
         key("description", Text, "What it means."),
-        key("required", Flag, "Whether the prompt can't be had without it. Default `false`."),
-        key("completions", COMPLETE_FORM, "What it may be: a list of values, or a route that gives them."),
+        key("required", Flag, "Whether the argument is required. Default `false`."),
+        key("completions", COMPLETE_FORM, "Completion: a list of values, or a route that returns them."),
     ],
 );
 
@@ -49,8 +51,12 @@ pub(in crate::config) static PROMPT_MESSAGE: Keys = Keys::new(
     "a message",
     "prompt_message",
     &[
-        key("user", PROMPT_CONTENT, "What the person says: a template, a block, or a list of blocks."),
-        key("assistant", PROMPT_CONTENT, "What the model says."),
+        key(
+            "user",
+            PROMPT_CONTENT,
+            "Content with the role `user`: a template, a block, or a list of blocks.",
+        ),
+        key("assistant", PROMPT_CONTENT, "Content with the role `assistant`, in the same forms."),
     ],
 );
 
@@ -60,19 +66,19 @@ pub(in crate::config) static PROMPT_BLOCK: Keys = Keys::new(
     "a block of a message",
     "prompt_block",
     &[
-        key("text", Text, "A text: a template. An empty one is left out."),
-        key("route", Text, "The route whose result is shown: all its blocks."),
-        key("args", Map(&Anything), "The arguments for that route: a template each, or a value."),
+        key("text", Text, "Text: a template. An empty text is omitted."),
+        key("route", Text, "Route to call. All blocks of its result are inserted."),
+        key("args", Map(&Anything), "Arguments for the route: each a template, or a value."),
         key(
             "resource",
             Either(&[Text, Section(|| &PROMPT_RESOURCE)]),
-            "An embedded document: the URI of a resource of a route, or a map.",
+            "Embedded resource: the URI of a route's resource, or a map.",
         ),
-        key("resource_link", content::ResourceLink::KIND, "A link to a document."),
+        key("resource_link", content::ResourceLink::KIND, "Link to a resource."),
         key(
             "annotations",
             content::BlockAnnotations::KIND,
-            "Hints for clients, for blocks that have none of their own.",
+            "Annotations for blocks that have none of their own.",
         ),
     ],
 );
@@ -81,13 +87,13 @@ pub(in crate::config) static PROMPT_RESOURCE: Keys = Keys::new(
     "`resource`",
     "prompt_resource",
     &[
-        key("uri", Text, "What the document is called: a template."),
+        key("uri", Text, "URI of the resource: a template."),
         key(
             "text",
             Text,
-            "What is in it: a template. Without it, it is read from the route whose resource has the URI.",
+            "Text of the resource: a template. Default: the resource of the route with this URI.",
         ),
-        key("media_type", Text, "The media type of `text`. Default `text/plain`."),
+        key("media_type", Text, "Media type of `text`. Default `text/plain`."),
     ],
 );
 
@@ -98,12 +104,13 @@ pub(in crate::config) static COMPLETE: Keys = Keys::new(
     "`completions`",
     "completions",
     &[
-        key("route", Text, "The route that gives the values."),
-        key("args", Map(&Anything), "The arguments for that route: a template each, or a value."),
+        key("route", Text, "Route that returns the values."),
+        key("args", Map(&Anything), "Arguments for the route: each a template, or a value."),
         key(
             "values",
             Text,
-            "jq: from its result to the list of values. Default: the result is the list, or the lines of its text.",
+            "jq filter from the result to the list of values. Default: the result itself, or the lines of \
+             its text.",
         ),
     ],
 );

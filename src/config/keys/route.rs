@@ -1,4 +1,4 @@
-//! A route and what it asks.
+//! Routes and their requests.
 
 use super::*;
 use crate::config::content;
@@ -8,69 +8,64 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
     "a route",
     "route",
     &[
-        key("title", Text, "A name for people."),
-        key("description", Text, "What a model reads to decide whether to call the tool."),
+        key("title", Text, "Display name."),
+        key("description", Text, "Description of the tool for models."),
         key("annotations", Section(|| &ANNOTATIONS), "Hints for clients, as MCP has them."),
         key(
             "resource",
             Either(&[Text, Section(|| &READ_AS)]),
-            "What it is read by, which makes it a resource: a URI, or a template with arguments as `{name}`.",
+            "Makes the route an MCP resource: a URI, or a URI template with arguments as `{name}`.",
         ),
-        key("tool", Flag, "Whether it is a tool. Default `true`; `false` of a resource."),
-        key(
-            "rest",
-            Text,
-            "Where REST clients find it, beside `POST /tools/NAME`: `METHOD /path/{argument}`.",
-        ),
+        key("tool", Flag, "Whether the route is a tool. Default `true`, or `false` for a resource."),
+        key("rest", Text, "REST endpoint, in addition to `POST /tools/NAME`: `METHOD /path/{argument}`."),
         key(
             "request",
             Either(&[Text, Section(|| &REQUEST)]),
-            "What the upstream is asked: `METHOD UPSTREAM/path/{argument}`, `CALL UPSTREAM/TOOL`, or a map.",
+            "Request to the upstream: `METHOD UPSTREAM/path/{argument}`, `CALL UPSTREAM/TOOL`, or a map.",
         ),
-        key("confirm", Text, "A question that a person says yes to before the request is sent: a template."),
+        key(
+            "confirm",
+            Text,
+            "Confirmation that the user must accept before the request is sent: a template.",
+        ),
         key(
             "input_requests",
             ASK,
-            "What a person, or the client's model, is asked before it; a list is asked one after the other.",
+            "Input requests to the user or the client's model before the upstream request: a map, or a list \
+             of rounds.",
         ),
-        key("input_timeout", ANSWER_WITHIN, "How long an answer may take. Default `10m`."),
-        key(
-            "input",
-            JsonSchema,
-            "What arguments must look like; inferred from the placeholders when absent.",
-        ),
+        key("input_timeout", ANSWER_WITHIN, "Timeout of an input request. Default `10m`."),
+        key("input", JsonSchema, "JSON Schema of the arguments; inferred from the placeholders when absent."),
         key(
             "completions",
             Map(&COMPLETE_FORM),
-            "What its arguments may be, by name, beside what `input` lists: a list of values, or a route that gives them.",
+            "Completions of arguments, by name, in addition to the values in `input`: a list, or a route \
+             that returns them.",
         ),
-        key("output", JsonSchema, "What the structured content looks like; enforced on every success."),
+        key("output", JsonSchema, "JSON Schema of the structured content; enforced on every success."),
         key(
             "wrap_non_objects",
             Word(&["always", "legacy_clients"]),
-            "Which clients get a value that is not an object as `{\"result\": …}`. Default `always`.",
+            "Clients that get a value other than an object as `{\"result\": …}`. Default `always`.",
         ),
         key("response", RESPONSE, "Rules for the upstream response; the first rule that matches is applied."),
         key(
             "argument_error",
             ERROR_FORM,
-            "The form of an error about arguments that `input` refuses, as `error` of a rule: `value.message` is the sentence.",
+            "Form of an error about arguments that violate `input`, as in `error` of a rule: `value.message` \
+             describes the violation.",
         ),
         key(
             "async_operation",
             Either(&[Word(&["follow_location"]), Section(|| &JOB)]),
-            "How work is followed that is not done with the first reply: to the `Location` of a 202, or as a map says. \
-             Without it the first reply is the answer.",
+            "Polling of asynchronous operations: `follow_location` polls the `Location` of a 202; a map \
+             configures it. Default: the first response is the result.",
         ),
-        key(
-            "notifications",
-            List(&Section(|| &LOG_LINE)),
-            "Lines that clients are told while a call goes on, where they want them.",
-        ),
+        key("notifications", List(&Section(|| &LOG_LINE)), "Log notifications to clients during a call."),
         key(
             "propagate_trace_context",
             Flag,
-            "Whether the trace that a call belongs to (`traceparent`, `tracestate`) goes on to the upstream. Default `true`.",
+            "Whether `traceparent` and `tracestate` are forwarded to the upstream. Default `true`.",
         ),
         key(
             "on_no_match",
@@ -80,20 +75,22 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
         key(
             "default_rules",
             Flag,
-            "Whether the rules of `defaults.response` are tried after its own. Default `true`.",
+            "Whether the rules of `defaults.response` are tried after the route's own. Default `true`.",
         ),
         key("timeout", TIMEOUT, "Timeout of a call, with queueing and retries."),
         key(
             "idempotent",
             Flag,
-            "Whether the request may be sent again after a failure. Default: by its method; `POST` and `PATCH` may not.",
+            "Whether the request may be retried after it may have reached the upstream. Default: by the HTTP \
+             method (`false` for `POST` and `PATCH`) or the annotations of the MCP tool; `false` for \
+             commands.",
         ),
         key("rate_limit", RATE_LIMIT, "Rate limit of all clients together: `100 per minute`, or a map."),
         key("rate_limit_per_client", RATE_LIMIT, "Rate limit of each client: `10 per minute`, or a map."),
         key(
             "cache",
             Either(&[LASTS, Section(|| &CACHE)]),
-            "How long its replies are given again: a duration, `upstream` for as long as the upstream says, or a map.",
+            "Response cache: a duration, `upstream` for the upstream's `Cache-Control`, or a map.",
         ),
         key(
             "coalesce",
@@ -103,8 +100,8 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
         key(
             "hedge",
             Either(&[Duration(1, HOUR), Word(&["p95"])]),
-            "After how long a slow request is sent once more: a duration, or `p95` for the time within which 95 of 100 \
-             replies came lately.",
+            "Delay after which a slow request is sent a second time: a duration, or `p95` for the 95th \
+             percentile of recent response times.",
         ),
         key(
             "retry",
@@ -114,47 +111,66 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
         key(
             "circuit_breaker",
             <OrOff<BreakerOverride> as Setting>::KIND,
-            "When its own circuit breaker opens, or `off`, in the place of what the upstream says: after so many \
-             responses with 502, 503 or 504 in a row.",
+            "When the circuit breaker of the route opens (consecutive responses with 502, 503 or 504), or \
+             `off`; overrides the upstream.",
         ),
-        key("scopes", SCOPES, "Scopes that a client needs, all of them; replace those of `defaults`."),
-        key("response_limit", RESPONSE_LIMIT, "Largest response that is read."),
-        key("max_values", MAX_VALUES, "How many values a reply may have for a rule that looks into it."),
-        key("error_text_limit", ERROR_TEXT_LIMIT, "The longest error text that a client gets."),
-        key("envelope", ENVELOPE, "What REST clients get: the tool result, or the structured value alone."),
-        key("error_status", ERROR_STATUS, "The HTTP status of a tool error for REST clients."),
+        key("scopes", SCOPES, "Scopes that a client needs, all of them; replaces those of `defaults`."),
+        key("response_limit", RESPONSE_LIMIT, "Maximum length of an upstream response."),
+        key("max_values", MAX_VALUES, "Maximum number of JSON values in a response that a rule parses."),
+        key("error_text_limit", ERROR_TEXT_LIMIT, "Maximum length of an error text."),
+        key(
+            "envelope",
+            ENVELOPE,
+            "Body of REST responses: the tool result (`mcp`), or the structured content alone (`plain`).",
+        ),
+        key(
+            "error_status",
+            ERROR_STATUS,
+            "HTTP status of tool errors for REST clients: by the error (`mapped`), or 200 (`always_200`).",
+        ),
         key(
             "error_format",
             ERROR_FORMAT,
-            "The text of every tool error: the message, or `{\"error\": \"…\"}` as JSON.",
+            "Format of tool error texts: the message, or `{\"error\": \"…\"}` as JSON.",
         ),
-        key("redact", NAMES, "Regular expressions of what no error shows, beside those of `defaults`."),
+        key(
+            "redact",
+            NAMES,
+            "Regular expressions whose matches are replaced with `[redacted]` in every error; added to those \
+             of `defaults`.",
+        ),
         key(
             "forward_headers",
             NAMES,
-            "Names of the caller's headers that are sent on, beside those of `defaults`.",
+            "Client headers that are forwarded to upstreams; added to those of `defaults`.",
         ),
         key("tests", List(&Section(|| &EXAMPLE)), "Examples, run by `glossator test`."),
     ],
 );
 
-/// How long a reply is kept.
+/// Lifetime of a cached response.
 const LASTS: Takes = Either(&[Duration(1, 30 * 24 * HOUR), Word(&["upstream"])]);
 
 pub(in crate::config) static CACHE: Keys = Keys::new(
     "`cache`",
     "cache",
     &[
-        key("ttl", LASTS, "How long a reply is good: a duration, or `upstream`. Default `upstream`."),
+        key(
+            "ttl",
+            LASTS,
+            "Time for which a response is fresh: a duration, or `upstream` for its `Cache-Control`. Default \
+             `upstream`.",
+        ),
         key(
             "stale_if_error",
             Duration(1, 30 * 24 * HOUR),
-            "How much longer an old one is given where the upstream fails. Default: not, or as it says itself.",
+            "Further time in which a stale response is served if the upstream fails. Default: the upstream's \
+             `stale-if-error`, else none.",
         ),
         key(
             "ignore_cache_control",
             Flag,
-            "Whether responses are cached although their `Cache-Control` forbids it. Default `false`.",
+            "Whether responses are cached even if their `Cache-Control` forbids it. Default `false`.",
         ),
     ],
 );
@@ -163,11 +179,15 @@ pub(in crate::config) static ANNOTATIONS: Keys = Keys::new(
     "`annotations`",
     "annotations",
     &[
-        key("title", Text, "A name for people."),
-        key("readOnlyHint", Flag, "The tool changes nothing."),
-        key("destructiveHint", Flag, "What it changes may be lost."),
-        key("idempotentHint", Flag, "Calling it again with the same arguments changes nothing more."),
-        key("openWorldHint", Flag, "It reaches beyond a closed world, such as the web."),
+        key("title", Text, "Display name."),
+        key("readOnlyHint", Flag, "The tool modifies nothing."),
+        key("destructiveHint", Flag, "The tool may overwrite or delete data."),
+        key("idempotentHint", Flag, "A repeated call with the same arguments has no further effect."),
+        key(
+            "openWorldHint",
+            Flag,
+            "The tool interacts with an open set of external entities, such as the web.",
+        ),
     ],
 );
 
@@ -175,15 +195,15 @@ pub(in crate::config) static READ_AS: Keys = Keys::new(
     "`resource` of a route",
     "read_as",
     &[
-        key("uri", Text, "What it is read by: a URI, or a template with arguments as `{name}`."),
-        key("media_type", Text, "What it is; the reply's own type when absent."),
-        key("size", Size(0, 1 << 50), "How long it is, where that is known beforehand."),
+        key("uri", Text, "URI of the resource, or a URI template with arguments as `{name}`."),
+        key("media_type", Text, "Media type; that of the response when absent."),
+        key("size", Size(0, 1 << 50), "Size in bytes, if known in advance."),
         key("annotations", content::BlockAnnotations::KIND, "Hints for clients."),
         key(
             "poll_interval",
             Duration(100, 24 * HOUR),
-            "How often the upstream is asked whether it changed, while a client is subscribed. Default: never; then no \
-             client can subscribe.",
+            "Interval in which the upstream is polled for changes while a client is subscribed. Default: \
+             never; clients can't subscribe.",
         ),
     ],
 );
@@ -192,32 +212,32 @@ pub(in crate::config) static REQUEST: Keys = Keys::new(
     "`request`",
     "request",
     &[
-        key("upstream", Text, "Who is asked; may be left out when there is one upstream."),
+        key("upstream", Text, "Upstream of the request; optional with a single upstream."),
         key(
             "method",
             Text,
-            "The HTTP method, such as `GET` or `PROPFIND`. Default `GET`, or `POST` with a body.",
+            "HTTP method, such as `GET` or `PROPFIND`. Default `GET`, or `POST` with a body.",
         ),
-        key("path", Text, "The path, with arguments as `{name}`; may end in `?name={argument}`."),
-        key("query", Map(&QUERY_VALUE), "Parameters of the query: a template each, or a list of them."),
+        key("path", Text, "Path, with arguments as `{name}`; may end in `?name={argument}`."),
+        key("query", Map(&QUERY_VALUE), "Query parameters: a template each, or a list of them."),
         key("headers", Map(&Scalar), "Headers: a template each."),
-        key("body", Section(|| &BODY), "The body, in one of four forms."),
-        key("tool", Text, "Of an MCP server: the tool to call, by the name that the server has for it."),
+        key("body", Section(|| &BODY), "Body, in one of four forms."),
+        key("tool", Text, "MCP servers: name of the tool, as the server lists it."),
         key(
             "arguments",
             Either(&[List(&Scalar), Map(&Anything)]),
-            "Of a command: the words behind its own, a template each. Of a tool: its arguments, in which every text is a \
-             template; all of the call when absent.",
+            "Commands: further arguments, a template each. MCP tools: arguments, in which every text is a \
+             template; all arguments of the call when absent.",
         ),
         key(
             "leading_dash_arguments",
             NAMES,
-            "Of a command: arguments whose text may begin with `-`, and so be an option.",
+            "Commands: arguments whose value may start with `-`, and so become an option.",
         ),
         key(
             "stdin",
             Either(&[Text, Section(|| &BODY)]),
-            "Of a command: what it reads, as a template, or in one of four forms.",
+            "Commands: standard input, as a template or in one of the four body forms.",
         ),
     ],
 );
@@ -226,11 +246,11 @@ pub(in crate::config) static LOG_LINE: Keys = Keys::new(
     "a line of `notifications`",
     "log_line",
     &[
-        key("level", Word(&crate::route::LogLevel::NAMES), "How much it matters. Default `info`."),
+        key("level", Word(&crate::route::LogLevel::NAMES), "Severity. Default `info`."),
         key(
             "text",
             Text,
-            "What it says: a template of `args`; with `status` it is told when the reply is there.",
+            "Text: a template of `args`. A template with `status` is sent after the upstream response.",
         ),
     ],
 );
@@ -239,70 +259,63 @@ pub(in crate::config) static JOB: Keys = Keys::new(
     "`async_operation`",
     "async_operation",
     &[
-        key(
-            "extract",
-            EXTRACTOR,
-            "What reads a value from the replies that tell of the job. Default: the JSON that they are.",
-        ),
+        key("extract", EXTRACTOR, "Extractor for the responses about the operation. Default: they are JSON."),
         key(
             "id",
             Text,
-            "jq: the name of the job, found in the first reply. Without it the `Location` of the first reply is asked.",
+            "jq: the id of the operation in the first response. Without it, the `Location` of the first \
+             response is polled.",
         ),
-        key(
-            "status",
-            ASKED,
-            "The request that asks how the job stands, with its name as the argument `job`.",
-        ),
+        key("status", ASKED, "Polling request, with the id as the argument `job`."),
         key(
             "done",
             CONDITION,
-            "When the job is done: jq, or a map as in `when`. Default: when its status is not 202.",
+            "When the operation is done: jq, or a map as in `when`. Default: when the status is not 202.",
         ),
         key(
             "failed",
             CONDITION,
-            "When the job has failed. The rules may say why; a success they say is not believed.",
+            "When the operation has failed: jq, or a map as in `when`. Rules can report the reason; a \
+             success of theirs is still a tool error.",
         ),
-        key("cancelled", CONDITION, "When the job was ended before it was done."),
-        key(
-            "result",
-            ASKED,
-            "The request for the result. Default: the reply that said that the job is done.",
-        ),
+        key("cancelled", CONDITION, "When the operation was cancelled: jq, or a map as in `when`."),
+        key("result", ASKED, "Request for the result. Default: the response in which the operation is done."),
         key(
             "cancel",
             ASKED,
-            "The request that ends a job nobody waits for; a method alone (`DELETE`) asks where its status is.",
+            "Request that cancels the operation when no client waits; a method alone (`DELETE`) uses the \
+             polled location.",
         ),
         key(
             "poll_interval",
             Duration(20, HOUR),
-            "How long to wait between two questions, where `Retry-After` does not say. Default `1s`.",
+            "Polling interval, if the response has no `Retry-After`. Default `1s`.",
         ),
-        key("progress", Text, "jq: how far the job is, as a number. Default: how often it was asked."),
-        key("total", Text, "jq: the number that `progress` ends at."),
-        key("message", Text, "jq: what the job is doing, for people."),
+        key("progress", Text, "jq: progress, as a number. Default: the number of polls."),
+        key("total", Text, "jq: the value of `progress` at the end."),
+        key("message", Text, "jq: status message for users."),
         key(
             "task",
             Word(&["forbidden", "optional", "required"]),
-            "Whether MCP clients that know tasks get one for work that takes long, and whether others are turned away. Default `optional`.",
+            "Whether MCP clients that support tasks get one for long operations, and whether other clients \
+             are rejected. Default `optional`.",
         ),
         key(
             "task_after",
             Duration(0, HOUR),
             "How long such a call waits for its result before it becomes a task. Default `2s`.",
         ),
-        key("task_ttl", Duration(SECOND, 7 * 24 * HOUR), "How long a task can be asked about. Default `1h`."),
+        key("task_ttl", Duration(SECOND, 7 * 24 * HOUR), "How long the task can be polled. Default `1h`."),
         key(
             "task_requests_input",
             Flag,
-            "Whether the call becomes a task at once where there is something in `input_requests`, and the task asks it. Default: the call asks, and its answer begins the task.",
+            "Whether a call with input requests becomes a task at once, which sends them. Default: the call \
+             sends them, and becomes a task afterwards.",
         ),
     ],
 );
 
-/// A request about something that another request began.
+/// A request about an operation that another request started.
 const ASKED: Takes = Either(&[Text, Section(|| &REQUEST)]);
 /// A jq condition over the value, or conditions of every kind.
 const CONDITION: Takes = Either(&[Text, <crate::translate::Matcher as Setting>::KIND]);
@@ -316,14 +329,15 @@ pub(in crate::config) static BODY: Keys = Keys::new(
         key(
             "json",
             Anything,
-            "JSON, in which every text is a template; `\"{{ args }}\"` alone gives the value itself.",
+            "JSON, in which every text is a template; `\"{{ args }}\"` alone inserts the value itself.",
         ),
-        key("form", Map(&Scalar), "Fields of a form: a template each."),
+        key("form", Map(&Scalar), "Form fields: a template each."),
         key(
             "xml",
             Text,
-            "XML: one template, in which what is put in is escaped; the type is `application/xml` where no header says another.",
+            "XML: a template in which inserted values are escaped; the default `Content-Type` is \
+             `application/xml`.",
         ),
-        key("text", Text, "A text: one template, in which what is put in stands as it is."),
+        key("text", Text, "Text: a template in which inserted values are not escaped."),
     ],
 );

@@ -1,4 +1,4 @@
-//! What an upstream is, who it is told we are, and what guards it.
+//! Upstreams: addresses, credentials and policies.
 
 use super::*;
 use crate::{
@@ -14,13 +14,13 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
         key(
             "url",
             OneOrMore(&Text),
-            "Where it is: `http://host:port/base`, `https://host:port/base`, or `unix:/path/to/socket:/base`; a list \
-             where one service has several addresses.",
+            "Address: `http://host:port/base`, `https://host:port/base` or `unix:/path/to/socket:/base`; or \
+             a list, if one service has several addresses.",
         ),
         key(
             "outlier_detection",
             <OrOff<OutlierDetectionSettings> as Setting>::KIND,
-            "When one address of several is left out, or `off`.",
+            "When one of several addresses is ejected, or `off`.",
         ),
         key(
             "health_check",
@@ -30,46 +30,51 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
         key(
             "dns_refresh_interval",
             Duration(100, 24 * HOUR),
-            "After how long the name of a host is looked up again. Default `30s`.",
+            "Interval between DNS lookups of the host. Default `30s`.",
         ),
         key(
             "command",
             List(&Scalar),
-            "In the place of `url`: a program and its words, started for each call. There is no shell.",
+            "Instead of `url`: a program with its arguments, started for each call without a shell.",
         ),
-        key("cgi", Text, "In the place of `url`: the path of a CGI program, started for each request."),
+        key("cgi", Text, "Instead of `url`: path of a CGI program, started for each request."),
         key(
             "cwd",
             Text,
-            "The folder that the program works in. Default `/`; of a CGI program, the one it lies in.",
+            "Working directory of the program. Default `/`; for CGI, the directory of the program.",
         ),
-        key("env", Section(|| &ENV), "What the program sees beside `PATH` and a locale."),
+        key(
+            "env",
+            Section(|| &ENV),
+            "Environment variables of the program, in addition to `PATH` and a locale.",
+        ),
         key(
             "mcp",
             Either(&[Text, Section(|| &MCP_CHILD)]),
-            "In the place of `url`: an MCP server, by its address or as a program to start.",
+            "Instead of `url`: an MCP server, by its URL or as a program to start.",
         ),
         key(
             "tools",
             Either(&[OFF, Section(|| &TOOLS)]),
-            "Which tools of an MCP server are listed, and as what; or `off`. Default: all of them.",
+            "Tools of an MCP server that are listed, with changes to their names and descriptions; or `off`. \
+             Default: all of them, unmodified.",
         ),
         key(
             "prompts",
             Either(&[ALL_OR_OFF, Section(|| &OFFERED_PROMPTS)]),
-            "Which prompts of an MCP server are offered: `all`, `off`, or a map. Default: all of them, where `tools` is \
-             not `off`.",
+            "Prompts of an MCP server that are listed: `all`, `off`, or a map. Default: all of them, unless \
+             `tools` is `off`.",
         ),
         key(
             "resources",
             Either(&[ALL_OR_OFF, Section(|| &OFFERED_RESOURCES)]),
-            "Which resources of an MCP server are offered: `all`, `off`, or a map. Default: all of them, where `tools` is \
-             not `off`.",
+            "Resources of an MCP server that are listed: `all`, `off`, or a map. Default: all of them, \
+             unless `tools` is `off`.",
         ),
         key(
             "protocol",
             Word(&["auto", "http1.0", "http1", "http2"]),
-            "Which HTTP it speaks. Default `auto`: HTTP/2 where TLS agrees on it, else HTTP/1.1.",
+            "HTTP version. Default `auto`: HTTP/2 if TLS negotiates it, else HTTP/1.1.",
         ),
         key(
             "tls",
@@ -85,7 +90,8 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
         key(
             "credentials",
             Section(|| &CREDENTIALS),
-            "How it is told who asks: one of `basic`, `bearer` and `oauth`. Without its credential nothing is sent.",
+            "Credentials for this upstream: one of `basic`, `bearer` and `oauth`. Without an available \
+             credential, no request is sent.",
         ),
         key(
             "max_redirects",
@@ -112,13 +118,13 @@ pub(in crate::config) static UPSTREAM: Keys = Keys::new(
             "Rate limit of each client for its routes: `10 per second`, a map, or `off`.",
         ),
         key("timeout", TIMEOUT, "Timeout of a call, for its routes."),
-        key("response_limit", RESPONSE_LIMIT, "Largest response that is read, for its routes."),
-        key("max_values", MAX_VALUES, "How many values a reply may have, for its routes."),
+        key("response_limit", RESPONSE_LIMIT, "Maximum length of a response, for its routes."),
         key(
-            "error_text_limit",
-            ERROR_TEXT_LIMIT,
-            "The longest error text that a client gets, for its routes.",
+            "max_values",
+            MAX_VALUES,
+            "Maximum number of JSON values in a response that a rule parses, for its routes.",
         ),
+        key("error_text_limit", ERROR_TEXT_LIMIT, "Maximum length of an error text, for its routes."),
     ],
 );
 
@@ -126,13 +132,14 @@ pub(in crate::config) static CREDENTIALS: Keys = Keys::new(
     "`credentials`",
     "credentials",
     &[
-        key("basic", Section(|| &BASIC), "A user and a password."),
+        key("basic", Section(|| &BASIC), "User name and password (Basic authentication)."),
         key(
             "bearer",
             Text,
-            "A token: `${NAME}`, or `file:/path`, which is read again while it is used, so that the token may change.",
+            "Bearer token: `${NAME}`, or `file:/path`, which is re-read while in use, so that the token can \
+             be rotated.",
         ),
-        key("oauth", Section(|| &OAUTH), "A token that a server gives for a client's name and secret."),
+        key("oauth", Section(|| &OAUTH), "Token of an OAuth server (client credentials grant)."),
     ],
 );
 
@@ -140,8 +147,8 @@ pub(in crate::config) static BASIC: Keys = Keys::new(
     "`basic`",
     "basic",
     &[
-        key("user", Scalar, "The user; no colon is in it."),
-        key("password", Scalar, "The password: `${NAME}` or `file:/path`."),
+        key("user", Scalar, "User name, without a colon."),
+        key("password", Scalar, "Password: `${NAME}` or `file:/path`."),
     ],
 );
 
@@ -149,18 +156,23 @@ pub(in crate::config) static OAUTH: Keys = Keys::new(
     "`oauth`",
     "oauth",
     &[
-        key("token_url", Text, "Where tokens are given: `https://login.example.com/oauth/token`."),
-        key("client_id", Scalar, "The client's name."),
-        key("client_secret", Scalar, "The client's secret: `${NAME}` or `file:/path`."),
-        key("scopes", NAMES, "What the token is to allow. Default: what the server gives unasked."),
-        key("audience", Text, "Whom the token is for, where the server wants to know."),
-        key("parameters", Map(&Scalar), "What else the server wants to know, such as `resource`."),
+        key("token_url", Text, "Token endpoint: `https://login.example.com/oauth/token`."),
+        key("client_id", Scalar, "Client id."),
+        key("client_secret", Scalar, "Client secret: `${NAME}` or `file:/path`."),
+        key("scopes", NAMES, "Requested scopes. Default: those of the token server."),
+        key("audience", Text, "Audience of the token, if the server requires it."),
+        key("parameters", Map(&Scalar), "Further parameters of the token request, such as `resource`."),
         key(
             "client_auth_method",
             Word(&["client_secret_basic", "client_secret_post"]),
-            "How the client says who it is: by `Authorization`, or in the body. Default `client_secret_basic`.",
+            "Client authentication at the token endpoint: by `Authorization`, or in the body. Default \
+             `client_secret_basic`.",
         ),
-        key("tls", <ClientTls as Setting>::KIND, "Whom the token server is taken for, and who we are."),
+        key(
+            "tls",
+            <ClientTls as Setting>::KIND,
+            "TLS settings for the token server: trusted CAs and the client certificate.",
+        ),
     ],
 );
 
@@ -168,11 +180,12 @@ pub(in crate::config) static ENV: Keys = Keys::new(
     "`env`",
     "env",
     &[
-        key("pass", NAMES, "Names of variables that it sees as this process has them."),
+        key("pass", NAMES, "Names of variables of this process that the program inherits."),
         key(
             "set",
             Map(&Scalar),
-            "Variables and their values; `${NAME}` and `file:/path` keep secrets out of the file. Default: `LC_ALL: C.UTF-8`.",
+            "Variables to set, with their values; `${NAME}` and `file:/path` keep secrets out of the file. \
+             Default: `LC_ALL: C.UTF-8`.",
         ),
     ],
 );
@@ -181,9 +194,13 @@ pub(in crate::config) static MCP_CHILD: Keys = Keys::new(
     "`mcp`",
     "mcp_child",
     &[
-        key("command", List(&Scalar), "The program and its words. There is no shell."),
-        key("cwd", Text, "The folder that the program works in. Default `/`."),
-        key("env", Section(|| &ENV), "What the program sees beside `PATH`, `HOME` and a locale."),
+        key("command", List(&Scalar), "Program with its arguments, started without a shell."),
+        key("cwd", Text, "Working directory of the program. Default `/`."),
+        key(
+            "env",
+            Section(|| &ENV),
+            "Environment variables of the program, in addition to `PATH`, `HOME` and a locale.",
+        ),
     ],
 );
 
@@ -191,39 +208,44 @@ pub(in crate::config) static TOOLS: Keys = Keys::new(
     "`tools`",
     "tools",
     &[
-        key("prefix", Text, "What is put before the name of each. Default: nothing."),
+        key("prefix", Text, "Prefix of each name. Default: none."),
         key(
             "only",
             NAMES,
-            "The tools that are listed, by the server's names; `*` stands for anything. Default: all.",
+            "Tools that are listed, by the server's names; `*` matches any characters. Default: all.",
         ),
-        key("except", NAMES, "The tools that are not."),
-        key("rename", Map(&Text), "Other names, whole: the server's name, and what it is called here."),
-        key("describe", Map(&Text), "Other descriptions, by the server's names."),
+        key("except", NAMES, "Tools that are not listed, in the same form."),
+        key(
+            "rename",
+            Map(&Text),
+            "New names, by the server's names; they replace the whole name, without `prefix`.",
+        ),
+        key("describe", Map(&Text), "New descriptions, by the server's names."),
         key(
             "response",
             RESPONSE,
-            "What their answers mean: rules, tried before an answer is taken as it is.",
+            "Rules for the tools' results. A result that no rule matches is returned unmodified.",
         ),
         key(
             "argument_error",
             ERROR_FORM,
-            "The form of an error about arguments that a tool's schema refuses: `value.message` is the sentence.",
+            "Form of an error about arguments that violate a tool's schema: `value.message` is the sentence.",
         ),
         key(
             "overrides",
             Map(&Section(|| &OVERRIDE)),
-            "What single tools have in the place of what the server says, by the server's names.",
+            "Settings for single tools, by the server's names; they replace those of the server.",
         ),
         key(
             "refresh_interval",
             Duration(SECOND, 24 * HOUR),
-            "How often the list is asked for, beside when the server says that it changed. Default `5m`.",
+            "Interval between requests of the list, in addition to those after a change notification of the \
+             server. Default `5m`.",
         ),
     ],
 );
 
-/// Of what is offered as an MCP server has it.
+/// For lists of an MCP server that are proxied unmodified.
 const ALL_OR_OFF: Takes = Word(&["all", "off"]);
 
 pub(in crate::config) static OFFERED_PROMPTS: Keys = Keys::new(
@@ -234,9 +256,9 @@ pub(in crate::config) static OFFERED_PROMPTS: Keys = Keys::new(
         key(
             "only",
             NAMES,
-            "The prompts that are listed, by the server's names; `*` stands for anything. Default: all.",
+            "Prompts that are listed, by the server's names; `*` matches any characters. Default: all.",
         ),
-        key("except", NAMES, "The prompts that are not listed, in the same form."),
+        key("except", NAMES, "Prompts that are not listed, in the same form."),
         key("scopes", SCOPES, "Scopes that a client needs; replaces those of `defaults`."),
     ],
 );
@@ -249,9 +271,14 @@ pub(in crate::config) static OFFERED_RESOURCES: Keys = Keys::new(
         key(
             "only",
             NAMES,
-            "The resources and templates that are listed, by their URIs; `*` stands for anything. Default: all.",
+            "Resources and templates that are listed, by their URIs; `*` matches any characters. Default: \
+             all.",
         ),
-        key("except", NAMES, "Those that are not listed. URIs that match cannot be read either."),
+        key(
+            "except",
+            NAMES,
+            "Resources and templates that are not listed. URIs that match cannot be read either.",
+        ),
         key("scopes", SCOPES, "Scopes that a client needs; replaces those of `defaults`."),
     ],
 );
@@ -260,19 +287,20 @@ pub(in crate::config) static OVERRIDE: Keys = Keys::new(
     "a tool",
     "override",
     &[
-        key("title", Text, "A name for people."),
-        key("description", Text, "What a model reads to decide whether to call the tool."),
+        key("title", Text, "Display name."),
+        key("description", Text, "Description of the tool for models."),
         key("annotations", Section(|| &ANNOTATIONS), "Hints for clients, as MCP has them."),
-        key("input", JsonSchema, "What arguments must look like."),
-        key("output", JsonSchema, "What the structured content looks like; enforced on every success."),
+        key("input", JsonSchema, "JSON Schema of the arguments."),
+        key("output", JsonSchema, "JSON Schema of the structured content; enforced on every success."),
         key("response", RESPONSE, "Rules that are tried before those of `tools.response`."),
-        key("confirm", Text, "A question that a person says yes to before the tool is called: a template."),
+        key("confirm", Text, "Confirmation that the user must accept before the tool is called: a template."),
         key("timeout", TIMEOUT, "Timeout of a call, with queueing and retries."),
         key(
             "idempotent",
             Flag,
-            "Whether the call may be made again after a failure. Default: by its annotations.",
+            "Whether the call may be retried after it may have reached the server. Default: by its \
+             annotations.",
         ),
-        key("error_text_limit", ERROR_TEXT_LIMIT, "The longest error text that a client gets."),
+        key("error_text_limit", ERROR_TEXT_LIMIT, "Maximum length of an error text."),
     ],
 );

@@ -31,8 +31,8 @@ const HOUR: u64 = 3_600 * SECOND;
 #[derive(Debug, Clone, PartialEq, Section)]
 #[section(id = "telemetry", process, variables, check = Self::complete)]
 pub struct TelemetrySettings {
-    /// A collector that takes OTLP over HTTP: `http://collector:4318`. `/v1/traces` and `/v1/metrics` are put
-    /// behind it.
+    /// OTLP/HTTP endpoint of the collector: `http://collector:4318`. `/v1/traces` and `/v1/metrics` are
+    /// appended.
     #[key(shown = "nothing is sent", restart)]
     endpoint: Option<Endpoint>,
     /// Headers sent with every request; `${NAME}` and `file:/path` keep secrets out of the file.
@@ -45,14 +45,14 @@ pub struct TelemetrySettings {
     #[key(
         name = "traces",
         default = SamplerName::ParentBasedAlwaysOn,
-        shown = "`parentbased_always_on`: the client's sampling decision is followed, and all other traces are sampled",
+        shown = "`parentbased_always_on`: the client's sampling decision applies; all other traces are sampled",
         restart
     )]
     sampler: SamplerName,
-    /// Share of traces that are sampled, where `traces` ends in `traceidratio`.
+    /// Share of traces that are sampled, if `traces` ends in `traceidratio`.
     #[key(default = 1.0, restart)]
     sampling_ratio: f64,
-    /// How often metrics are sent, or `off`.
+    /// Export interval of metrics, or `off`.
     #[key(
         kind = ValueKind::Either(&[ValueKind::Word(&["off"]), INTERVAL]),
         with = read_interval,

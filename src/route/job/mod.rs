@@ -70,11 +70,11 @@ pub struct TaskRule {
 /// For whom there are tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskOffer {
-    /// For no client.
+    /// No client gets a task.
     Forbidden,
-    /// For clients that say that they know tasks; others wait.
+    /// Clients that support tasks get one; others wait.
     Optional,
-    /// The same, and MCP clients that do not are turned away.
+    /// Clients that support tasks get one; other MCP clients are rejected.
     Required,
 }
 

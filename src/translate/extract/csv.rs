@@ -27,41 +27,41 @@ use crate::{
 #[derive(Debug, Clone, Section)]
 #[section(default, check = Self::check)]
 pub struct Csv {
-    /// What stands between cells: one character, or `tab`. Default `,`, and `tab` for the media type
-    /// `text/tab-separated-values`.
+    /// Delimiter of cells: one character, or `tab`. Default `,`; for the media type
+    /// `text/tab-separated-values`, `tab`.
     #[key(kind = ValueKind::Text, with = read_delimiter, example = "delimiter: \";\"")]
     pub delimiter: Option<u8>,
-    /// What stands between rows: one character, as in `"\x1e"`.
+    /// Delimiter of rows: one character, such as `"\x1e"`.
     #[key(
         kind = ValueKind::Text,
         with = read_character,
         example = "row_delimiter: \"\\x1e\"",
-        shown = "the ends of lines"
+        shown = "line breaks"
     )]
     pub row_delimiter: Option<u8>,
-    /// How the line with the names begins, where it is marked: `"# "`. Lines before it are passed over.
-    /// Without it the first line has the names.
+    /// Prefix of the header line, such as `"# "`. Lines before the header are skipped. Without it, the first
+    /// line is the header.
     #[key(with = read_header, conflicts = "columns")]
     pub header: Option<String>,
-    /// Names of the columns, where no line has them.
+    /// Names of the columns, for a table without a header.
     pub columns: Option<ColumnNames>,
-    /// How many lines come before the table.
+    /// Number of lines to skip before the table.
     #[key(range = 0..=100_000, default = 0)]
     pub skip: usize,
-    /// The character that a line begins with which is not a row: `"#"`.
+    /// Character that starts a comment line, such as `"#"`.
     #[key(kind = ValueKind::Text, with = read_character, example = "comment: \"#\"")]
     pub comment: Option<u8>,
-    /// The character that cells are put in quotes with, or `none`.
+    /// Quote character of cells, or `none`.
     #[key(default = Quote::With(b'"'), example = "quote: \"'\"")]
     pub quote: Quote,
-    /// Whether white space at both ends of a cell is left out.
+    /// Whether to remove white space at both ends of each cell.
     #[key(default = false)]
     pub trim: bool,
-    /// What becomes of a row with more or fewer cells than there are columns: an `error`, `pad` with empty
-    /// cells, or `skip`.
+    /// Handling of rows with more or fewer cells than columns: `error` rejects the response, `pad` adds empty
+    /// cells, `skip` drops the row.
     #[key(default = RaggedRows::Error)]
     pub ragged_rows: RaggedRows,
-    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    /// Whether a response without a table is valid and gives an empty list. Otherwise it is an error.
     #[key(default = false)]
     pub allow_empty: bool,
 }

@@ -41,7 +41,7 @@ impl Extraction for Json {
 #[derive(Debug, Clone, Copy, Section)]
 #[section(default)]
 pub struct NdJson {
-    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    /// Whether an empty response is valid and gives an empty list. Otherwise it is an error.
     #[key(default = false)]
     pub allow_empty: bool,
 }
@@ -85,7 +85,7 @@ impl Extraction for NdJson {
 #[derive(Debug, Clone, Copy, Section)]
 #[section(bare, default)]
 pub struct Text {
-    /// Whether white space at both ends is left out.
+    /// Whether to remove white space at both ends.
     #[key(default = false)]
     pub trim: bool,
 }
@@ -110,10 +110,10 @@ impl Extraction for Text {
 #[derive(Debug, Clone, Section)]
 #[section(bare)]
 pub struct Binary {
-    /// The kind of block; by the media type when absent.
+    /// Type of content block. Default: by the media type.
     #[key(name = "as")]
     pub kind: Option<BinaryKind>,
-    /// The media type; the reply's own when absent.
+    /// Media type of the block. Default: that of the response.
     #[key(with = read_media_type)]
     pub media_type: Option<String>,
 }
@@ -230,7 +230,7 @@ impl BinaryKind {
 /// becomes an array; a missing one has no key. The name `status` is the HTTP status as a number.
 #[derive(Debug, Clone, Section)]
 pub struct Header {
-    /// Names of headers; `status` is the HTTP status.
+    /// Names of headers to read. `status` is the HTTP status.
     #[key(example = "names: [Location, status]")]
     pub names: HeaderNames,
     /// The shape of the value.

@@ -23,17 +23,16 @@ use crate::{
 #[derive(Debug, Section)]
 #[section(default, check = Self::check)]
 pub struct Records {
-    /// What stands between two blocks, wherever in a line: `"\x1e"`.
+    /// Text that separates two blocks, at any position in a line: `"\x1e"`.
     #[key(with = read_delimiter, shown = "a blank line")]
     pub block_delimiter: Option<String>,
-    /// A regular expression: a line that matches stands between two blocks.
+    /// Regular expression of lines that separate two blocks.
     #[key(conflicts = "block_delimiter", shown = "a blank line")]
     pub block_separator: Option<Pattern>,
-    /// A regular expression: a line that matches is the first of a block; what is before the first is passed
-    /// over.
+    /// Regular expression of the first line of each block. Text before the first such line is ignored.
     #[key(conflicts = "block_delimiter")]
     pub block_start: Option<Pattern>,
-    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    /// Whether a response without any records is valid and gives an empty list. Otherwise it is an error.
     #[key(default = false)]
     pub allow_empty: bool,
 }

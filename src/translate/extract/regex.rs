@@ -35,10 +35,11 @@ const LONGEST_SHOWN: usize = 60;
 /// `\n`.
 #[derive(Debug, Section)]
 pub struct Regex {
-    /// The regular expression, with named captures: `(?<name>…)`; or several.
+    /// Regular expression with named captures, `(?<name>…)`, or a list of them.
     #[key(name = "pattern", example = "pattern: '(?<name>…)'")]
     pub patterns: CapturePatterns,
-    /// The first match, every match, or every line or block of lines that matches.
+    /// Scope of the search: the first match, every match, every matching line, or every matching block of
+    /// lines.
     #[key(default = Each::First)]
     pub each: Each,
     /// How records are separated.

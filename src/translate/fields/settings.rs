@@ -36,62 +36,63 @@ pub(crate) struct FieldSetting {
 #[derive(Debug, Section)]
 #[section(name = "a field", id = "field", text = "type", check_keys = Self::check_keys)]
 struct FieldSettings {
-    /// The type of the field; not needed beside `values`.
+    /// Type of the field. Not needed with `values`.
     #[key(name = "type")]
     written: Option<TypeWord>,
-    /// Where it is in what was found: a name, or a path.
+    /// Path to the value in the extracted object: a name, or names with dots between them.
     #[key(shown = "the field's own name")]
     from: Option<Path>,
-    /// Whether it may be missing from a reply.
+    /// Whether the field may be missing from a response.
     #[key(default = false)]
     optional: bool,
-    /// Its value when it is missing; `null` is one of any type.
+    /// Value of a missing field. `null` fits every type.
     default: Option<DefaultValue>,
-    /// A name for people.
+    /// Display name, for people.
     title: Option<String>,
-    /// What it means, for models and people.
+    /// Description, for models and people.
     description: Option<String>,
-    /// Words that mean null.
+    /// Strings that mean null, such as `n/a`.
     #[key(kind = WORDS, with = read_words)]
     null_values: Vec<String>,
-    /// `boolean`: the words that mean true.
+    /// Strings that mean true, for `boolean`.
     #[key(kind = WORDS, with = read_words, default = vec!["true".to_owned()], shown = "`[true]`")]
     true_values: Vec<String>,
-    /// `boolean`: the words that mean false.
+    /// Strings that mean false, for `boolean`.
     #[key(kind = WORDS, with = read_words, default = vec!["false".to_owned()], shown = "`[false]`")]
     false_values: Vec<String>,
-    /// The words there may be, and the value of each; `"*"` is every other.
+    /// Enumeration: each allowed string and its value. `"*"` matches all other strings.
     values: Option<Values>,
-    /// `values`: whether `OK` and `ok` are the same.
+    /// Whether `values` ignores case, so that `OK` matches `ok`.
     #[key(default = false)]
     ignore_case: bool,
-    /// `number`, `integer`: what may stand before it, such as `$`.
+    /// Optional text before the number, such as `$`, for `number` and `integer`.
     #[key(kind = TEXTS, with = read_affixes)]
     prefix: Vec<String>,
-    /// `number`, `integer`: what may stand behind it, such as `%`.
+    /// Optional text after the number, such as `%`, for `number` and `integer`.
     #[key(kind = TEXTS, with = read_affixes)]
     suffix: Vec<String>,
-    /// `number`, `integer`, `size`: what stands before a fraction.
+    /// Decimal separator, for `number`, `integer` and `size`.
     #[key(default = DecimalSeparator::Point)]
     decimal_separator: DecimalSeparator,
-    /// `number`, `integer`: what may stand between thousands.
+    /// Thousands separator, for `number` and `integer`.
     thousands_separator: Option<ThousandsSeparator>,
-    /// `date-time`, `date`: as `strftime` has it, or `unix`, `unix-ms`, `iso` (the default); or several, the
-    /// first that reads it counts.
+    /// Format of timestamps, for `date-time` and `date`: `strftime` directives, `unix`, `unix-ms` or `iso`
+    /// (the default). Of a list, the first format that matches applies.
     format: TimeFormat,
-    /// `date-time`, `date`: where times without an offset are, as in `Europe/Oslo` or `+01:00`.
+    /// Time zone of timestamps without an offset, for `date-time` and `date`: `Europe/Oslo` or `+01:00`.
     timezone: Option<Zone>,
-    /// `duration`, `size`: what a bare number counts, such as `ms` or `KiB`. Default `s`, `B`.
+    /// Unit of numbers without a unit, such as `ms` or `KiB`, for `duration` and `size`. Default `s`, `B`.
     input_unit: Option<String>,
-    /// `duration`: what the result counts.
+    /// Unit of the result, for `duration`.
     #[key(default = ResultUnit::Seconds)]
     output_unit: ResultUnit,
-    /// `duration`: what `4:05` means.
+    /// Meaning of a clock with two numbers such as `4:05`, for `duration`: hours and minutes, or minutes and
+    /// seconds.
     clock_format: Option<ShortClock>,
-    /// `size`: what `K` and `kB` are, 1000 or 1024.
+    /// Bytes in a `K` or `kB`, 1000 or 1024, for `size`.
     #[key(default = Kilo::Usual, shown = "1024 for `K` and 1000 for `kB`")]
     kilo_base: Kilo,
-    /// `object`: its own fields.
+    /// Fields of the nested object, for `object`.
     fields: Option<Fields>,
 }
 

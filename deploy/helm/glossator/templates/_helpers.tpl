@@ -20,7 +20,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.existingConfigMap | default (include "glossator.name" .) }}
 {{- end }}
 
-{{/* The Secret with the token of the operators' port. */}}
+{{/* The Secret with the token of the admin API. */}}
 {{- define "glossator.operatorsSecret" -}}
 {{ .Values.operators.existingSecret | default (printf "%s-operators" (include "glossator.name" . | trunc 53)) }}
 {{- end }}
@@ -31,14 +31,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* The names of the Service, and those that were added. */}}
+{{/* The host names of the Service, and additional ones. */}}
 {{- define "glossator.allowedHosts" -}}
 {{- $name := include "glossator.name" . }}
 {{- $names := list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.%s" $name .Release.Namespace .Values.clusterDomain) "localhost" "127.0.0.1" }}
 {{- concat $names .Values.allowedHosts | uniq | join "," }}
 {{- end }}
 
-{{/* The container alone, for charts of a legacy server that want it beside theirs. */}}
+{{/* The container alone, as a sidecar in the chart of a legacy server. */}}
 {{- define "glossator.container" -}}
 name: glossator
 image: {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
@@ -48,20 +48,20 @@ ports:
   - { name: http, containerPort: 8080 }
   - { name: operators, containerPort: {{ .Values.operators.port }} }
 env:
-  # The pod's own address, so that the Service and the kubelet reach it. These win over the files.
+  # The pod's own address, so that the Service and the kubelet reach it. These override the files.
   - { name: GLOSSATOR__SERVER__LISTEN, value: "0.0.0.0:8080" }
   - { name: GLOSSATOR__ADMIN__LISTEN, value: "0.0.0.0:{{ .Values.operators.port }}" }
   - name: GLOSSATOR__ADMIN__TOKEN
     valueFrom:
       secretKeyRef: { name: {{ include "glossator.operatorsSecret" . | trim | quote }}, key: {{ .Values.operators.key | quote }} }
   - { name: GLOSSATOR__SERVER__SHUTDOWN_DELAY, value: "{{ .Values.shutdownDelaySeconds }}s" }
-  # Another `Host` is refused, or any page in a browser could talk to it (DNS rebinding).
+  # Other `Host` values are rejected, or any web page in a browser could use it (DNS rebinding).
   - { name: GLOSSATOR__SERVER__ALLOWED_HOSTS, value: {{ include "glossator.allowedHosts" . | quote }} }
   {{- if .Values.sessionSecret.existingSecret }}
   - name: GLOSSATOR__SERVER__SECRET_KEY
     valueFrom:
       secretKeyRef: { name: {{ .Values.sessionSecret.existingSecret | quote }}, key: {{ .Values.sessionSecret.key | quote }} }
-  # Where the other pods reach this one, to hand on what a client answers to a question of this one's.
+  # Address of this pod for others, which forward clients' input responses to it.
   - { name: POD_IP, valueFrom: { fieldRef: { fieldPath: status.podIP } } }
   - { name: GLOSSATOR__SERVER__ADVERTISE_URL, value: "http://$(POD_IP):8080" }
   {{- end }}
@@ -96,7 +96,7 @@ securityContext:
   capabilities: { drop: [ALL] }
   seccompProfile: { type: RuntimeDefault }
 volumeMounts:
-  # The folder, not a file of it: a ConfigMap that changes is seen.
+  # The folder, not a single file, so that ConfigMap changes are detected.
   - { name: glossator, mountPath: /etc/glossator, readOnly: true }
   {{- range .Values.secretMounts }}
   - { name: {{ printf "secret-%s" .name | quote }}, mountPath: {{ printf "/etc/glossator-secrets/%s" .name | quote }}, readOnly: true }
@@ -109,7 +109,7 @@ volumeMounts:
   {{- end }}
 {{- end }}
 
-{{/* And its volumes. */}}
+{{/* The volumes of the container. */}}
 {{- define "glossator.volumes" -}}
 - name: glossator
   configMap: { name: {{ include "glossator.configMap" . }} }

@@ -36,27 +36,26 @@ const LINE_LIMIT_BYTES: usize = 1 << 20;
 #[derive(Debug, Section)]
 #[section(default, check = Self::check, check_keys = Self::check_keys)]
 pub struct Columns {
-    /// Names of the columns, where no line has them. Cells are then what stands between white space, the last
-    /// one the rest of the line.
+    /// Names of the columns, for a table without a header. White space separates cells, and the last cell is
+    /// the rest of the line.
     pub columns: Option<ColumnNames>,
-    /// The widths of the columns, in characters. The last cell is the rest of the line.
+    /// Widths of the columns, in characters. The last cell is the rest of the line.
     pub widths: Option<Widths>,
-    /// What the first column is called where the header has no word for it.
+    /// Name of the first column, where the header has none for it.
     #[key(conflicts = "columns")]
     pub first_column: Option<String>,
-    /// How many lines come before the table; with `start_at`, before the lines in which that is looked for.
+    /// Number of lines to skip before the table. With `start_at`, the search begins after them.
     #[key(range = 0..=100_000, default = 0)]
     pub skip: usize,
-    /// A regular expression: the table begins with the first line that it matches, the header where there is
-    /// one.
+    /// Regular expression of the first line of the table, which is the header where there is one.
     pub start_at: Option<Pattern>,
-    /// A regular expression: the table ends before the next line that it matches. `^$` is a blank line.
+    /// Regular expression of the first line after the table. `^$` matches a blank line.
     pub stop_before: Option<Pattern>,
-    /// What becomes of a row with more or fewer cells than there are columns: an `error`, `pad` with empty
-    /// cells, or `skip`.
+    /// Handling of rows with more or fewer cells than columns: `error` rejects the response, `pad` adds empty
+    /// cells, `skip` drops the row.
     #[key(default = RaggedRows::Error)]
     pub ragged_rows: RaggedRows,
-    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    /// Whether a response without a table is valid and gives an empty list. Otherwise it is an error.
     #[key(default = false)]
     pub allow_empty: bool,
 }

@@ -19,12 +19,13 @@ use crate::{
 /// Options of `grok`, which becomes a [`Regex`].
 #[derive(Debug, Section)]
 pub struct Grok {
-    /// The pattern, with names of others: `%{NAME:capture:type}`; or several.
+    /// Grok pattern, with references to named patterns, `%{NAME:capture:type}`, or a list of them.
     #[key(with = read_pattern, example = "pattern: '%{IP:client} %{GREEDYDATA:message}'")]
     pattern: CapturePatterns,
-    /// Patterns of one's own, by name.
+    /// Custom patterns, by name.
     patterns: GrokPatterns,
-    /// The first match, every match, or every line or block of lines that matches.
+    /// Scope of the search: the first match, every match, every matching line, or every matching block of
+    /// lines.
     #[key(default = Each::First)]
     each: Each,
     /// How records are separated.

@@ -17,27 +17,30 @@ use crate::{
 #[derive(Debug, Section)]
 #[section(check_keys = Self::check_keys)]
 pub struct HtmlSettings {
-    /// Names, and a CSS selector for each: the text of the first element that it finds, or what a map says.
+    /// CSS selectors by name. Each gives the text of the first matching element, or what its map specifies.
     #[key(conflicts = "text, table")]
     select: Option<SelectedElements>,
-    /// A CSS selector: `select` is for each element that it finds, and the result a list.
+    /// CSS selector of the records. `select` applies within each matching element, and the result is a list.
     #[key(conflicts = "text, table")]
     items: Option<CssSelector>,
-    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    /// Whether a page without any matches of `items` is valid and gives an empty list. Otherwise it is an
+    /// error.
     #[key(default = false, conflicts = "text, table", requires = "items")]
     allow_empty: bool,
-    /// A table: `true` for the first of the page, or a CSS selector for it or for what it is in.
+    /// Table to parse: `true` for the first table of the page, or a CSS selector of the table or of an
+    /// element around it.
     #[key(conflicts = "text")]
     table: Option<TableSelector>,
-    /// What the table becomes: a list of objects by its headings, or one object of names and values.
+    /// Shape of the table: `rows` gives a list of objects by its headings, `pairs` one object of names and
+    /// values.
     #[key(name = "as", default = TableForm::Rows, conflicts = "text", requires = "table")]
     form: TableForm,
-    /// Names of the table's columns, instead of its headings.
+    /// Names of the table's columns, in place of its headings.
     #[key(conflicts = "text", requires = "table")]
     columns: Option<ColumnNames>,
-    /// A CSS selector: all of the text of the first element that it finds.
+    /// CSS selector of the element whose whole text is the value. The first match applies.
     text: Option<CssSelector>,
-    /// A CSS selector: what it finds is taken out of the page beforehand.
+    /// CSS selector of elements to remove from the page first.
     without: Option<CssSelector>,
 }
 
@@ -158,15 +161,15 @@ fn selected(select: &Cursor<'_>, entry: &Entry) -> Checked<Selected> {
 #[derive(Debug, Section)]
 #[section(name = "a name of `select`", id = "selected", check_keys = Self::check_keys)]
 struct SelectedSettings {
-    /// A CSS selector. With `items` it may be left out: the element itself.
+    /// CSS selector. With `items` it is optional and defaults to the element itself.
     css: Option<CssSelector>,
-    /// The attribute that is taken, of elements that have it.
+    /// Attribute to read. Elements without it are skipped.
     #[key(shown = "the text")]
     attribute: Option<String>,
-    /// Whether it is a list of all that is found, or of none.
-    #[key(default = false, shown = "`false`: the first")]
+    /// Whether to return a list of all matches, which may be empty.
+    #[key(default = false, shown = "`false`, the first match")]
     all: bool,
-    /// Whether it may be missing from a page.
+    /// Whether the element may be missing from a page.
     #[key(default = false)]
     optional: bool,
 }

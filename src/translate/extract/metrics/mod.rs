@@ -30,17 +30,18 @@ use crate::{
 #[derive(Debug, Section)]
 #[section(default, check = Self::check)]
 pub struct Metrics {
-    /// Names of metrics, with `*` for any characters.
+    /// Names of samples to read; `*` matches any characters.
     #[key(with = read_names, shown = "all of them")]
     pub names: Vec<NamePattern>,
-    /// A list of samples; a list of rows with the labels as members; or one object of values by name, of
-    /// metrics without labels.
+    /// Shape of the result: `samples` gives a list of samples, `rows` a list of rows with the labels as
+    /// members, `object` one object of values by name for samples without labels.
     #[key(name = "as", default = MetricsShape::Samples)]
     pub shape: MetricsShape,
-    /// Whether each sample has the help text of its metric.
+    /// Whether to add the help text of its metric to each sample.
     #[key(default = false)]
     pub help: bool,
-    /// Whether nothing found is right, and gives an empty list; otherwise it is an error.
+    /// Whether a response without matching samples is valid and gives an empty list or object. Otherwise it
+    /// is an error.
     #[key(default = false)]
     pub allow_empty: bool,
 }

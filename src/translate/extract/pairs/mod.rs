@@ -38,7 +38,7 @@ use crate::{
 #[derive(Debug, Section)]
 #[section(default, check_keys = Self::check_keys)]
 pub struct Pairs {
-    /// What stands between key and value; or several, the first in the line counts.
+    /// Separator of key and value, or a list; the first separator in a line applies.
     ///
     /// The longest of those at one place; there is at least one, and none is empty.
     #[key(
@@ -49,37 +49,39 @@ pub struct Pairs {
         conflicts = "pattern"
     )]
     pub separators: Vec<String>,
-    /// Instead: a regular expression with the captures `key` and `value`; every match in a line is a pair.
+    /// Regular expression with the captures `key` and `value`, in place of `separator`. Every match in a line
+    /// is a pair.
     #[key(with = read_pattern)]
     pub pattern: Option<Pattern>,
-    /// What lines begin with that are passed over.
+    /// Prefix of comment lines, which are skipped, or a list of prefixes.
     #[key(name = "comment", kind = ValueKind::OneOrMore(&ValueKind::Text), with = read_comments)]
     pub comments: Vec<String>,
-    /// Whether quotes round a value are left out.
+    /// Whether to remove quotes around values.
     ///
     /// Those are `"…"` (with `\"` and `\\`) and `'…'`.
     #[key(default = false)]
     pub unquote: bool,
-    /// What lines mean that begin with white space: the same as others; they are below the line before; or
-    /// they go on with its value, with a line break, a space or nothing between.
+    /// Meaning of indented lines: pairs like any other (`same`), members of the less indented line above
+    /// (`nested`), or continuations of its value, joined with a line break (`lines`), a space (`words`) or
+    /// nothing (`fold`).
     #[key(default = Indented::Same)]
     pub indented: Indented,
-    /// Whether `[name]` begins a section, an object of its own; or a regular expression with one capture, the
-    /// name.
+    /// Section headers: `true` for `[name]`, or a regular expression whose one capture is the name. Each
+    /// section becomes an object.
     #[key(
         kind = ValueKind::Either(&[ValueKind::Flag, ValueKind::Text]),
         with = read_sections,
         shown = "`false`"
     )]
     pub sections: Option<Pattern>,
-    /// A regular expression: a line that matches ends a section, and sections may stand in others.
+    /// Regular expression of lines that end a section. With it, sections can be nested.
     #[key(
         requires = "sections",
         help = "write how a section begins: `sections: '^BEGIN:(?<name>.+)'`",
-        shown = "the next section ends it"
+        shown = "a section ends where the next begins"
     )]
     pub section_end: Option<Pattern>,
-    /// The whole text, or every block of lines.
+    /// Scope of a record: the whole text, or each block of lines.
     ///
     /// Each block gives an object of an array, blocks without pairs aside; the whole text gives one object.
     #[key(default = EachPairs::Text)]

@@ -45,23 +45,23 @@ pub struct Xml {
 #[derive(Debug, Section)]
 #[section(default, check = Self::check, check_keys = Self::check_keys)]
 pub struct XmlSettings {
-    /// A path to the one thing that is wanted: `Envelope/Body/Forecast`.
+    /// Path to the one element or attribute to read, such as `Envelope/Body/Forecast`.
     #[key(conflicts = "items", shown = "the root")]
     path: Option<String>,
-    /// A path to what may be there several times: a list, of one or none too.
+    /// Path to a repeated element. The result is a list, which may have one item or none.
     items: Option<String>,
     #[key(skip)]
     wanted: Pick,
-    /// Prefixes for `path` and `items`, and the namespaces that they stand for.
+    /// Namespaces of the prefixes in `path` and `items`.
     #[key(kind = ValueKind::Map(&ValueKind::Text))]
     namespaces: Namespaces,
-    /// Attributes are at `@name`, at `name`, or left out.
+    /// Handling of attributes: at `@name` (`marked`), at `name` (`plain`), or omitted (`dropped`).
     #[key(default = Attributes::Marked)]
     attributes: Attributes,
-    /// Names of elements that are lists, even where there is one.
+    /// Names of elements that are always lists, even where there is only one.
     #[key(with = read_lists)]
     lists: Vec<String>,
-    /// Whether white space at both ends of a text is left out.
+    /// Whether to remove white space at both ends of each text.
     #[key(default = true)]
     trim: bool,
 }
