@@ -4,14 +4,7 @@
 use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 
 use super::{AuthError, ClientSettings, Identified, KeyHash};
-use crate::{
-    settings::{
-        section::Invalid,
-        value::{FromText, text_settings},
-    },
-    tls::ClientCertificate,
-    upstream::Client,
-};
+use crate::{settings::value::parsed_settings, tls::ClientCertificate, upstream::Client};
 
 /// What a certificate says of whom it is for. Who may say it is for `client_ca` to know.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,13 +24,8 @@ pub enum CertificateName {
 #[error("expected `cn:NAME`, `dns:NAME`, `uri:URI` or `sha256:…`")]
 pub struct NotACertificateName;
 
-text_settings!(CertificateName);
-
-impl FromText for CertificateName {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        let help = "write `dns:reports.example.com`, as the certificate has it";
-        text.parse().map_err(|error: NotACertificateName| Invalid::new(error.to_string(), help))
-    }
+parsed_settings! {
+    CertificateName = Text, "write `dns:reports.example.com`, as the certificate has it";
 }
 
 impl FromStr for CertificateName {

@@ -231,7 +231,7 @@ fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
     let first_text = &result["content"][0]["text"];
     let structured = result.get("structuredContent");
     let is_error = result["isError"] == true;
-    if is_error || before.is_error_position.is_some() {
+    if is_error || before.is_error.is_some() {
         expect.insert("isError".into(), is_error.into());
     }
     if let Some(structured) = structured
@@ -278,10 +278,10 @@ fn differences(result: &Value, expect: &Expectation, position: &Position) -> Vec
     };
     let first_text = result["content"][0]["text"].as_str().unwrap_or_default();
     let is_error = result["isError"].as_bool().unwrap_or_default();
-    if is_error != expect.is_error {
-        let position = expect.is_error_position.as_ref().unwrap_or(position);
+    if is_error != expect.is_error() {
+        let position = expect.is_error.as_ref().map_or(position, |expected| &expected.position);
         let found = if is_error { format!("true: {first_text}") } else { "false".into() };
-        add("isError", position, expect.is_error.to_string(), found);
+        add("isError", position, expect.is_error().to_string(), found);
     }
     if let Some(structured) = &expect.structured
         && result.get("structuredContent") != Some(&structured.value)

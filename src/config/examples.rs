@@ -2,20 +2,25 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
+use settings_derive::Section as DeriveSection;
 
 use super::{
-    keys::{EXAMPLE, EXAMPLE_RESPONSE, EXPECT},
     node::{Entry, Kind, Node},
-    recording,
+    recording::Recorded,
     report::Report,
-    section::Section,
+    rules::first_key,
+    section::cursor,
     source::Span,
-    upstreams::scalar,
 };
 use crate::{
     model::{End, Exit, UpstreamResponse},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+        value::{FromText, Named, Scalar, parsed_settings, text_settings},
+    },
     translate::extract::MCP_MEDIA_TYPE,
 };
 
@@ -37,20 +42,31 @@ pub struct Example {
 }
 
 /// What is expected of a result; what is not named is not compared.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, DeriveSection)]
+#[section(id = "expect")]
 pub struct Expectation {
     /// The structured content.
+    #[key(name = "structuredContent")]
     pub structured: Option<Expected<Value>>,
-    /// The content.
+    /// The blocks of content as clients get them, or the text of the first.
     pub content: Option<Expected<ExpectedContent>>,
-    /// Whether it is a tool error; compared always.
-    pub is_error: bool,
-    /// Where `isError` stands, if it does.
-    pub is_error_position: Option<Position>,
+    /// Whether it is a tool error. Default `false`.
+    ///
+    /// Compared always.
+    #[key(name = "isError")]
+    pub is_error: Option<Expected<bool>>,
     /// Words that the text of the first block has in it.
     pub text: Option<Expected<String>>,
     /// Whether nothing is expected yet: the example does not hold.
+    #[key(skip)]
     pub is_missing: bool,
+}
+
+impl Expectation {
+    /// Whether a tool error is expected.
+    pub fn is_error(&self) -> bool {
+        self.is_error.as_ref().is_some_and(|expected| expected.value)
+    }
 }
 
 /// Something expected, and where it stands.
@@ -103,6 +119,54 @@ pub(super) enum Answerer {
     Program,
 }
 
+/// The keys of an example.
+#[derive(DeriveSection)]
+#[section(name = "an example", id = "example")]
+pub(super) struct ExampleSettings {
+    /// What it shows.
+    name: Option<String>,
+    /// The arguments of the call.
+    args: Map<String, Value>,
+    /// The answers to the questions of the route, as templates see them.
+    #[key(name = "input_responses")]
+    answers: Map<String, Value>,
+    /// What the upstream answers.
+    #[key(example = "response: { status: 200, content_type: text/plain, body: \"…\" }")]
+    response: ExampleResponse,
+    /// What clients then get; what is not named here is not compared.
+    #[key(with = read_expectation)]
+    expect: Option<Expectation>,
+}
+
+/// What the upstream answers in an example.
+#[derive(DeriveSection)]
+#[section(name = "`response`", id = "example_response", check_keys = Self::check_keys)]
+struct ExampleResponse {
+    /// The HTTP status. Default 200.
+    #[key(range = 100..=599)]
+    status: Option<u16>,
+    /// Of a command: its exit status, or the signal that ended it. Default 0.
+    #[key(name = "exit_status")]
+    exit: Option<End>,
+    /// Of a command: what it wrote to standard error.
+    stderr: Option<Scalar>,
+    /// The `Content-Type`.
+    content_type: Option<ContentType>,
+    /// Other headers.
+    headers: Headers,
+    /// The body, or what a command wrote, as text.
+    #[key(conflicts = "recording")]
+    body: Option<Body>,
+    /// The body, in Base64.
+    #[key(conflicts = "recording")]
+    body_base64: Option<Base64>,
+    /// A file beside this one that holds the reply: a body, what `curl -i` printed, or a HAR file.
+    recording: Option<Recorded>,
+    /// Which reply of a HAR file: its number, or a part of its URL. Default: the last.
+    #[key(requires = "recording", help = "name a HAR file")]
+    entry: Option<Scalar>,
+}
+
 /// Reads `tests`; what is wrong is reported and left out.
 pub(super) fn read(report: &Report<'_>, node: &Node, answerer: Answerer) -> Vec<Example> {
     let Kind::List(items) = &node.kind else {
@@ -110,167 +174,193 @@ pub(super) fn read(report: &Report<'_>, node: &Node, answerer: Answerer) -> Vec<
         report.error(node.span, format!("`tests` takes a list, found {}", node.found()), help);
         return Vec::new();
     };
-    items.iter().filter_map(|item| example(report, item, answerer)).collect()
+    let example = |item| {
+        let value = cursor(report, first_key(item), item, "an example", ExampleSettings::KIND);
+        example(&value, answerer).ok()
+    };
+    items.iter().filter_map(example).collect()
 }
 
-fn example(report: &Report<'_>, node: &Node, answerer: Answerer) -> Option<Example> {
-    let place = node.as_map().and_then(|entries| entries.first()).map_or(node.span, |entry| entry.key.span);
-    let section = Section::open(report, place, node, &EXAMPLE)?;
-    let name = section.text("name").map(str::to_owned);
-    let args = section.map("args").map(Node::entries_to_json).unwrap_or_default();
-    let answers = section.map("input_responses").map(Node::entries_to_json).unwrap_or_default();
-    section.required("response", "write `response: { status: 200, content_type: text/plain, body: \"…\" }`");
-    let response =
-        section.section("response", &EXAMPLE_RESPONSE).and_then(|section| response(&section, answerer));
+fn example(value: &Cursor<'_>, answerer: Answerer) -> Checked<Example> {
     let is_empty =
         |node: &Node| matches!(node.kind, Kind::Nothing) || node.as_map().is_some_and(<[Entry]>::is_empty);
-    let expect = match section.get("expect").filter(|node| !is_empty(node)) {
-        Some(_) => section.section("expect", &EXPECT).and_then(|section| expectation(&section)),
-        None => {
-            report.warning(
-                place,
-                "the example expects nothing",
-                "`glossator test --update` writes what is found",
-            );
-            Some(Expectation { is_missing: true, ..Expectation::default() })
-        }
-    };
-    let position = Position::of(report, place);
-    Some(Example { name, position, args, answers, response: response?, expect: expect? })
+    if value.node.as_map().is_some() && value.node.get("expect").is_none_or(is_empty) {
+        let help = "`glossator test --update` writes what is found";
+        value.context.report.warning(value.place, "the example expects nothing", help);
+    }
+    let (read, fits) = (ExampleSettings::read(value), check_answerer(value, answerer));
+    let ExampleSettings { name, args, answers, response, expect } = read?;
+    fits?;
+    let nothing = || Expectation { is_missing: true, ..Expectation::default() };
+    let expect = expect.unwrap_or_else(nothing);
+    let position = Position::of(value.context.report, value.place);
+    Ok(Example { name, position, args, answers, response: response.compile(answerer), expect })
 }
 
-/// How a program ended in an example; `None` where a server answers.
-fn exit_given(section: &Section<'_, '_>, answerer: Answerer) -> Option<Exit> {
-    let report = section.report;
-    let (other, whose) = match answerer {
-        Answerer::Server | Answerer::McpServer => {
-            (["exit_status", "stderr"].as_slice(), "the route asks no command")
-        }
+/// Reports what is said of a command where a server answers, and the other way round.
+fn check_answerer(value: &Cursor<'_>, answerer: Answerer) -> Checked<()> {
+    let (other, whose): (&[&str], _) = match answerer {
+        Answerer::Server | Answerer::McpServer => (&["exit_status", "stderr"], "the route asks no command"),
         Answerer::Program => {
-            (["status", "content_type", "headers"].as_slice(), "a command has an `exit_status`, and no head")
+            (&["status", "content_type", "headers"], "a command has an `exit_status`, and no head")
         }
     };
-    for entry in other.iter().filter_map(|name| section.entry(name)) {
-        report.error(entry.key.span, format!("`{}` has no effect: {whose}", entry.key.text), "leave it out");
+    let Some(response) = value.node.get("response") else { return Ok(()) };
+    let mut checked = Ok(());
+    for entry in other.iter().filter_map(|name| response.entry(name)) {
+        let message = format!("`{}` has no effect: {whose}", entry.key.text);
+        checked = value.reject_at(entry.key.span, Invalid::new(message, "leave it out"));
     }
-    let end = section.get("exit_status").and_then(|node| {
-        let parsed = scalar(report, node, "`exit_status`")?.parse::<End>();
-        parsed.map_err(|error| report.error(node.span, error.to_string(), "write `exit_status: 1`")).ok()
-    });
-    let stderr = section.get("stderr").and_then(|node| scalar(report, node, "`stderr`")).unwrap_or_default();
-    (answerer == Answerer::Program).then(|| Exit { end: end.unwrap_or(End::Code(0)), stderr: stderr.into() })
+    checked
 }
 
-fn response(section: &Section<'_, '_>, answerer: Answerer) -> Option<UpstreamResponse> {
-    let report = section.report;
-    let before = report.errors();
-    let exit = exit_given(section, answerer);
-    let status = section.count("status").and_then(|status| u16::try_from(status).ok());
-    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-    let recorded = match section.get("recording") {
-        None => UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), Bytes::new()),
-        Some(_) => {
-            section.refuse_beside(&["body", "body_base64"], "recording");
-            recording::read(section)?
-        }
-    };
-    if let (None, Some(entry)) = (section.get("recording"), section.entry("entry")) {
-        report.error(entry.key.span, "`entry` has no effect without `recording`", "name a HAR file");
-    }
-    let mut headers = recorded.headers;
-    if answerer == Answerer::McpServer {
-        headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
-    }
-    if let Some((node, text)) = section.text_node("content_type") {
-        match HeaderValue::from_str(text) {
-            Ok(value) => {
-                headers.insert(header::CONTENT_TYPE, value);
+impl ExampleResponse {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        match (section.entry("body"), section.entry("body_base64")) {
+            (Some(_), Some(other)) => {
+                let message = "`body_base64` has no effect beside `body`";
+                Err(section.reject_at(other.value.span, message, "remove one of the two"))
             }
-            Err(_) => {
-                report.error(node.span, "this is not a header value", "write `text/plain; charset=utf-8`")
-            }
+            _ => Ok(()),
         }
     }
-    for Entry { key, value } in section.map("headers").unwrap_or_default() {
-        let Some(text) = scalar(report, value, "a header") else { continue };
-        match (key.text.parse::<http::HeaderName>(), HeaderValue::from_str(&text)) {
-            (Ok(name), Ok(content)) => {
-                headers.append(name, content);
-            }
-            (Err(_), _) => report.error(
-                key.span,
-                format!("`{}` is not a header name", key.text),
-                "write letters, digits and `-`",
-            ),
-            (_, Err(_)) => report.error(value.span, "this is not a header value", "leave line breaks out"),
+
+    fn compile(self, answerer: Answerer) -> UpstreamResponse {
+        let Self { status, content_type, body, body_base64, recording, .. } = self;
+        let empty = || UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), Bytes::new());
+        let recorded = recording.map_or_else(empty, |Recorded(response)| response);
+        let body = body.map(|Body(bytes)| bytes).or(body_base64.map(|Base64(bytes)| bytes));
+        let body = body.unwrap_or(recorded.body);
+        if answerer == Answerer::Program {
+            let stderr = self.stderr.map(|Scalar(text)| text).unwrap_or_default().into();
+            return UpstreamResponse::of_program(
+                body,
+                Exit { end: self.exit.unwrap_or(End::Code(0)), stderr },
+            );
         }
+        let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+        let mut headers = recorded.headers;
+        if answerer == Answerer::McpServer {
+            headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
+        }
+        if let Some(ContentType(value)) = content_type {
+            headers.insert(header::CONTENT_TYPE, value);
+        }
+        for (name, value) in &self.headers.0 {
+            headers.append(name.clone(), value.clone());
+        }
+        UpstreamResponse::new(status.unwrap_or(recorded.status), headers, body)
     }
-    let body = match (section.get("body"), section.text_node("body_base64")) {
-        (Some(_), Some((node, _))) => {
-            report.error(node.span, "`body_base64` has no effect beside `body`", "remove one of the two");
-            None
-        }
-        (Some(node), None) => match &node.kind {
-            // A number keeps the digits that it was written with.
-            Kind::Number(_) => {
-                Some(report.files().text(node.span)[node.span.start..node.span.end].trim().to_owned())
-            }
-            Kind::Nothing => Some(String::new()),
-            Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => scalar(report, node, "`body`"),
-        }
-        .map(Bytes::from),
-        (None, Some((node, text))) => {
-            let text: String = text.split_ascii_whitespace().collect();
-            let decoded = BASE64_STANDARD.decode(text);
-            decoded
-                .map_err(|error| {
-                    report.error(node.span, format!("this is not Base64: {error}"), "write text under `body`")
-                })
-                .ok()
-                .map(Bytes::from)
-        }
-        (None, None) => Some(recorded.body),
-    };
-    let status = status.unwrap_or(recorded.status);
-    let body = body?;
-    (report.errors() == before).then(|| match exit {
-        Some(exit) => UpstreamResponse::of_program(body, exit),
-        None => UpstreamResponse::new(status, headers, body),
-    })
 }
 
-fn expectation(section: &Section<'_, '_>) -> Option<Expectation> {
-    let report = section.report;
-    let before = report.errors();
-    let at = |node: &Node| Position::of(report, node.span);
-    let structured =
-        section.get("structuredContent").map(|node| Expected { value: node.to_json(), position: at(node) });
-    let content = section.get("content").map(|node| {
-        let value = match &node.kind {
-            Kind::Text(text) => ExpectedContent::FirstText(text.text.clone()),
-            Kind::List(items) => ExpectedContent::Blocks(items.iter().map(Node::to_json).collect()),
+/// Reads what is expected; nothing yet where that is empty.
+fn read_expectation(value: &Cursor<'_>) -> Checked<Option<Expectation>> {
+    match &value.node.kind {
+        Kind::Nothing => Ok(None),
+        Kind::Map(entries) if entries.is_empty() => Ok(None),
+        _ => Expectation::read(value).map(Some),
+    }
+}
+
+impl<T: Setting> Setting for Expected<T> {
+    const KIND: ValueKind = T::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let position = Position::of(value.context.report, value.node.span);
+        Ok(Self { value: T::read(value)?, position })
+    }
+}
+
+impl Setting for ExpectedContent {
+    const KIND: ValueKind =
+        ValueKind::Either(&[ValueKind::Text, ValueKind::List(&<Map<String, Value>>::KIND)]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match &value.node.kind {
+            Kind::Text(text) => Ok(Self::FirstText(text.text.clone())),
+            Kind::List(items) => Ok(Self::Blocks(items.iter().map(Node::to_json).collect())),
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Map(_) => {
                 let help = "write the text of the first block, or `[{ type: text, text: \"…\" }]`";
-                report.error(
-                    node.span,
-                    format!("`content` takes a text or a list of blocks, found {}", node.found()),
-                    help,
-                );
-                ExpectedContent::Blocks(Vec::new())
+                value.reject_kind("a text or a list of blocks", Some(help.to_owned()))
             }
+        }
+    }
+}
+
+parsed_settings! {
+    End = Scalar, "write `exit_status: 1`";
+}
+
+struct ContentType(HeaderValue);
+
+text_settings!(ContentType);
+
+impl FromText for ContentType {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let help = "write `text/plain; charset=utf-8`";
+        HeaderValue::from_str(text).map(Self).map_err(|_| Invalid::new("this is not a header value", help))
+    }
+}
+
+/// Headers of a response.
+#[derive(Default)]
+struct Headers(HeaderMap);
+
+impl Setting for Headers {
+    const KIND: ValueKind = ValueKind::Map(&ValueKind::Scalar);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let Named(headers) = Named::<Scalar>::read(value)?;
+        let entries = value.node.as_map().unwrap_or_default();
+        let header = |(entry, (name, Scalar(text))): (&Entry, (String, Scalar))| {
+            let name = name.parse::<HeaderName>().or_else(|_| {
+                let message = format!("`{name}` is not a header name");
+                value.reject_at(entry.key.span, Invalid::new(message, "write letters, digits and `-`"))
+            })?;
+            let content = HeaderValue::from_str(&text).or_else(|_| {
+                let invalid = Invalid::new("this is not a header value", "leave line breaks out");
+                value.reject_at(entry.value.span, invalid)
+            })?;
+            Ok((name, content))
         };
-        Expected { value, position: at(node) }
-    });
-    let is_error = section.flag("isError");
-    let is_error_position = section.get("isError").map(at);
-    let text =
-        section.text_node("text").map(|(node, text)| Expected { value: text.to_owned(), position: at(node) });
-    (report.errors() == before).then_some(Expectation {
-        structured,
-        content,
-        is_error: is_error.unwrap_or(false),
-        is_error_position,
-        text,
-        is_missing: false,
-    })
+        let headers: Vec<Checked<_>> = entries.iter().zip(headers).map(header).collect();
+        headers.into_iter().collect::<Checked<_>>().map(Self)
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+struct Body(Bytes);
+
+impl Setting for Body {
+    const KIND: ValueKind = ValueKind::Scalar;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let span = value.node.span;
+        let text = match &value.node.kind {
+            // A number keeps the digits that it was written with.
+            Kind::Number(_) => {
+                value.context.report.files().text(span)[span.start..span.end].trim().to_owned()
+            }
+            Kind::Nothing => String::new(),
+            Kind::Flag(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => Scalar::read(value)?.0,
+        };
+        Ok(Self(text.into()))
+    }
+}
+
+struct Base64(Bytes);
+
+text_settings!(Base64);
+
+impl FromText for Base64 {
+    fn from_text(text: &str) -> Result<Self, Invalid> {
+        let text: String = text.split_ascii_whitespace().collect();
+        let decoded = BASE64_STANDARD.decode(text);
+        decoded
+            .map(|bytes| Self(bytes.into()))
+            .map_err(|error| Invalid::new(format!("this is not Base64: {error}"), "write text under `body`"))
+    }
 }

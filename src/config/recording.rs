@@ -4,39 +4,42 @@ use std::{fs::File, io::Read, path::Path};
 
 use bytes::Bytes;
 
-use super::{section::Section, source::why, units, upstreams::scalar};
-use crate::model::{Choice, Recording, UpstreamResponse};
+use super::{source::why, units};
+use crate::{
+    model::{Choice, Recording, UpstreamResponse},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+        value::text_of,
+    },
+};
 
 /// The longest file of recorded replies that an example may name, in bytes.
 const RECORDING_LIMIT_BYTES: u64 = 16 << 20;
 
-/// Reads the reply that `recording` names, and `entry` chooses. `None` when that can't be done; it has been reported
-/// then.
-pub(super) fn read(section: &Section<'_, '_>) -> Option<UpstreamResponse> {
-    let report = section.report;
-    let (node, name) = section.text_node("recording")?;
-    let choice = match section.get("entry") {
-        Some(entry) => Some(scalar(report, entry, "`entry`")?.parse::<Choice>().unwrap_or(Choice::Last)),
-        None => None,
-    };
-    let Some(folder) = report.files().folder(node.span) else {
-        let help = "write the reply under `body`";
-        report.error(node.span, "a configuration that is not a file has no files beside it", help);
-        return None;
-    };
-    match bytes(&folder.join(name)) {
-        Err(message) => {
+/// The reply that `recording` names, and `entry` beside it chooses.
+pub(super) struct Recorded(pub(super) UpstreamResponse);
+
+impl Setting for Recorded {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let name = text_of(value)?;
+        let choice = value.sibling("entry").and_then(|entry| entry.scalar());
+        let choice = choice.map(|text| text.parse::<Choice>().unwrap_or(Choice::Last));
+        let Some(folder) = value.context.report.files().folder(value.node.span) else {
+            let message = "a configuration that is not a file has no files beside it";
+            return value.reject(Invalid::new(message, "write the reply under `body`"));
+        };
+        let bytes = bytes(&folder.join(name)).or_else(|message| {
             let help = "name a file by its path from the folder of this one: `replies/ok.http`";
-            report.error(node.span, format!("the recording {message}"), help);
-            None
-        }
-        Ok(bytes) => Recording::read(&bytes)
-            .and_then(|recording| recording.choose(choice.as_ref()))
-            .map_err(|error| {
-                let help = "keep what `curl -i` prints, the body alone, or a HAR file";
-                report.error(node.span, format!("the recording is not a reply: {error}"), help);
-            })
-            .ok(),
+            value.reject(Invalid::new(format!("the recording {message}"), help))
+        })?;
+        let read = Recording::read(&bytes).and_then(|recording| recording.choose(choice.as_ref()));
+        read.map(Self).or_else(|error| {
+            let help = "keep what `curl -i` prints, the body alone, or a HAR file";
+            value.reject(Invalid::new(format!("the recording is not a reply: {error}"), help))
+        })
     }
 }
 

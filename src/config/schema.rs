@@ -4,8 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{EXTRACT, FILE, Keys, Takes};
-use crate::{settings::keys::ShortForm, translate::type_names};
+use super::{
+    extract::{self, ExtractSettings},
+    keys::{FILE, Keys, Takes},
+};
+use crate::{
+    settings::{keys::ShortForm, section::Section as _},
+    translate::type_names,
+};
 
 /// The JSON Schema (2020-12) of a configuration file, for editors.
 pub fn schema() -> Value {
@@ -59,10 +65,9 @@ fn section(keys: &'static Keys, definitions: &mut Definitions) -> Map<String, Va
     if !required.is_empty() {
         schema.insert("dependentRequired".into(), required.into());
     }
-    if std::ptr::eq(keys, &EXTRACT) {
+    if std::ptr::eq(keys, ExtractSettings::keys()) {
         // What names no extractor is none, and its key may be a misspelt one.
-        let beside = ["source", "fields", "type", "optional"];
-        let named = keys.names().filter(|name| !beside.contains(name));
+        let named = keys.names().filter(|name| !extract::BESIDE.contains(name));
         let named: Vec<_> = named.map(|name| json!({ "required": [name] })).collect();
         schema.insert("anyOf".into(), named.into());
     }

@@ -6,6 +6,7 @@ use std::{cell::RefCell, collections::BTreeSet};
 
 use super::{
     AdminSettings, Environment,
+    extract::{self, ExtractSettings},
     keys::{DEFAULTS, FILE, Keys, REQUEST, ROUTE, Takes, UPSTREAM},
     node::{Entry, Key, Kind, Node},
     renamed,
@@ -313,6 +314,9 @@ pub(super) fn read_in_scope<T: Setting>(
 pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
     if renamed::report_key(report, key, keys.id, keys.section) {
         return;
+    }
+    if std::ptr::eq(keys, ExtractSettings::keys()) {
+        return extract::report_unknown(report, key);
     }
     let message = format!("unknown key `{}` in {}", key.text, keys.section);
     if let Some(nearest) = suggest::nearest(&key.text, keys.names()) {

@@ -164,6 +164,14 @@ impl<'a> Cursor<'a> {
         Self { place, ..self }
     }
 
+    /// The same of a value that stands for it.
+    pub(crate) fn of_node<'b>(&self, node: &'b Node) -> Cursor<'b>
+    where
+        'a: 'b,
+    {
+        Cursor { node, ..*self }
+    }
+
     /// The value of one of its own keys, under another name.
     pub(crate) fn member(&self, entry: &'a Entry, name: &'a str, kind: ValueKind) -> Self {
         Self { place: entry.key.span, ..self.part(&entry.value, name, kind) }

@@ -157,9 +157,29 @@ impl Setting for Scalar {
     }
 }
 
-/// Reads a text, a number or a flag as its type writes it.
-pub(crate) fn parse_scalar<T: FromStr<Err: Display>>(value: &Cursor<'_>, help: &str) -> Checked<T> {
-    let Scalar(text) = Scalar::read(value)?;
+/// Implements [`Setting`] for types that are [`FromStr`], each with the help where a text is none of them.
+macro_rules! parsed_settings {
+    ($($type:ty = $kind:ident, $help:literal;)*) => {$(
+        impl $crate::settings::section::Setting for $type {
+            const KIND: $crate::settings::keys::ValueKind = $crate::settings::keys::ValueKind::$kind;
+
+            fn read(
+                value: &$crate::settings::section::Cursor<'_>,
+            ) -> $crate::settings::section::Checked<Self> {
+                $crate::settings::value::parse(value, $help)
+            }
+        }
+    )*};
+}
+
+pub(crate) use parsed_settings;
+
+/// Reads a text, or a scalar as text.
+pub(crate) fn parse<T: Setting + FromStr<Err: Display>>(value: &Cursor<'_>, help: &str) -> Checked<T> {
+    let text = match T::KIND {
+        ValueKind::Scalar => Scalar::read(value)?.0,
+        _ => text_of(value)?.to_owned(),
+    };
     text.parse().or_else(|error: T::Err| value.reject(Invalid::new(error.to_string(), help)))
 }
 
@@ -329,6 +349,30 @@ impl<T: Setting> Setting for Vec<T> {
     fn shown(&self, _kind: ValueKind) -> Option<String> {
         let items: Option<Vec<_>> = self.iter().map(|item| item.shown(T::KIND)).collect();
         items.filter(|items| !items.is_empty()).map(|items| items.join(", "))
+    }
+}
+
+/// An object with any values.
+impl Setting for serde_json::Map<String, serde_json::Value> {
+    const KIND: ValueKind = ValueKind::Map(&ValueKind::Anything);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        match &value.node.kind {
+            Kind::Map(entries) => Ok(Node::entries_to_json(entries)),
+            _ => value.reject_kind("a map", None),
+        }
+    }
+
+    fn when_absent() -> Option<Self> {
+        Some(Self::new())
+    }
+}
+
+impl Setting for serde_json::Value {
+    const KIND: ValueKind = ValueKind::Anything;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Ok(value.node.to_json())
     }
 }
 

@@ -10,13 +10,7 @@ use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 
-use crate::{
-    model::UpstreamResponse,
-    settings::{
-        section::Invalid,
-        value::{FromText, text_settings},
-    },
-};
+use crate::{model::UpstreamResponse, settings::value::parsed_settings};
 
 /// The charset that a rule says replies have, whatever their headers say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,13 +31,8 @@ impl FromStr for Charset {
     }
 }
 
-text_settings!(Charset);
-
-impl FromText for Charset {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        let help = "write `iso-8859-1`, or `utf-8`";
-        text.parse().map_err(|error: CharsetError| Invalid::new(error.to_string(), help))
-    }
+parsed_settings! {
+    Charset = Text, "write `iso-8859-1`, or `utf-8`";
 }
 
 impl Charset {

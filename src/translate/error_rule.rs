@@ -7,7 +7,7 @@ use super::{
     default_error::{CODE_META_KEY, marked, without_words},
     extract::Extract,
     jq::Jq,
-    matcher::Captures,
+    pattern::Captures,
     response_view::{LazyExtraction, ResponseView},
     template::{Budget, Template, TemplateError},
     translator::{LONGEST_TRACED, TranslationRun},

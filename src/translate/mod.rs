@@ -32,6 +32,7 @@ mod leak_filter;
 mod limit;
 mod matcher;
 mod output_schema;
+mod pattern;
 mod redaction;
 mod response_view;
 pub(crate) mod scope;
@@ -59,8 +60,9 @@ pub use jq::{
     on_a_deep_stack,
 };
 pub use limit::{LIMIT_META_KEY, Limit, ListPath, ListPathError, More};
-pub use matcher::{ExitPattern, Matcher, MediaPattern, Pattern, PatternError, StatusPattern};
+pub use matcher::{ExitPattern, HeaderPatterns, Matcher, MediaPattern, StatusPattern};
 pub use output_schema::{OutputSchema, OutputSchemaError, Wrap};
+pub use pattern::{Pattern, PatternError};
 pub use redaction::{Redaction, SecretPattern, SecretPatternError};
 pub use response_view::{Inspection, look};
 pub use stop::WorkBudget;

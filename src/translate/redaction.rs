@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     default_error::CODE_META_KEY,
-    matcher::Pattern,
+    pattern::Pattern,
     translator::{TranslationLimits, Translator},
 };
 use crate::model::{
@@ -384,7 +384,7 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::*;
-    use crate::translate::matcher::Pattern;
+    use crate::translate::pattern::Pattern;
 
     fn redaction(patterns: &[&str]) -> Redaction {
         let secret = |source: &&str| SecretPattern::new(&Pattern::compile(source).unwrap()).unwrap();

@@ -9,7 +9,7 @@ use super::{
     extract::{Answered, Extract, Extracted},
     jq::Jq,
     limit::{LIMIT_META_KEY, Limit},
-    matcher::Captures,
+    pattern::Captures,
     response_view::{LazyExtraction, ResponseView},
     template::Template,
     translator::{Failure, LONGEST_TRACED, Note, TranslationRun, content_summary},

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     jq::JqNames,
-    matcher::Captures,
+    pattern::Captures,
     redaction::Redaction,
     response_view::ResponseView,
     stop::WorkBudget,

@@ -57,7 +57,7 @@ impl Draft<'_> {
         let holds = |example: &crate::config::Example| {
             let result = trial::written(&trial::result(&file.route, &example.response));
             let expected = example.expect.structured.as_ref().map(|structured| &structured.value);
-            result["isError"] == example.expect.is_error
+            result["isError"] == example.expect.is_error()
                 && expected.is_none_or(|expected| result.get("structuredContent") == Some(expected))
         };
         file.tests.iter().all(holds).then_some(Proposal { yaml: route, findings })

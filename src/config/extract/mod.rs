@@ -8,21 +8,19 @@ mod source;
 use settings_derive::Section as DeriveSection;
 
 use super::{
-    keys::{EXTRACT, EXTRACTOR, Takes},
-    node::{Entry, Kind, Node},
-    renamed,
+    node::{Entry, Key, Kind, Node},
     report::Report,
-    section::{self, ReadElsewhere, Section},
+    section::{ReadElsewhere, Section, cursor},
     source::Span,
     suggest,
 };
 use crate::{
     settings::{
         keys::ValueKind,
-        section::{Checked, Cursor, Setting},
+        section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
     },
     translate::{
-        Fields,
+        FieldSetting, Fields,
         extract::{
             Binary, Columns, Csv, Extract, Extractor, ExtractorKind, Form as WebForm, Grok, Header,
             HtmlSettings, Json, Mcp, MediaType, Metrics, NdJson, Pairs, Regex, Text, XmlSettings,
@@ -30,19 +28,8 @@ use crate::{
     },
 };
 
-/// How an extractor is written in the file.
-struct Form {
-    /// Its name, which is a key of `extract`.
-    name: &'static str,
-    /// What it needs, and an example of it, where its name alone means nothing.
-    needs: Option<(&'static str, &'static str)>,
-    /// Reads the options, `fields` aside.
-    read: fn(&Cursor<'_>) -> Option<ExtractorKind>,
-}
-
 /// The declared options of an extractor.
 trait Options: Setting {
-    const NAME: &'static str;
     /// What it needs, and an example of it, where its name alone means nothing.
     const NEEDS: Option<(&'static str, &'static str)> = None;
 
@@ -63,7 +50,6 @@ macro_rules! options {
         }
 
         impl Options for $written {
-            const NAME: &'static str = $name;
             $(const NEEDS: Option<(&'static str, &'static str)> = Some($needs);)?
 
             fn into_kind(self) -> ExtractorKind {
@@ -93,51 +79,147 @@ options! {
 }
 
 impl Options for Binary {
-    const NAME: &'static str = "binary";
-
     fn into_kind(self) -> ExtractorKind {
         ExtractorKind::Binary(self)
     }
 }
 
 impl Options for Text {
-    const NAME: &'static str = "text";
-
     fn into_kind(self) -> ExtractorKind {
         ExtractorKind::Text(self)
     }
 }
 
-const fn form<T: Options>() -> Form {
-    Form { name: T::NAME, needs: T::NEEDS, read: |value| T::read(value).ok().map(T::into_kind) }
+/// What reads a value from a reply: an extractor, and what is said of it.
+#[derive(DeriveSection)]
+#[section(id = "extract", check_keys = Self::check_keys)]
+pub(in crate::config) struct ExtractSettings {
+    /// Any bytes, as an image, a sound or a document.
+    #[key(kind = Binary::KIND, with = read_as::<Binary>)]
+    binary: Option<Extractor>,
+    /// Tables whose cells stand under each other.
+    #[key(kind = ColumnsOptions::KIND, with = read_as::<ColumnsOptions>)]
+    columns: Option<Extractor>,
+    /// CSV, TSV and their relatives.
+    #[key(kind = CsvOptions::KIND, with = read_as::<CsvOptions>)]
+    csv: Option<Extractor>,
+    /// `name=value&name=value`, percent-encoded.
+    #[key(kind = FormOptions::KIND, with = read_as::<FormOptions>)]
+    form: Option<Extractor>,
+    /// Named captures of patterns that name others: `%{IP:client}`.
+    #[key(kind = GrokOptions::KIND, with = read_as::<GrokOptions>)]
+    grok: Option<Extractor>,
+    /// Headers of the reply; a single one as its value.
+    #[key(kind = HEADER_FORM, with = read_header)]
+    header: Option<Extractor>,
+    /// A page: by CSS selectors, a table's rows, or its text.
+    #[key(kind = HtmlOptions::KIND, with = read_as::<HtmlOptions>)]
+    html: Option<Extractor>,
+    /// A JSON document.
+    #[key(kind = JsonOptions::KIND, with = read_as::<JsonOptions>)]
+    json: Option<Extractor>,
+    /// The answer of an MCP server: its blocks of content, and the JSON in their text.
+    #[key(kind = McpOptions::KIND, with = read_as::<McpOptions>)]
+    mcp: Option<Extractor>,
+    /// Samples of metrics, as Prometheus and OpenMetrics write them.
+    #[key(kind = MetricsOptions::KIND, with = read_as::<MetricsOptions>)]
+    metrics: Option<Extractor>,
+    /// A JSON document a line.
+    #[key(kind = NdJsonOptions::KIND, with = read_as::<NdJsonOptions>)]
+    ndjson: Option<Extractor>,
+    /// `key: value` lines.
+    #[key(kind = PairsOptions::KIND, with = read_as::<PairsOptions>)]
+    pairs: Option<Extractor>,
+    /// Named captures of a regular expression.
+    #[key(kind = RegexOptions::KIND, with = read_as::<RegexOptions>)]
+    regex: Option<Extractor>,
+    /// The whole text.
+    #[key(kind = Text::KIND, with = read_as::<Text>)]
+    text: Option<Extractor>,
+    /// An XML document, SOAP included.
+    #[key(kind = XmlOptions::KIND, with = read_as::<XmlOptions>)]
+    xml: Option<Extractor>,
+    /// What gives the text that is read, where that is not the reply as it came: `html`, for what a page shows.
+    source: Option<Box<Extractor>>,
+    /// Named fields with types, taken from what was found.
+    #[key(kind = Fields::KIND)]
+    fields: ReadElsewhere,
+    /// The type of what was found, where that is one value.
+    #[key(kind = FieldSetting::KIND)]
+    r#type: ReadElsewhere,
+    /// In a map of several: whether nothing may be found.
+    #[key(default = false)]
+    optional: bool,
 }
 
-const HEADER: Form = Form {
-    read: |value| match Header::read_short(value) {
-        Some(header) => header.ok().map(ExtractorKind::Header),
-        None => HeaderOptions::read(value).ok().map(Options::into_kind),
-    },
-    ..form::<HeaderOptions>()
-};
+/// The keys of `extract` that are no extractors.
+pub(super) const BESIDE: [&str; 4] = ["source", "fields", "type", "optional"];
 
-/// Every extractor, in alphabetical order.
-static FORMS: [Form; 15] = [
-    form::<Binary>(),
-    form::<ColumnsOptions>(),
-    form::<CsvOptions>(),
-    form::<FormOptions>(),
-    form::<GrokOptions>(),
-    HEADER,
-    form::<HtmlOptions>(),
-    form::<JsonOptions>(),
-    form::<McpOptions>(),
-    form::<MetricsOptions>(),
-    form::<NdJsonOptions>(),
-    form::<PairsOptions>(),
-    form::<RegexOptions>(),
-    form::<Text>(),
-    form::<XmlOptions>(),
-];
+/// The names of extractors that need no options.
+const WITHOUT_OPTIONS: &[&str] =
+    &["binary", "columns", "csv", "form", "html", "json", "mcp", "metrics", "ndjson", "pairs", "text", "xml"];
+
+/// One extractor.
+const ONE_EXTRACTOR: ValueKind =
+    ValueKind::Either(&[ValueKind::Word(WITHOUT_OPTIONS), ExtractSettings::KIND]);
+
+const HEADER_FORM: ValueKind =
+    ValueKind::Either(&[HeaderOptions::KIND, ValueKind::List(&ValueKind::Text), ValueKind::Text]);
+
+fn read_as<T: Options>(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
+    match T::NEEDS.filter(|_| matches!(value.node.kind, Kind::Nothing)) {
+        Some((what, example)) => {
+            let message = format!("{} needs {what}", value.name);
+            value.reject(Invalid::new(message, format!("write `{example}`")))
+        }
+        None => T::read(value).map(|options| Some(Extractor::whole(options.into_kind()))),
+    }
+}
+
+fn read_header(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
+    match Header::read_short(value) {
+        Some(header) => header.map(|header| Some(Extractor::whole(ExtractorKind::Header(header)))),
+        None => read_as::<HeaderOptions>(value),
+    }
+}
+
+fn names() -> impl Iterator<Item = &'static str> + Clone {
+    ExtractSettings::keys().names().filter(|name| !BESIDE.contains(name))
+}
+
+fn help() -> String {
+    format!(
+        "the extractors are {}; with options: `extract: {{ pairs: {{ separator: \"=\" }} }}`",
+        suggest::listed(names())
+    )
+}
+
+impl ExtractSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        if names().any(|name| section.entry(name).is_some()) {
+            return Ok(());
+        }
+        Err(section.missing(format!("{} names no extractor", section.value.name), &help()))
+    }
+
+    fn extractor(self) -> Option<Extractor> {
+        let Self { binary, columns, csv, form, grok, header, html, json, mcp, .. } = self;
+        let Self { metrics, ndjson, pairs, regex, text, xml, .. } = self;
+        let all = [
+            [binary, columns, csv, form, grok],
+            [header, html, json, mcp, metrics],
+            [ndjson, pairs, regex, text, xml],
+        ];
+        all.into_iter().flatten().flatten().next()
+    }
+}
+
+/// Reports an unknown key of `extract`: an extractor that does not exist.
+pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
+    let nearest = suggest::nearest(&key.text, ExtractSettings::keys().names());
+    let help = nearest.map_or_else(help, |name| format!("did you mean `{name}`?"));
+    report.error(key.span, format!("unknown extractor `{}`", key.text), help);
+}
 
 /// The media type of a section that is read key by key.
 pub(super) fn media_type(section: &Section<'_, '_>) -> Option<String> {
@@ -150,144 +232,88 @@ pub(super) struct Compiled {
     pub(super) fields_span: Option<Span>,
 }
 
-impl Setting for Compiled {
-    const KIND: ValueKind = EXTRACTOR;
-
-    fn read(value: &Cursor<'_>) -> Checked<Self> {
-        let entry = Entry::new("extract", value.node.clone(), value.place);
-        value.checked(read(value.context.report, &entry))
-    }
-}
-
 /// One extractor, and what is said of it.
 struct One {
     extractor: Extractor,
     fields_span: Option<Span>,
-    optional: Option<Span>,
+    optional: bool,
 }
 
-/// Reads `extract`. `None` when something is wrong with it; that has been reported then.
+/// Reads `extract` of a section that is read key by key.
 pub(super) fn read(report: &Report<'_>, entry: &Entry) -> Option<Compiled> {
-    if parts::is_map_of_names(&entry.value) {
-        return parts::read(report, entry);
-    }
-    let One { extractor, fields_span, optional } = one(report, entry)?;
-    if let Some(span) = optional {
-        let help =
-            "leave it out, or name what is read: `extract: { total: { header: X-Total, optional: true } }`";
-        report.error(span, "`optional` is for one of several extractors", help);
-        return None;
-    }
-    Some(Compiled { extract: Extract::One(Box::new(extractor)), fields_span })
+    Compiled::read(&cursor(report, entry.key.span, &entry.value, "`extract`", Compiled::KIND)).ok()
 }
 
-fn one(report: &Report<'_>, entry: &Entry) -> Option<One> {
-    match &entry.value.kind {
-        Kind::Text(text) => {
-            let kind = by_name(report, &entry.value, &text.text)?;
-            Some(One { extractor: Extractor::whole(kind), fields_span: None, optional: None })
+impl Setting for Compiled {
+    const KIND: ValueKind = ValueKind::Either(&[
+        ValueKind::Word(WITHOUT_OPTIONS),
+        ExtractSettings::KIND,
+        ValueKind::Map(&ONE_EXTRACTOR),
+    ]);
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        if parts::is_map_of_names(value.node) {
+            return parts::read(value);
         }
-        Kind::Map(_) => read_map(report, entry),
+        let One { extractor, fields_span, optional } = one(value)?;
+        if optional {
+            let help = "leave it out, or name what is read: `extract: { total: { header: X-Total, optional: true } }`";
+            return reject_optional(value, help);
+        }
+        Ok(Self { extract: Extract::One(Box::new(extractor)), fields_span })
+    }
+}
+
+/// Of several extractors none is read. A key that is none may be meant for something else, and is told alone.
+fn refuse_several(value: &Cursor<'_>) -> Checked<()> {
+    let mut found = names().filter_map(|name| value.node.entry(name));
+    let is_known = |entry: &Entry| ExtractSettings::keys().get(&entry.key.text).is_some();
+    match found.nth(1) {
+        Some(second) if value.node.as_map().unwrap_or_default().iter().all(is_known) => {
+            let message = format!("{} takes one extractor, found several", value.name);
+            value.reject_at(second.key.span, Invalid::new(message, help()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn reject_optional<T>(value: &Cursor<'_>, help: &str) -> Checked<T> {
+    let place = value.node.entry("optional").map_or(value.place, |entry| entry.key.span);
+    value.reject_at(place, Invalid::new("`optional` is for one of several extractors", help))
+}
+
+fn one(value: &Cursor<'_>) -> Checked<One> {
+    let alone;
+    let value = match &value.node.kind {
+        Kind::Text(name) => {
+            let nothing = Node::new(Kind::Nothing, value.node.span);
+            alone =
+                Node::new(Kind::Map(vec![Entry::new(&name.text, nothing, value.node.span)]), value.node.span);
+            value.of_node(&alone)
+        }
+        Kind::Map(_) => *value,
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
-            let message = format!("`{}` takes an extractor, found {}", entry.key.text, entry.value.found());
-            report.error(entry.value.span, message, help());
-            None
+            let message = format!("{} takes an extractor, found {}", value.name, value.node.found());
+            return value.reject(Invalid::new(message, help()));
         }
-    }
-}
-
-fn names() -> impl Iterator<Item = &'static str> + Clone {
-    FORMS.iter().map(|form| form.name)
-}
-
-fn help() -> String {
-    format!(
-        "the extractors are {}; with options: `extract: {{ pairs: {{ separator: \"=\" }} }}`",
-        suggest::listed(names())
-    )
-}
-
-fn by_name(report: &Report<'_>, node: &Node, name: &str) -> Option<ExtractorKind> {
-    let Some(form) = FORMS.iter().find(|form| form.name == name) else {
-        let nearest = suggest::nearest(name, names());
-        let help = nearest.map_or_else(help, |name| format!("did you mean `{name}`?"));
-        report.error(node.span, format!("unknown extractor `{name}`"), help);
-        return None;
     };
-    if let Some((what, example)) = form.needs {
-        report.error(node.span, format!("`{name}` needs {what}"), format!("write `{example}`"));
-        return None;
+    refuse_several(&value)?;
+    let mut settings = ExtractSettings::read(&value)?;
+    let (source, optional) = (settings.source.take(), settings.optional);
+    let Extractor { kind, .. } = value.checked(settings.extractor())?;
+    let report = value.context.report;
+    let written = value.node.entry(kind.name());
+    if let Some(written) = written.filter(|_| source.is_some()) {
+        value.checked(source::may_read(report, &kind, written).then_some(()))?;
     }
-    let alone = Node::new(Kind::Nothing, node.span);
-    (form.read)(&section::cursor(report, node.span, &alone, name, Takes::Nothing))
-}
-
-fn read_map(report: &Report<'_>, entry: &Entry) -> Option<One> {
-    // An unknown key here is an extractor that does not exist; say so rather than "unknown key".
-    let entries = entry.value.as_map().unwrap_or_default();
-    let before = report.errors();
-    for entry in entries.iter().filter(|entry| EXTRACT.get(&entry.key.text).is_none()) {
-        if renamed::report_key(report, &entry.key, EXTRACT.id, EXTRACT.section) {
-            continue;
-        }
-        let nearest =
-            suggest::nearest(&entry.key.text, EXTRACT.names()).map(|name| format!("did you mean `{name}`?"));
-        report.error(
-            entry.key.span,
-            format!("unknown extractor `{}`", entry.key.text),
-            nearest.unwrap_or_else(help),
-        );
-    }
-    if report.errors() > before {
-        return None;
-    }
-    let section = Section::open(report, entry.key.span, &entry.value, &EXTRACT)?;
-    let source = section.entry("source").map(|entry| source::read(report, entry));
-    let named: Vec<(&Form, &Entry)> =
-        FORMS.iter().filter_map(|form| Some((form, section.entry(form.name)?))).collect();
-    let (outer, kind_entry) = (section.entry("fields"), section.entry("type"));
-    let optional = section.flag("optional") == Some(true);
-    let optional = section.entry("optional").filter(|_| optional).map(|entry| entry.key.span);
-    let [(form, one)] = named[..] else {
-        let (message, place) = match named[..] {
-            [] => (format!("`{}` names no extractor", entry.key.text), section.place),
-            [_, (_, second), ..] => {
-                (format!("`{}` takes one extractor, found several", entry.key.text), second.key.span)
-            }
-            [_] => unreachable!("one extractor was matched before"),
-        };
-        report.error(place, message, help());
-        return None;
-    };
-    let (kind, inner) = options(report, form, one)?;
-    let source = match source {
-        Some(source) => Some(source.filter(|_| source::may_read(report, &kind, one))?),
-        None => None,
-    };
+    let (inner, outer) =
+        (written.and_then(|written| written.value.entry("fields")), value.node.entry("fields"));
     if let (Some(_), Some(outer)) = (inner, outer) {
-        report.error(
-            outer.key.span,
-            "`fields` is here twice",
-            format!("keep those under `{}`", one.key.text),
-        );
+        let help = format!("keep those under `{}`", kind.name());
+        return value.reject_at(outer.key.span, Invalid::new("`fields` is here twice", help));
     }
-    let named = inner.or(outer);
-    let typing = fields::typing(report, &kind, named, kind_entry)?;
-    let fields_span = named.or(kind_entry).map(|entry| entry.key.span);
-    Some(One { extractor: Extractor { source, kind, typing }, fields_span, optional })
-}
-
-/// The options of an extractor, and its `fields`.
-fn options<'n>(
-    report: &'n Report<'_>,
-    form: &Form,
-    entry: &'n Entry,
-) -> Option<(ExtractorKind, Option<&'n Entry>)> {
-    let Entry { key, value } = entry;
-    if matches!(value.kind, Kind::Nothing) {
-        return by_name(report, value, form.name).map(|kind| (kind, None));
-    }
-    let name = format!("`{}`", form.name);
-    let kind = (form.read)(&section::cursor(report, key.span, value, &name, Takes::Anything))?;
-    Some((kind, value.entry("fields")))
+    let (named, of_one) = (inner.or(outer), value.node.entry("type"));
+    let typing = value.checked(fields::typing(report, &kind, named, of_one))?;
+    let fields_span = named.or(of_one).map(|entry| entry.key.span);
+    Ok(One { extractor: Extractor { source, kind, typing }, fields_span, optional })
 }

@@ -1,14 +1,13 @@
 //! `extract` as a map of names to extractors: each gives a part of the value.
 
-use super::{Compiled, One, names, one};
+use super::{Compiled, ExtractSettings, ONE_EXTRACTOR, One, names, one};
 use crate::{
     config::{
-        keys::EXTRACT,
-        node::{Kind, Node},
+        node::{Entry, Kind, Node},
         renamed::RENAMES,
-        report::Report,
         suggest,
     },
+    settings::section::{Checked, Cursor, Invalid, Section as _},
     translate::extract::{Extract, ExtractorKind, Gives, Part},
 };
 
@@ -16,7 +15,8 @@ use crate::{
 /// extractor, well written or nearly. Else an unknown key is a misspelt extractor.
 pub(super) fn is_map_of_names(node: &Node) -> bool {
     let entries = node.as_map().unwrap_or_default();
-    let is_key = |key: &str| EXTRACT.get(key).is_some() || RENAMES.key(EXTRACT.id, key).is_some();
+    let table = ExtractSettings::keys();
+    let is_key = |key: &str| table.get(key).is_some() || RENAMES.key(table.id, key).is_some();
     entries
         .iter()
         .any(|entry| !is_key(&entry.key.text) && looks_like_an_extractor(&entry.value, &entry.key.text))
@@ -36,35 +36,32 @@ fn looks_like_an_extractor(node: &Node, name: &str) -> bool {
     }
 }
 
-pub(super) fn read(report: &Report<'_>, entry: &crate::config::node::Entry) -> Option<Compiled> {
-    let mut parts = Vec::new();
-    let mut good = true;
-    for entry in entry.value.as_map().unwrap_or_default() {
-        let name = &entry.key.text;
-        if EXTRACT.get(name).is_some() {
-            let what =
-                if names().any(|known| known == *name) { "an extractor" } else { "a key of `extract`" };
-            let message = format!("`{name}` is {what}, and stands among names of parts");
-            report.error(entry.key.span, message, format!("give the part another name: `the_{name}`"));
-            good = false;
-            continue;
-        }
-        let Some(One { extractor, optional, .. }) = one(report, entry) else {
-            good = false;
-            continue;
-        };
-        if extractor.kind.gives() == Gives::Block {
-            let message =
-                format!("`{}` gives a block, and no value that could be a part", extractor.kind.name());
-            report.error(entry.value.span, message, "let it stand alone, in a rule of its own");
-            good = false;
-        }
-        if matches!(extractor.kind, ExtractorKind::Mcp(_)) {
-            let message = "`mcp` reads a whole result, which may be an error, and is not part of one";
-            report.error(entry.value.span, message, "let it stand alone, in a rule of its own");
-            good = false;
-        }
-        parts.push(Part { name: name.clone(), extractor, optional: optional.is_some() });
+pub(super) fn read(value: &Cursor<'_>) -> Checked<Compiled> {
+    let entries = value.node.as_map().unwrap_or_default();
+    let parts: Vec<_> = entries.iter().map(|entry| part(value, entry)).collect();
+    let extract = Extract::Parts(parts.into_iter().collect::<Checked<_>>()?);
+    Ok(Compiled { extract, fields_span: Some(value.place) })
+}
+
+fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<Part> {
+    let name = &entry.key.text;
+    if ExtractSettings::keys().get(name).is_some() {
+        let what = if names().any(|known| known == *name) { "an extractor" } else { "a key of `extract`" };
+        let message = format!("`{name}` is {what}, and stands among names of parts");
+        let help = format!("give the part another name: `the_{name}`");
+        return value.reject_at(entry.key.span, Invalid::new(message, help));
     }
-    good.then(|| Compiled { extract: Extract::Parts(parts), fields_span: Some(entry.key.span) })
+    let label = format!("`{name}`");
+    let value = value.member(entry, &label, ONE_EXTRACTOR);
+    let One { extractor, optional, .. } = one(&value)?;
+    let alone = "let it stand alone, in a rule of its own";
+    if extractor.kind.gives() == Gives::Block {
+        let message = format!("`{}` gives a block, and no value that could be a part", extractor.kind.name());
+        return value.reject(Invalid::new(message, alone));
+    }
+    if matches!(extractor.kind, ExtractorKind::Mcp(_)) {
+        let message = "`mcp` reads a whole result, which may be an error, and is not part of one";
+        return value.reject(Invalid::new(message, alone));
+    }
+    Ok(Part { name: name.clone(), extractor, optional })
 }

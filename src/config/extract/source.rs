@@ -1,35 +1,40 @@
 //! `source`: what gives the text that another extractor reads.
 
-use super::{One, one};
+use super::{ONE_EXTRACTOR, One, one, reject_optional};
 use crate::{
     config::{node::Entry, report::Report},
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, Invalid, Setting},
+    },
     translate::extract::{Extractor, ExtractorKind, Finds, Gives, Typing},
 };
 
-/// Reads `source`. `None` when something is wrong; that has been reported then.
-pub(super) fn read(report: &Report<'_>, entry: &Entry) -> Option<Box<Extractor>> {
-    let One { extractor, optional, .. } = one(report, entry)?;
-    if let Some(span) = optional {
-        report.error(span, "`optional` is for one of several extractors", "leave it out");
-        return None;
+impl Setting for Extractor {
+    const KIND: ValueKind = ONE_EXTRACTOR;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let One { extractor, optional, .. } = one(value)?;
+        if optional {
+            return reject_optional(value, "leave it out");
+        }
+        let name = extractor.kind.name();
+        let found = match (&extractor.typing, extractor.kind.gives()) {
+            (_, Gives::Block) => "a block",
+            (_, Gives::Many) => "a list",
+            (Typing::Fields(_), Gives::One) => "an object",
+            (Typing::Value { .. }, Gives::One) => return Ok(extractor),
+            (Typing::AsFound, Gives::One) => match (&extractor.kind, extractor.kind.finds()) {
+                (ExtractorKind::Mcp(_), _) => "a whole result",
+                (ExtractorKind::Form(_) | ExtractorKind::Pairs(_), _) | (_, Finds::Names(_)) => "an object",
+                (_, Finds::AnyNames | Finds::NoFields) => return Ok(extractor),
+            },
+        };
+        let message = format!("`source` takes what gives a text, and `{name}` gives {found}");
+        let help = "write `source: html`, `source: { html: { text: pre } }` or, for one member of an object, \
+                    `source: { json: {}, type: { type: string, from: output } }`";
+        value.reject(Invalid::new(message, help))
     }
-    let name = extractor.kind.name();
-    let found = match (&extractor.typing, extractor.kind.gives()) {
-        (_, Gives::Block) => "a block",
-        (_, Gives::Many) => "a list",
-        (Typing::Fields(_), Gives::One) => "an object",
-        (Typing::Value { .. }, Gives::One) => return Some(Box::new(extractor)),
-        (Typing::AsFound, Gives::One) => match (&extractor.kind, extractor.kind.finds()) {
-            (ExtractorKind::Mcp(_), _) => "a whole result",
-            (ExtractorKind::Form(_) | ExtractorKind::Pairs(_), _) | (_, Finds::Names(_)) => "an object",
-            (_, Finds::AnyNames | Finds::NoFields) => return Some(Box::new(extractor)),
-        },
-    };
-    let message = format!("`source` takes what gives a text, and `{name}` gives {found}");
-    let help = "write `source: html`, `source: { html: { text: pre } }` or, for one member of an object, \
-                `source: { json: {}, type: { type: string, from: output } }`";
-    report.error(entry.value.span, message, help);
-    None
 }
 
 /// Whether an extractor reads a text at all; else that is reported.

@@ -4,17 +4,13 @@
 //! is read by somebody; so file, schema and program can't drift apart.
 
 mod ask;
-mod example;
-mod extract;
 mod process;
 mod prompt;
 mod route;
 mod rule;
 mod upstream;
 
-pub(super) use self::{
-    ask::*, example::*, extract::*, process::*, prompt::*, route::*, rule::*, upstream::*,
-};
+pub(super) use self::{ask::*, process::*, prompt::*, route::*, rule::*, upstream::*};
 
 use crate::{
     config::reply::ErrorSettings,

@@ -1,7 +1,7 @@
 //! Routes and their requests.
 
 use super::*;
-use crate::config::content;
+use crate::config::{content, examples, extract};
 use crate::policy::{BreakerOverride, RetryOverride};
 
 pub(in crate::config) static ROUTE: Keys = Keys::new(
@@ -144,7 +144,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
             NAMES,
             "Client headers that are forwarded to upstreams; added to those of `defaults`.",
         ),
-        key("tests", List(&Section(|| &EXAMPLE)), "Examples, run by `glossator test`."),
+        key("tests", List(&examples::ExampleSettings::KIND), "Examples, run by `glossator test`."),
     ],
 );
 
@@ -259,7 +259,11 @@ pub(in crate::config) static JOB: Keys = Keys::new(
     "`async_operation`",
     "async_operation",
     &[
-        key("extract", EXTRACTOR, "Extractor for the responses about the operation. Default: they are JSON."),
+        key(
+            "extract",
+            extract::Compiled::KIND,
+            "Extractor for the responses about the operation. Default: they are JSON.",
+        ),
         key(
             "id",
             Text,

@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::{RuleSet, RuleSets, Via, WrittenRule, first_key};
+use super::{RuleSet, RuleSets, UseSettings, Via, WrittenRule, first_key};
 use crate::config::{
-    keys::USE,
     node::{Kind, Node},
     report::{Context, Report},
-    section::{Section, text_of},
+    section::cursor,
     source::Span,
     suggest,
 };
+use crate::settings::section::Setting;
 
 /// How deep named rules may use others.
 const DEPTH_LIMIT: usize = 16;
@@ -76,14 +76,11 @@ impl<'e, 'r> Expansion<'e, 'r> {
 
     fn put_use_in(&mut self, item: &Node) -> Option<()> {
         let (report, sets) = (self.report, &self.sets.sets);
-        let section = Section::open(report, first_key(item), item, &USE);
         // A key beside it that means nothing is no reason not to look at the rest.
+        let read = UseSettings::read(&cursor(report, first_key(item), item, "a use", UseSettings::KIND));
         let node = item.get("use")?;
-        let name = text_of(report, node, "`use`")?;
-        let given = section.as_ref().and_then(|section| {
-            section.get("use");
-            section.map("with")
-        });
+        let name = node.as_text()?;
+        let given = item.get("with").and_then(Node::as_map);
         let Some((index, set)) = sets.iter().enumerate().find(|(_, set)| set.name.text == name) else {
             let names = sets.iter().map(|set| set.name.text.as_str());
             report.error(
@@ -107,8 +104,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
             return None;
         }
         let arguments = set.given(report, node.span, given.unwrap_or_default());
-        let reply = section.and(set.response)?;
-        let arguments = arguments?;
+        let (reply, arguments) = (set.response?, arguments?);
         let via = self.via_to(set, node.span);
         let context = via.context.clone();
         let before = self.via.replace(via);
@@ -119,7 +115,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
         });
         self.chain.pop();
         self.via = before;
-        good
+        good.filter(|()| read.is_ok())
     }
 
     /// How the rules of `set` come there by a `use` at `span`.

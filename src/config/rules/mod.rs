@@ -18,14 +18,20 @@ use self::{
     expand::Expansion,
     parameters::{Filler, Parameter, marks},
 };
+use settings_derive::Section as DeriveSection;
+
 use super::{
-    keys::RULE_SET,
+    keys::RESPONSE,
     language,
     node::{Entry, Key, Node},
     report::{Context, Report},
-    section::Section,
+    section::{ReadElsewhere, cursor},
     source::Span,
     suggest,
+};
+use crate::settings::{
+    section::{Checked, OpenSection, Section as _, Setting},
+    value::Named,
 };
 
 /// The presets, as a file of rules.
@@ -45,6 +51,39 @@ struct RuleSet<'n> {
     /// `None` when something is wrong with their form; that has been reported then.
     response: Option<&'n Node>,
     used: Cell<bool>,
+}
+
+/// A use of named rules.
+#[derive(DeriveSection)]
+#[section(name = "a use of named rules", id = "use")]
+pub(super) struct UseSettings {
+    /// The name of rules under `rules`, or of a preset: they stand in its place.
+    #[key(name = "use", example = "use: NAME")]
+    name: String,
+    /// Values for their parameters.
+    #[key(name = "with")]
+    arguments: Named<ReadElsewhere>,
+}
+
+/// What stands under a name of `rules`, where that is more than rules.
+#[derive(DeriveSection)]
+#[section(name = "named rules", id = "rules", check_keys = Self::check_keys)]
+pub(super) struct RuleSetSettings {
+    /// What they are for.
+    description: Option<String>,
+    /// Names that stand in the rules as `$(name)`, each with its default; without one it must be given.
+    parameters: Named<ReadElsewhere>,
+    /// The rules.
+    #[key(kind = RESPONSE)]
+    response: ReadElsewhere,
+}
+
+impl RuleSetSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let missing =
+            || section.missing("named rules has no `response`".to_owned(), "write `response:` and the rules");
+        section.entry("response").map(|_| ()).ok_or_else(missing)
+    }
 }
 
 /// One rule of a reply, after every `use` has been replaced.
@@ -174,16 +213,12 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
         used: Cell::default(),
     };
     let declared = entry.value.get("parameters").and_then(Node::as_map).unwrap_or_default();
-    if RULE_SET.names().any(|name| entry.value.get(name).is_some()) {
-        set.response = None;
-        if let Some(section) = Section::open(report, entry.key.span, &entry.value, &RULE_SET) {
-            section.text("description");
-            let before = report.errors();
-            section.map("parameters");
-            section.required("response", "write `response:` and the rules");
-            set.parameters = parameters::declared(report, declared);
-            set.response = entry.value.get("response").filter(|_| report.errors() == before);
-        }
+    if RuleSetSettings::keys().names().any(|name| entry.value.get(name).is_some()) {
+        let before = report.errors();
+        let value = cursor(report, entry.key.span, &entry.value, "named rules", RuleSetSettings::KIND);
+        let read = RuleSetSettings::read(&value);
+        set.parameters = parameters::declared(report, declared);
+        set.response = entry.value.get("response").filter(|_| read.is_ok() && report.errors() == before);
     }
     let Some(reply) = set.response else { return set };
     let mut found = Vec::new();

@@ -13,7 +13,7 @@ use crate::{
         value::text_of,
     },
     translate::{
-        matcher::Pattern,
+        pattern::Pattern,
         why::{Why, at_most},
     },
 };

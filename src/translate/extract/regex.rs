@@ -17,7 +17,7 @@ use crate::{
     },
     translate::{
         convert::{Booleans, to_boolean, to_integer, to_number},
-        matcher::Pattern,
+        pattern::Pattern,
         response_view::ResponseView,
         stop::WorkBudget,
         why::Why,

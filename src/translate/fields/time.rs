@@ -12,7 +12,7 @@ use crate::{
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
-        value::{FromText, text_of, text_settings},
+        value::{parsed_settings, text_of},
     },
     translate::convert::without_exponent,
 };
@@ -274,12 +274,8 @@ fn has_four_digits(written: &str) -> bool {
     written.as_bytes().get(4) == Some(&b'-') && !written.starts_with('-')
 }
 
-text_settings!(Zone);
-
-impl FromText for Zone {
-    fn from_text(text: &str) -> Result<Self, Invalid> {
-        text.parse().map_err(|error: String| Invalid::new(error, "write `Europe/Oslo`, `UTC` or `+01:00`"))
-    }
+parsed_settings! {
+    Zone = Text, "write `Europe/Oslo`, `UTC` or `+01:00`";
 }
 
 impl Setting for TimeFormat {

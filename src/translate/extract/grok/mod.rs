@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 pub use self::settings::Grok;
 use super::{Capture, CaptureKind, CapturePattern};
-use crate::translate::matcher::{Pattern, PatternError};
+use crate::translate::pattern::{Pattern, PatternError};
 
 /// The patterns that may be named: those of a rule, and those of the library. One of a rule stands for one of
 /// the library that has its name.

@@ -22,7 +22,7 @@ use crate::{
     },
     translate::{
         fields::Fields,
-        matcher::Pattern,
+        pattern::Pattern,
         response_view::ResponseView,
         stop::WorkBudget,
         why::{Why, at_most},

@@ -1,0 +1,131 @@
+//! The arguments by which a client asks for what was left out.
+
+use serde_json::{Map, Value};
+use settings_derive::Section;
+
+use crate::{
+    settings::{
+        keys::ValueKind,
+        section::{Checked, Cursor, OpenSection, Setting},
+        value::text_of,
+    },
+    translate::scope::Scope,
+};
+
+/// The arguments by which a client asks for other rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum More {
+    /// One that counts rows.
+    Offset {
+        /// Its name.
+        argument: String,
+        /// What it is for the first row.
+        first: u64,
+    },
+    /// One that counts pages, and one that says how many rows a page has: with the size that is shown, no row
+    /// is passed over.
+    Page {
+        /// Its name.
+        argument: String,
+        /// The name of the other.
+        size: String,
+        /// What it is for the first page.
+        first: u64,
+    },
+}
+
+/// The keys of `more`.
+#[derive(Section)]
+#[section(id = "more", check_keys = Self::check_keys)]
+struct MoreSettings {
+    /// The argument that says how many rows to pass over.
+    #[key(with = count_argument)]
+    offset: Option<String>,
+    /// The argument that says which page.
+    #[key(conflicts = "offset", with = count_argument)]
+    page: Option<String>,
+    /// The argument that says how many rows a page has.
+    #[key(conflicts = "offset", with = count_argument)]
+    size: Option<String>,
+    /// What the first row is, or page. Default 0 of `offset`, 1 of `page`.
+    #[key(range = 0..=1)]
+    first: Option<u64>,
+}
+
+impl MoreSettings {
+    fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
+        let is_there = |name| section.entry(name).is_some();
+        let (message, help) = match (is_there("offset"), is_there("page"), is_there("size")) {
+            (true, ..) | (false, true, true) => return Ok(()),
+            (false, true, false) => (
+                "`page` has no `size` beside it",
+                "name the argument that says how many rows a page has: the next page of the same size \
+                 would pass over the rows that were left out",
+            ),
+            (false, false, _) => (
+                "`more` says neither `offset` nor `page`",
+                "write `more: { offset: start }`, the name of an argument",
+            ),
+        };
+        Err(section.missing(message.to_owned(), help))
+    }
+}
+
+impl Setting for More {
+    const KIND: ValueKind = MoreSettings::KIND;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        let MoreSettings { offset, page, size, first } = MoreSettings::read(value)?;
+        Ok(match (offset, page, size) {
+            (None, Some(argument), Some(size)) => Self::Page { argument, size, first: first.unwrap_or(1) },
+            (offset, ..) => Self::Offset { argument: offset.unwrap_or_default(), first: first.unwrap_or(0) },
+        })
+    }
+}
+
+/// Reads the name of an argument that counts rows or pages.
+fn count_argument(value: &Cursor<'_>) -> Checked<Option<String>> {
+    let name = text_of(value)?;
+    Scope::of(value).used.borrow_mut().add_count(name, value.node.span);
+    Ok(Some(name.to_owned()))
+}
+
+impl More {
+    /// The names of its arguments.
+    pub fn arguments(&self) -> impl Iterator<Item = &String> {
+        let (first, second) = match self {
+            Self::Offset { argument, .. } => (argument, None),
+            Self::Page { argument, size, .. } => (argument, Some(size)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// The arguments that ask for what comes after the rows that are shown.
+    pub(super) fn next(&self, args: &Value, shown: usize, texts: &[String]) -> Map<String, Value> {
+        let shown = shown as u64;
+        // An argument may be a text, when nobody gave it a type; what is no number has no next.
+        let current = |name: &str, first: u64| match args.get(name) {
+            None | Some(Value::Null) => Some(first),
+            Some(Value::String(text)) => text.trim().parse().ok(),
+            Some(other) => other.as_u64(),
+        };
+        let next = match self {
+            Self::Offset { argument, first } => current(argument, *first)
+                .and_then(|current| Some(vec![(argument.clone(), current.checked_add(shown)?)])),
+            Self::Page { argument, size, first } => current(argument, *first).and_then(|page| {
+                let before = page.checked_sub(*first)?;
+                // Without a size nobody knows how many rows the pages before had, but for the first.
+                let of_page = if before == 0 { 0 } else { current(size, 0).filter(|size| *size > 0)? };
+                let seen = before.checked_mul(of_page)?.checked_add(shown)?;
+                Some(vec![(argument.clone(), first + seen.checked_div(shown)?), (size.clone(), shown)])
+            }),
+        };
+        // What is sent back must be what the input schema asks for.
+        let is_text = |name: &String| texts.contains(name) || args.get(name).is_some_and(Value::is_string);
+        let written = |(name, value): (String, u64)| match is_text(&name) {
+            true => (name, Value::String(value.to_string())),
+            false => (name, value.into()),
+        };
+        next.into_iter().flatten().map(written).collect()
+    }
+}

@@ -1,0 +1,173 @@
+//! Regular expressions of the configuration.
+
+use std::{cell::RefCell, collections::HashMap, fmt, sync::Arc};
+
+use regex::Regex;
+
+use crate::settings::{
+    keys::ValueKind,
+    section::{Checked, Cursor, Invalid, Setting},
+    value::text_of,
+};
+
+/// Named captures of a condition.
+pub(crate) type Captures = Vec<(String, String)>;
+
+/// A compiled regular expression, of linear time and limited size. Clones share what was compiled.
+#[derive(Clone)]
+pub struct Pattern(Arc<Compiled>);
+
+struct Compiled {
+    regex: Regex,
+    names: Box<[String]>,
+}
+
+/// Why a text is not a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PatternError(String);
+
+impl PatternError {
+    pub(super) fn new(sentence: String) -> Self {
+        Self(sentence)
+    }
+}
+
+impl Pattern {
+    /// How much memory a compiled pattern may take, in bytes.
+    const SIZE_LIMIT_BYTES: usize = 1 << 20;
+    /// The same of one that is made of given texts, which doubles nothing.
+    const TEXTS_LIMIT_BYTES: usize = 16 << 20;
+
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    ///
+    /// [`PatternError`] on a syntax error, or a pattern that would be too large.
+    pub fn compile(source: &str) -> Result<Self, PatternError> {
+        Self::build(regex::RegexBuilder::new(source), Self::SIZE_LIMIT_BYTES)
+    }
+
+    /// The same of texts that are given, one or another of them: it is as large as they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::compile`].
+    pub fn of_texts(source: &str) -> Result<Self, PatternError> {
+        Self::build(regex::RegexBuilder::new(source), Self::TEXTS_LIMIT_BYTES)
+    }
+
+    /// Compiles a pattern in which `^` and `$` are the ends of a line.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::compile`].
+    pub fn of_lines(source: &str) -> Result<Self, PatternError> {
+        let mut builder = regex::RegexBuilder::new(source);
+        builder.multi_line(true);
+        Self::build(builder, Self::SIZE_LIMIT_BYTES)
+    }
+
+    fn build(mut builder: regex::RegexBuilder, limit_bytes: usize) -> Result<Self, PatternError> {
+        let regex =
+            builder.size_limit(limit_bytes).build().map_err(|error| PatternError(pattern_message(&error)))?;
+        let names = regex.capture_names().flatten().map(str::to_owned).collect();
+        Ok(Self(Arc::new(Compiled { regex, names })))
+    }
+
+    /// The names of its captures.
+    pub fn names(&self) -> &[String] {
+        &self.0.names
+    }
+
+    pub(crate) fn regex(&self) -> &Regex {
+        &self.0.regex
+    }
+
+    pub(super) fn captures(&self, text: &str) -> Option<Captures> {
+        let Compiled { regex, names } = &*self.0;
+        if names.is_empty() {
+            return regex.is_match(text).then(Captures::new);
+        }
+        let found = regex.captures(text)?;
+        let value =
+            |name: &String| found.name(name).map_or_else(String::new, |text| text.as_str().to_owned());
+        Some(names.iter().map(|name| (name.clone(), value(name))).collect())
+    }
+}
+
+/// The patterns of one run of the configuration's reader, by what was written and whether `^` and `$` are the
+/// ends of a line: a rule that many routes use is compiled once. A pattern takes a millisecond and more, and
+/// a program that answers one request and ends has no time for it.
+#[derive(Default)]
+struct PatternCache(RefCell<HashMap<(bool, String), Pattern>>);
+
+impl Setting for Pattern {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: &Cursor<'_>) -> Checked<Self> {
+        Self::read_with(value, false)
+    }
+}
+
+impl Pattern {
+    /// Reads a pattern in which `^` and `$` are the ends of a line.
+    pub(crate) fn read_of_lines(value: &Cursor<'_>) -> Checked<Self> {
+        Self::read_with(value, true)
+    }
+
+    fn read_with(value: &Cursor<'_>, of_lines: bool) -> Checked<Self> {
+        let text = text_of(value)?;
+        value.check_stop()?;
+        let cache = value.context.report.cache::<PatternCache>();
+        let key = (of_lines, text.to_owned());
+        if let Some(known) = cache.0.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        match if of_lines { Self::of_lines(text) } else { Self::compile(text) } {
+            Ok(pattern) => {
+                cache.0.borrow_mut().insert(key, pattern.clone());
+                Ok(pattern)
+            }
+            Err(error) => {
+                let help = if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| text.contains(group)) {
+                    "patterns run in linear time, so they can't look ahead or back: match what surrounds the words, \
+                     and capture them with `(?<name>…)`"
+                } else {
+                    "the syntax is that of the `regex` crate; in YAML, single quotes leave backslashes alone"
+                };
+                let mark = mark_of(text).map(|at| value.context.report.character_in(value.node, text, at));
+                let message = format!("{} is not a regular expression: {error}", value.name);
+                value.reject_at(mark.unwrap_or(value.node.span), Invalid::new(message, help))
+            }
+        }
+    }
+}
+
+/// The character of a pattern under which the engine's drawing of a mistake has its mark.
+fn mark_of(pattern: &str) -> Option<usize> {
+    const MARGIN: usize = 4;
+    let error = Regex::new(pattern).err()?.to_string();
+    let drawing =
+        error.lines().find(|line| line.contains('^') && line.trim_matches([' ', '^']).is_empty())?;
+    (!pattern.contains('\n')).then(|| drawing.find('^').map(|at| at.saturating_sub(MARGIN)))?
+}
+
+/// The last line of the engine's drawing is the reason: `error: unclosed group`.
+fn pattern_message(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    last.trim_start_matches("error: ").to_owned()
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0.regex.as_str())
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Pattern").field(&self.0.regex.as_str()).finish()
+    }
+}
