@@ -12,6 +12,8 @@
 //!   `leak_filter` has removed internals of the upstream. Every text of an error passes [`Redaction`].
 //! - `variables` are the variables of a [`Template`]. [`look()`] evaluates conditions on a response that is
 //!   no result yet. A [`WorkBudget`] ends work that nothing awaits.
+//! - `expressions` reads filters and templates of the configuration, each in its `scope`: the names that it
+//!   may use, and the arguments that it uses. A [`Pattern`] is a regular expression of the configuration.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
