@@ -52,24 +52,24 @@ impl Setting for BlockTemplate {
 #[derive(DeriveSection)]
 #[section(name = "a block of content", id = "block", check_keys = Self::check_keys)]
 struct BlockSettings {
-    /// A text: a template.
+    /// Text: a template.
     text: Option<Template>,
-    /// The reply's text as it is, or the structured value as JSON.
+    /// Text of the response (`verbatim`), or the structured content as JSON (`json`, `json-pretty`).
     r#as: Option<ShownAs>,
-    /// A picture: `response` for the response's bytes, or a template that gives Base64.
+    /// Image: `response` for the response body, or a template of Base64 data.
     image: Option<BlockData>,
-    /// A sound: `response`, or a template that gives Base64.
+    /// Audio: `response` for the response body, or a template of Base64 data.
     audio: Option<BlockData>,
-    /// An embedded document: `response` for the response's bytes, or a map.
+    /// Embedded resource: `response` for the response body, or a map.
     resource: Option<BlockResource>,
-    /// A link to a document.
+    /// Link to a resource.
     resource_link: Option<ResourceLink>,
-    /// The media type of `image`, `audio` or `resource: response`.
+    /// Media type of `image`, `audio` or `resource: response`.
     #[key(conflicts = "text, as, resource_link")]
     media_type: Option<MediaType>,
-    /// A jq condition on the structured value; where it does not hold, the block is left out.
+    /// jq condition on the structured content; if it is false, the block is omitted.
     when: Option<Jq>,
-    /// jq: gives a list, and there is one block for each of its rows, called `item`.
+    /// jq filter to a list; each item gives one block, with the item as the variable `item`.
     for_each: Option<Jq>,
     /// Hints for clients.
     annotations: Option<BlockAnnotations>,
@@ -185,15 +185,15 @@ impl Setting for BlockResource {
 
 #[derive(DeriveSection)]
 struct Resource {
-    /// What the document is called: a template.
+    /// URI of the resource: a template.
     #[key(example = "uri: report://today")]
     uri: Template,
-    /// Its media type; the reply's own when absent.
+    /// Media type; that of the response when absent.
     media_type: Option<MediaType>,
-    /// Its text: a template; the reply's text when absent.
+    /// Text: a template; the text of the response when absent.
     #[key(conflicts = "blob")]
     text: Option<Template>,
-    /// Its bytes instead: a template that gives Base64.
+    /// Binary content instead of `text`: a template of Base64 data.
     blob: Option<Template>,
 }
 
@@ -211,15 +211,15 @@ impl From<Resource> for Payload {
 #[derive(DeriveSection)]
 #[section(id = "resource_link")]
 pub(super) struct ResourceLink {
-    /// Where to: a template.
+    /// URI of the resource: a template.
     #[key(example = "uri: report://today")]
     pub(super) uri: Template,
-    /// A short name: a template.
+    /// Name: a template.
     #[key(example = "name: report")]
     pub(super) name: Template,
-    /// What it is: a template.
+    /// Description: a template.
     pub(super) description: Option<Template>,
-    /// The media type of what it leads to.
+    /// Media type of the linked resource.
     pub(super) media_type: Option<MediaType>,
 }
 
@@ -232,12 +232,12 @@ impl From<ResourceLink> for Payload {
 #[derive(DeriveSection)]
 #[section(name = "`annotations`", id = "block_annotations")]
 pub(super) struct BlockAnnotations {
-    /// For whom it is.
+    /// Intended audience of the content.
     audience: Vec<Audience>,
-    /// From 0, optional, to 1, required.
+    /// Importance, from 0 (optional) to 1 (required).
     #[key(example = "0.5")]
     priority: Option<f64>,
-    /// When it was changed, as in `2026-11-21T09:30:00Z`; may be a template.
+    /// Time of the last modification, such as `2026-11-21T09:30:00Z`; may be a template.
     #[key(name = "lastModified")]
     last_modified: Option<LastModified>,
 }

@@ -45,17 +45,17 @@ pub struct Example {
 #[derive(Debug, Clone, Default, DeriveSection)]
 #[section(id = "expect")]
 pub struct Expectation {
-    /// The structured content.
+    /// Structured content.
     #[key(name = "structuredContent")]
     pub structured: Option<Expected<Value>>,
-    /// The blocks of content as clients get them, or the text of the first.
+    /// Content blocks as clients receive them, or the text of the first.
     pub content: Option<Expected<ExpectedContent>>,
-    /// Whether it is a tool error. Default `false`.
+    /// Whether the result is a tool error. Default `false`.
     ///
     /// Compared always.
     #[key(name = "isError")]
     pub is_error: Option<Expected<bool>>,
-    /// Words that the text of the first block has in it.
+    /// Text that the first block contains.
     pub text: Option<Expected<String>>,
     /// Whether nothing is expected yet: the example does not hold.
     #[key(skip)]
@@ -123,17 +123,17 @@ pub(super) enum Answerer {
 #[derive(DeriveSection)]
 #[section(name = "an example", id = "example")]
 pub(super) struct ExampleSettings {
-    /// What it shows.
+    /// Description of the example.
     name: Option<String>,
-    /// The arguments of the call.
+    /// Arguments of the call.
     args: Map<String, Value>,
-    /// The answers to the questions of the route, as templates see them.
+    /// Responses to the input requests of the route, as templates see them.
     #[key(name = "input_responses")]
     answers: Map<String, Value>,
-    /// What the upstream answers.
+    /// Response of the upstream.
     #[key(example = "response: { status: 200, content_type: text/plain, body: \"…\" }")]
     response: ExampleResponse,
-    /// What clients then get; what is not named here is not compared.
+    /// Expected result; fields that are not listed are not compared.
     #[key(with = read_expectation)]
     expect: Option<Expectation>,
 }
@@ -142,27 +142,27 @@ pub(super) struct ExampleSettings {
 #[derive(DeriveSection)]
 #[section(name = "`response`", id = "example_response", check_keys = Self::check_keys)]
 struct ExampleResponse {
-    /// The HTTP status. Default 200.
+    /// HTTP status. Default 200.
     #[key(range = 100..=599)]
     status: Option<u16>,
-    /// Of a command: its exit status, or the signal that ended it. Default 0.
+    /// Commands: exit status, or signal. Default 0.
     #[key(name = "exit_status")]
     exit: Option<End>,
-    /// Of a command: what it wrote to standard error.
+    /// Commands: standard error.
     stderr: Option<Scalar>,
-    /// The `Content-Type`.
+    /// `Content-Type` of the response.
     content_type: Option<ContentType>,
     /// Other headers.
     headers: Headers,
-    /// The body, or what a command wrote, as text.
+    /// Response body, or standard output of a command, as text.
     #[key(conflicts = "recording")]
     body: Option<Body>,
-    /// The body, in Base64.
+    /// The same, in Base64.
     #[key(conflicts = "recording")]
     body_base64: Option<Base64>,
-    /// A file beside this one that holds the reply: a body, what `curl -i` printed, or a HAR file.
+    /// File with a recorded response, relative to this file: a body, output of `curl -i`, or a HAR file.
     recording: Option<Recorded>,
-    /// Which reply of a HAR file: its number, or a part of its URL. Default: the last.
+    /// Response of a HAR file: its number, or a part of its URL. Default: the last.
     #[key(requires = "recording", help = "name a HAR file")]
     entry: Option<Scalar>,
 }

@@ -80,30 +80,31 @@ pub(super) fn with_defaults(mut own: Vec<Compiled>, defaults: Vec<Compiled>) -> 
 #[derive(DeriveSection)]
 #[section(name = "a rule", id = "rule", check_keys = Self::check_keys)]
 pub(super) struct RuleSettings {
-    /// When the rule holds; all of it must. Without `when` it always does.
+    /// Conditions; the rule matches if all are true. Without `when` it always matches.
     #[key(default = Matcher::default())]
     when: Matcher,
-    /// Makes the reply a tool error: a template for its text, or a map.
+    /// Makes the response a tool error: a template for its text, or a map.
     #[key(with = read_error)]
     error: Option<ErrorSettings>,
-    /// The HTTP status of that error for REST clients.
+    /// HTTP status of that error for REST clients.
     #[key(range = 400..=599, requires = "error",
         help = "conditions stand under `when`; `status` beside `error` is for REST clients")]
     status: Option<u16>,
-    /// What reads a value from the reply; by its media type when absent.
+    /// Extractor that parses the response; chosen by the media type when absent.
     extract: Option<extract::Compiled>,
-    /// jq: from that value to the structured content.
+    /// jq filter from that value to the structured content.
     structured: Option<Jq>,
-    /// What the client's model is asked about the reply: `input_responses.sample.text` in `content`.
+    /// Sampling request to the client's model about the response; its result is `input_responses.sample.text`
+    /// in `content`.
     #[key(conflicts = "error")]
     sample: Option<Box<SampleTemplate>>,
-    /// What people and models see: a template, `{ as: … }`, or a list of blocks.
+    /// Content for users and models: a template, `{ as: … }`, or a list of blocks.
     #[key(conflicts = "error")]
     content: Option<ContentTemplate>,
-    /// How much of a success is shown.
+    /// Maximum length of a success.
     #[key(conflicts = "error")]
     limit: Option<Box<Limit>>,
-    /// The charset of the text, when the reply does not say it, or lies.
+    /// Charset of the response, if it declares none or a wrong one.
     charset: Option<Charset>,
 }
 
@@ -111,14 +112,14 @@ pub(super) struct RuleSettings {
 #[derive(DeriveSection)]
 #[section(id = "error", text = "text")]
 pub(super) struct ErrorSettings {
-    /// What the model reads: a template.
+    /// Error text for the model: a template.
     #[key(example = "`text: \"…\"`: what the model reads", with = read_error_text)]
     text: Template,
-    /// The error's code for programs: a template; `{{ json.code }}` alone keeps its type.
+    /// Error code for programs: a template; `{{ json.code }}` alone keeps its type.
     code: Option<CodeTemplate>,
-    /// jq: from the value to the structured content of the error.
+    /// jq filter from the value to the structured content of the error.
     structured: Option<Jq>,
-    /// Its HTTP status for REST clients.
+    /// HTTP status of the error for REST clients.
     #[key(range = 400..=599)]
     status: Option<u16>,
 }

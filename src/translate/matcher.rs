@@ -27,32 +27,32 @@ use crate::{
 #[derive(Debug, Default, Section)]
 #[section(id = "when")]
 pub struct Matcher {
-    /// `404`, `4xx` or `400-499`, or a list.
+    /// HTTP status: `404`, `4xx` or `400-499`, or a list.
     pub status: Option<OneOrMore<StatusPattern>>,
-    /// How a command ended: `1`, `1-9`, `SIGKILL` or `signal` for any, or a list.
+    /// Exit status of a command: `1`, `1-9`, `SIGKILL` or `signal` for any signal, or a list.
     #[key(name = "exit_status")]
     pub exit: Option<OneOrMore<ExitPattern>>,
-    /// A regular expression that what a command wrote to standard error matches; its named captures are names.
+    /// Regular expression on the standard error of a command; named captures become variables.
     #[key(with = captures)]
     pub stderr: Option<Pattern>,
-    /// `text/plain`, `text/*` or `application/*+json`, or a list.
+    /// Media type: `text/plain`, `text/*` or `application/*+json`, or a list.
     pub content_type: Option<OneOrMore<MediaPattern>>,
-    /// Regular expressions that the headers' values match.
+    /// Regular expressions on the values of headers, by name.
     #[key(name = "header")]
     pub headers: HeaderPatterns,
-    /// A regular expression that the text matches; its named captures are names in templates.
+    /// Regular expression on the text; named captures become variables.
     #[key(with = captures)]
     pub text: Option<Pattern>,
-    /// A jq condition on the reply, which must be JSON.
+    /// jq condition on the response, which must be JSON.
     pub json: Option<Jq>,
-    /// A jq condition on the call's arguments.
+    /// jq condition on the arguments of the call.
     #[key(with = of_arguments)]
     pub args: Option<Jq>,
-    /// A jq condition on what this rule's `extract` gives.
+    /// jq condition on the value that this rule's `extract` returns.
     ///
     /// It does not hold of a reply that the extractor can't read.
     pub value: Option<Jq>,
-    /// Conditions that must not hold all together.
+    /// Conditions of which at least one must be false.
     ///
     /// Says nothing of the status as far as the rule's default goes.
     #[key(kind = Matcher::KIND, with = negated)]

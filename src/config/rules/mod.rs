@@ -57,10 +57,10 @@ struct RuleSet<'n> {
 #[derive(DeriveSection)]
 #[section(name = "a use of named rules", id = "use")]
 pub(super) struct UseSettings {
-    /// The name of rules under `rules`, or of a preset: they stand in its place.
+    /// Name of rules under `rules`, or of a preset, which replace this item.
     #[key(name = "use", example = "use: NAME")]
     name: String,
-    /// Values for their parameters.
+    /// Values of their parameters.
     #[key(name = "with")]
     arguments: Named<ReadElsewhere>,
 }
@@ -69,11 +69,12 @@ pub(super) struct UseSettings {
 #[derive(DeriveSection)]
 #[section(name = "named rules", id = "rules", check_keys = Self::check_keys)]
 pub(super) struct RuleSetSettings {
-    /// What they are for.
+    /// Purpose of the rules.
     description: Option<String>,
-    /// Names that stand in the rules as `$(name)`, each with its default; without one it must be given.
+    /// Parameters, used as `$(name)` in the rules, each with its default; a parameter without a default is
+    /// required.
     parameters: Named<ReadElsewhere>,
-    /// The rules.
+    /// Rules.
     #[key(kind = RESPONSE)]
     response: ReadElsewhere,
 }

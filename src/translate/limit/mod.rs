@@ -40,23 +40,23 @@ const LINES: &str = "lines";
 #[derive(Debug, Default, Section)]
 #[section(id = "limit", check_keys = Self::check_keys)]
 pub struct Limit {
-    /// How many rows of the list are shown.
+    /// Maximum number of rows of the list.
     #[key(range = 1..=100_000)]
     pub rows: Option<usize>,
-    /// How long the JSON, and all other text, may be.
+    /// Maximum length of the structured content as JSON, and of all other text together, in characters.
     ///
     /// In characters: the structure as JSON text, and all other text together.
     #[key(range = 100..=100_000_000)]
     pub characters: Option<usize>,
-    /// Where the list is, as `.data.rows`. Default: the longest list of the structure.
+    /// Path of the list, such as `.data.rows`. Default: the longest list in the structured content.
     ///
     /// The structure itself where it is a list.
     #[key(name = "path")]
     pub of: Option<ListPath>,
-    /// What is said of the rest: a template that sees `limit` and `args`.
+    /// Note about the omitted rest: a template of `limit` and `args`.
     #[key(with = read_note)]
     pub note: Option<Template>,
-    /// The arguments that ask for the rest.
+    /// Arguments with which the client can request the rest.
     pub more: Option<More>,
     /// Which arguments of `more` are texts: those that the tool's input schema wants as one.
     #[key(skip)]

@@ -38,16 +38,16 @@ pub enum More {
 #[derive(Section)]
 #[section(id = "more", check_keys = Self::check_keys)]
 struct MoreSettings {
-    /// The argument that says how many rows to pass over.
+    /// Argument with the number of rows to skip.
     #[key(with = count_argument)]
     offset: Option<String>,
-    /// The argument that says which page.
+    /// Argument with the page number.
     #[key(conflicts = "offset", with = count_argument)]
     page: Option<String>,
-    /// The argument that says how many rows a page has.
+    /// Argument with the number of rows per page.
     #[key(conflicts = "offset", with = count_argument)]
     size: Option<String>,
-    /// What the first row is, or page. Default 0 of `offset`, 1 of `page`.
+    /// Number of the first row or page. Default 0 for `offset`, 1 for `page`.
     #[key(range = 0..=1)]
     first: Option<u64>,
 }
