@@ -229,7 +229,7 @@ impl ExampleResponse {
         let Self { status, content_type, body, body_base64, recording, .. } = self;
         let empty = || UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), Bytes::new());
         let recorded = recording.map_or_else(empty, |Recorded(response)| response);
-        let body = body.map(|Body(bytes)| bytes).or(body_base64.map(|Base64(bytes)| bytes));
+        let body = body.map(|Body(bytes)| bytes).or_else(|| body_base64.map(|Base64(bytes)| bytes));
         let body = body.unwrap_or(recorded.body);
         if answerer == Answerer::Program {
             let stderr = self.stderr.map(|Scalar(text)| text).unwrap_or_default().into();

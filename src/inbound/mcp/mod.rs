@@ -350,7 +350,7 @@ pub struct McpServerSettings {
     /// Name of the server for MCP clients.
     #[key(with = read_name, default = "glossator".to_owned(), restart)]
     pub name: String,
-    /// The same for people.
+    /// Display name of the server for MCP clients.
     #[key(restart)]
     pub title: Option<String>,
     /// The version beside the name.
