@@ -251,7 +251,7 @@ def another_primary():
             calls.append(client.rest(tool, arguments)[::2])
 
     def failed():
-        return sum(world.metric(number, 'glossator_shared_state_operations_total{outcome="failed"}') for number in range(3))
+        return sum(world.metric(number, 'glossator_shared_state_operations_total{result="failed"}') for number in range(3))
 
     def is_counted(port):
         return all(Client(port).rest("refused")[0] == 200 for _ in range(10))
