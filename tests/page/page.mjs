@@ -147,7 +147,7 @@ await check("failures tell rule and reason, and markup in them stays text", asyn
   const broken = page.locator("#failures-table tbody tr", { hasText: HOSTILE });
   equal(await broken.count(), 1);
   const cells = await broken.locator("td").allTextContents();
-  equal([cells[3], cells[4], cells[6]], ["unreadable", "2", "200"]);
+  equal([cells[3], cells[4], cells[6]], ["unparseable_response", "2", "200"]);
   holds(cells[7].includes("the reply could not be read: pairs"), cells[7]);
   holds((await page.textContent("#failures-table")).includes("could not connect to upstream `gone`"), "no reason");
 });
@@ -178,7 +178,7 @@ await check("a failed reload is shown on every section, with its report on one",
   holds((await page.textContent("#refused-report")).includes("did you mean `routes`?"), "no report");
   await page.screenshot({ path: `${PICTURES}/refused.png`, fullPage: true });
   await page.click("#reload");
-  await page.waitForFunction(() => document.getElementById("reloaded").textContent.includes("it is not good"));
+  await page.waitForFunction(() => document.getElementById("reloaded").textContent.includes("it has errors"));
   writeFileSync(CONFIG, good);
   await page.waitForTimeout(50);
   await page.click("#reload");
@@ -304,7 +304,7 @@ await check("a token is asked for, kept for the tab, and sent as a header only",
   holds(!(await locked.textContent("#routes-table tbody")).includes("get_weather"), "shown without a token");
   await locked.fill("#token-input", "sesame");
   await locked.keyboard.press("Enter");
-  await locked.waitForFunction(() => document.getElementById("token-wrong").textContent === "This is not the token.");
+  await locked.waitForFunction(() => document.getElementById("token-wrong").textContent === "Wrong token.");
   await locked.screenshot({ path: `${PICTURES}/token.png` });
   await locked.fill("#token-input", "sesame, open sesame");
   await locked.keyboard.press("Enter");
