@@ -1,5 +1,5 @@
-//! The admin API: whether the process is alive and ready, its metrics, its active configuration, how calls go, and the
-//! admin UI that shows all of it.
+//! The admin API: whether the process is alive and ready, its metrics, its active configuration, how calls
+//! go, and the admin UI that shows all of it.
 //!
 //! | path | |
 //! |---|---|
@@ -16,9 +16,10 @@
 //! | `GET /` | the admin UI |
 //! | `POST /reload` | reloads the configuration: 200 when it is active, 422 with its problems when it is not |
 //!
-//! The first two are for probes, which know neither host names nor a token. In reading order: [`Admin`] is the router
-//! and its layers, `admit` decides who may use a path, and the other files hold the handlers: `process` with the status
-//! and reloads, `metrics`, `inventory` with routes and upstreams, `calls`, `playground` and `page`.
+//! The first two are for probes, which know neither host names nor a token. In reading order: [`Admin`] is
+//! the router and its layers, `admit` decides who may use a path, and the other files hold the handlers:
+//! `process` with the status and reloads, `metrics`, `inventory` with routes and upstreams, `calls`,
+//! `playground` and `page`.
 
 mod calls;
 mod inventory;
@@ -96,14 +97,15 @@ enum Access {
     Probe,
     /// Scrapers: by any allowed host name, with the token.
     Scraper,
-    /// The files of the admin UI: without the token, which the UI itself asks for; links of other pages lead there.
+    /// The files of the admin UI. They need no token, as the UI itself requests it; links of other pages may
+    /// lead here.
     Page,
     /// Everything else: by a host name of ours or an address, with the token.
     Operator,
 }
 
-/// Pages of other origins can send forms and texts without a preflight request, and no JSON (Fetch, "CORS-safelisted
-/// request-header").
+/// Pages of other origins can send forms and texts without a preflight request, and no JSON (Fetch,
+/// "CORS-safelisted request-header").
 const NOT_JSON: &str =
     "send the header `Content-Type: application/json`; a body may be left out where there is nothing to say";
 
@@ -173,8 +175,8 @@ fn router(api: &Arc<Api>) -> Router {
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, NOTHING_HERE) })
         .layer(admit(Access::Operator));
     let paths: Router = probes.merge(metrics).merge(pages).merge(operators).with_state(Arc::clone(api));
-    // Around that router, which sets `Allow` on whatever its own layers respond. No page of another server has a
-    // response as a picture or script, either.
+    // Around that router, which sets `Allow` on whatever its own layers respond. No page of another server
+    // has a response as a picture or script, either.
     let header = SetResponseHeaderLayer::if_not_present;
     Router::new()
         .fallback_service(paths)
@@ -230,7 +232,8 @@ impl Api {
             let problem = Problem::new(StatusCode::UNAUTHORIZED, message);
             return Err(problem.with_header(header::WWW_AUTHENTICATE, challenge));
         }
-        // A page that has its name point here (DNS rebinding) names neither an origin nor our host where it only reads.
+        // A page that has its name point here (DNS rebinding) names neither an origin nor our host where it
+        // only reads.
         let is_open = self.token.is_none() && access != Access::Scraper;
         if is_open && !self.filter.knows_host(head) {
             return Err(Problem::new(StatusCode::FORBIDDEN, ANY_HOST));

@@ -1,5 +1,5 @@
-//! The playground: `GET /config`, `GET /playground`, `GET /playground/ROUTE` and `POST /playground`. Operators change rules
-//! and try them on upstream responses that nobody sent; the active configuration stays as it is.
+//! The playground: `GET /config`, `GET /playground`, `GET /playground/ROUTE` and `POST /playground`. Operators
+//! change rules and try them on upstream responses that nobody sent; the active configuration stays as it is.
 
 use std::{sync::Arc, time::Duration};
 

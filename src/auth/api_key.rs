@@ -17,7 +17,8 @@ use crate::{
     upstream::Client,
 };
 
-/// The SHA-256 of a key. A key has to be long and random: then nobody finds it by its hash, and no slow hash is needed.
+/// SHA-256 hash of an API key. Keys are long and random, so the hash cannot be reversed and no slow hash is
+/// needed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(Digest);
 

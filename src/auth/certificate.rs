@@ -70,8 +70,8 @@ impl Certificates {
         Self(each.collect())
     }
 
-    /// Whose certificate it is. One that is of two clients is of none: somebody made a mistake. A connection can outlive
-    /// the certificate that was shown at its beginning.
+    /// Returns the client of a certificate; none if two clients match, which is a mistake in the
+    /// configuration. A connection can outlive the certificate that was presented at its start.
     pub(super) fn find(
         &self,
         certificate: &ClientCertificate,

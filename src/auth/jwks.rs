@@ -1,8 +1,8 @@
 //! Where the keys of a server are that signs tokens, and those that are in force.
 //!
-//! A list that a server gives is asked for again now and then, and when a token names a key that is not in it; once for
-//! all who wait, and not more often than every few seconds, whatever tokens come. While the server can't be asked, the
-//! last good list is kept, for a day.
+//! A JWKS is refreshed at intervals, and when a token names an unknown key: once for all waiting requests,
+//! and at most every few seconds, whatever tokens arrive. While the server is unreachable, the last good JWKS
+//! is used for a day.
 
 use std::{
     fmt,
@@ -149,7 +149,7 @@ impl KeySet {
         }))
     }
 
-    /// The list in force, if there is one. Where it is not new any more, the next is asked for, and nobody waits.
+    /// The active JWKS, if there is one. If it is due for a refresh, that starts in the background.
     pub(super) fn current(&self, asked_for: AskedFor<'_>) -> Option<Arc<Held>> {
         let held = self.0.held.load_full()?;
         if self.0.server.is_none() {
@@ -191,8 +191,8 @@ impl Shared {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for the list, unless it is too early for that. It goes on when nobody waits any more. What the log says of it
-    /// has the name of the request that caused it, the first of several.
+    /// Refreshes the JWKS, unless the last attempt was too recent. The refresh continues when no request
+    /// waits for it. Its log lines have the request id of the first request that caused it.
     fn ask(self: &Arc<Self>, asked_for: AskedFor<'_>) -> Option<SharedTask<()>> {
         let server = self.server.as_ref()?;
         let mut asking = self.asking();

@@ -18,8 +18,8 @@ use crate::settings::{
     value::text_of,
 };
 
-/// Signature algorithms of tokens (RFC 7518, section 3.1): asymmetric ones only, so that `none` and HMAC with a public
-/// key are rejected.
+/// Signature algorithms of tokens (RFC 7518, section 3.1): asymmetric ones only, so that `none` and HMAC with
+/// a public key are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// RSA with PKCS #1 v1.5 and SHA-256.

@@ -210,10 +210,11 @@ impl Access {
         self.written_challenge(&self.settings.scopes, why)
     }
 
-    /// What it says to a caller that is not allowed what it asks for; `known` is every scope that something here needs.
+    /// `WWW-Authenticate` for a client without the required scopes; `known` has every scope that a route or
+    /// prompt needs.
     ///
-    /// Beside what is missing that is what the caller has by its token: a client that asks for a token with these scopes
-    /// and no others would lose them (MCP 2025-11-25, Authorization, "Runtime Insufficient Scope Errors").
+    /// The scopes of the token are included: a client that requests a token with the missing scopes only
+    /// would lose them (MCP 2025-11-25, Authorization, "Runtime Insufficient Scope Errors").
     pub fn challenge_for(
         &self,
         needed: &Scopes,
@@ -258,7 +259,8 @@ impl Access {
         HeaderValue::from_str(&challenge).unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
-    /// The metadata that is at a path, if it is one of ours; `needed` is every scope that something here needs.
+    /// The metadata that is at a path, if it is one of ours; `needed` is every scope that something here
+    /// needs.
     pub fn metadata_at(&self, path: &str, needed: &Scopes) -> Option<Value> {
         let resource = self.settings.resource.as_ref()?;
         let below = path.strip_prefix(METADATA_PATH)?.trim_end_matches('/');

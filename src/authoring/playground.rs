@@ -1,7 +1,8 @@
 //! Translates a given response step by step, for `explain`, `test` and the playground of the admin UI. It
 //! sends no request, reads no file and looks up no variable.
 //!
-//! An example is about a response and may leave the arguments of its call out; [`example_arguments`] makes them up.
+//! An example is about a response and may leave the arguments of its call out; [`example_arguments`] makes
+//! them up.
 
 use serde_json::{Map, Value, json};
 
@@ -44,7 +45,7 @@ pub fn explained(
     let result = result.with_errors_as(route.error_format);
     let mut steps = trace.into_steps();
     steps.iter_mut().for_each(|step| tell_origin(step, &file.rule_origins));
-    // Whoever looks at a reply they gave sees the sentence that quotes it, and not the one for the log as well.
+    // The user pasted the response, so the sentence that quotes it is shown instead of the one for the log.
     let quoting = notes.iter().skip(1).map(|note| matches!(note, Note::Quoting(_))).chain([false]);
     let shown = notes.iter().zip(quoting).filter(|(note, next)| !(*next && matches!(note, Note::Why(_))));
     let notes = shown.map(|(note, _)| note.to_string()).collect();
@@ -72,8 +73,8 @@ impl Explained {
     }
 }
 
-/// Arguments as a call would have them: checked, with the schema's defaults. Where none are given at all, those
-/// that the schema requires are made up.
+/// Arguments as a call would have them: checked, with the schema's defaults. Where none are given at all,
+/// those that the schema requires are made up.
 ///
 /// # Errors
 ///

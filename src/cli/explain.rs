@@ -106,18 +106,19 @@ fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-/// The reply of a program: the file is what it wrote, and the command line says how it ended.
+/// The response of a command: the file has its standard output, and the command line its exit status.
 fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamResponse, Failure> {
     if arguments.status.is_some() || arguments.media_type.is_some() {
-        let told = "the route asks a command, which has neither status nor type: say `--exit-status STATUS`";
-        return Err(Failure::usage(told));
+        let message =
+            "the route runs a command, which has no status and no content type: use `--exit-status STATUS`";
+        return Err(Failure::usage(message));
     }
     let (reply, _) = chosen(arguments, file)?;
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
     Ok(UpstreamResponse::of_program(reply.body, Exit { end: arguments.exit.unwrap_or(End::Code(0)), stderr }))
 }
 
-/// The reply to explain. What the command line says in the place of a whole recording is told.
+/// The response to explain. The command line can set what a recording would have.
 fn recorded(
     arguments: &ExplainArguments,
     file: &Path,

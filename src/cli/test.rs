@@ -19,13 +19,14 @@ use crate::{
 pub(super) struct TestArguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Only examples whose name has this in it; names are `ROUTE/EXAMPLE`, an example without a name is its number
+    /// Only examples whose name has this in it; names are `ROUTE/EXAMPLE`, an example without a name is its
+    /// number
     filter: Option<String>,
     /// Only the examples of this route; may be given several times
     #[arg(long = "route", value_name = "ROUTE")]
     routes: Vec<String>,
-    /// Write the actual results into the files, in place of the expected ones; review the difference. Where more than
-    /// single values differ, comments inside that `expect` are lost
+    /// Write the actual results into the files, in place of the expected ones; review the difference. Where
+    /// more than single values differ, comments inside that `expect` are lost
     #[arg(long)]
     update: bool,
     /// The form of what is printed
@@ -190,8 +191,8 @@ impl Difference {
     }
 }
 
-/// Writes what was found into the files. Gives the names of the examples that were accepted, and of those that could
-/// not be, with the reason.
+/// Writes what was found into the files. Gives the names of the examples that were accepted, and of those
+/// that could not be, with the reason.
 fn update(verdicts: &[Verdict]) -> (Vec<String>, Vec<(String, String)>) {
     let (mut accepted, mut refused) = (Vec::new(), Vec::new());
     for verdict in verdicts.iter().filter(|verdict| !verdict.differences.is_empty()) {

@@ -1,4 +1,5 @@
-//! Calls of routes that other parts of the file make: prompts that show a result, completions that ask for values.
+//! Calls of routes that other parts of the file make: prompts that show a result, completions that ask for
+//! values.
 
 use super::{
     node::Entry, report::Report, request, routes::RouteFile, schemas::Asked, section::Section, source::Span,
@@ -21,7 +22,8 @@ pub(super) struct Routes<'a> {
     pub(super) read: &'a [RouteFile],
 }
 
-/// Reads `route` and `args` of a section. `None` when something is wrong with them; that has been reported then.
+/// Reads `route` and `args` of a section. `None` when something is wrong with them; that has been reported
+/// then.
 pub(super) fn read(section: &Section<'_, '_>, asked: &mut Asked) -> Option<(RouteCall, WrittenCall)> {
     let report = section.report;
     let (node, name) = section.text_node("route")?;

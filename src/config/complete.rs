@@ -21,8 +21,8 @@ pub(super) struct Compiled {
     pub(super) call: Option<WrittenCall>,
 }
 
-/// Reads what completes the argument `own`, among the `known` ones. `None` when something is wrong with it; that has
-/// been reported then.
+/// Reads what completes the argument `own`, among the `known` ones. `None` when something is wrong with it;
+/// that has been reported then.
 pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[String]) -> Option<Compiled> {
     if let Kind::List(items) = &entry.value.kind {
         if items.is_empty() {

@@ -1,4 +1,4 @@
-//! `notifications` of a route: lines that clients are told while a call goes on.
+//! `notifications` of a route: log notifications that are sent to clients during a call.
 
 use super::{keys::LOG_LINE, language, node::Kind, schemas::Asked, section::Section};
 use crate::route::{LogLevel, LogLine};

@@ -1,16 +1,18 @@
 //! The configuration: files as people write them, to settings that the other modules own.
 //!
-//! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in which
-//! every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what its repetitions take; `keys` lists every key
-//! there is, `section` reads them, `version` knows the languages a file was written in, `renamed` the names of earlier programs, and `migrate` rewrites files that have them; `compile` makes one configuration of the trees, with a file for each part
-//! (`upstreams` of each kind, with their `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`, `reply`, `extract`,
-//! `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes, `complete`), `import` makes
-//! routes of what MCP servers list later, `draft` of what is only tried out, and
-//! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with the environment and the
-//! command line, a `setting` at a time; `certificates` when certificates expire, `clients` who may call,
-//! `telemetry` where traces and metrics are sent. [`Problem`] tells what is wrong, `suggest` what was
-//! probably meant,
-//! `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`] describes the file for editors.
+//! In reading order: `folder` finds the files, `source` keeps their text, `file` makes a tree of each in
+//! which every key and value knows its place (`node`), or tells why it is no YAML (`syntax`); `cost` is what
+//! its repetitions take; `keys` lists every key there is, `section` reads them, `version` knows the languages
+//! a file was written in, `renamed` the names of earlier programs, and `migrate` rewrites files that have
+//! them; `compile` makes one configuration of the trees, with a file for each part (`upstreams` of each kind,
+//! with their `policies`, `routes`, `request`, `job`, `resource`, `log_lines`, `schemas`, `mirror`, `rules`,
+//! `reply`, `extract`, `content`, `promise`, `examples`, `recording`, `prompts` with their `calls` of routes,
+//! `complete`), `import` makes routes of what MCP servers list later, `draft` of what is only tried out, and
+//! `language` for patterns, jq and templates, `rate` for how often; `process` layers `server` and `log` with
+//! the environment and the command line, a `setting` at a time; `certificates` when certificates expire,
+//! `clients` who may call, `telemetry` where traces and metrics are sent. [`Problem`] tells what is wrong,
+//! `suggest` what was probably meant, `secret` keeps secrets out of it. [`yaml`] writes values. [`schema()`]
+//! describes the file for editors.
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
 

@@ -308,7 +308,7 @@ fn block(
     Some(ReadPart { template, span: one.value.span, call })
 }
 
-/// A document that is read. One URI must be that of a resource; what a template makes can't be told beforehand.
+/// An embedded resource. A literal URI must be that of a resource; a template is checked at the call.
 fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) -> Option<Part> {
     let resources = || routes.read.iter().filter_map(|file| file.route.resource.as_ref());
     let is_read = |uri: &str| resources().any(|resource| resource.uri.arguments_of(uri).is_some());
@@ -333,7 +333,7 @@ fn template(report: &Report<'_>, node: &Node, what: &str, asked: &mut Asked) -> 
     Some(template)
 }
 
-/// A template that asks for what is not there fails whenever the prompt is asked for: told now rather than then.
+/// Reports templates with unknown names now, as the prompt would fail at each request.
 fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, arguments: &[PromptArgument]) {
     // What fails over the value itself is no mistake of the template.
     const UNDEFINED: &str = "undefined value";

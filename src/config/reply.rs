@@ -58,8 +58,8 @@ pub(super) fn read(
     Some(compiled)
 }
 
-/// Rules of a route itself that ask for the end of a program where none is run. Those that it shares with other routes
-/// may be for them.
+/// Rules of a route itself that ask for the end of a program where none is run. Those that it shares with
+/// other routes may be for them.
 pub(super) fn warn_of_programs(report: &Report<'_>, own: &[Compiled]) {
     let is_idle = |rule: &&Compiled| rule.via.is_none() && rule.rule.matcher.is_about_programs();
     for rule in own.iter().filter(is_idle) {
@@ -207,7 +207,7 @@ fn read_error(value: &Cursor<'_>) -> Checked<Option<ErrorSettings>> {
     Scope::of(value).with_names(&names, || ErrorSettings::read(value)).map(Some)
 }
 
-/// A model that is told nothing can do nothing about it.
+/// Rejects an empty error text: a model could not react to it.
 fn read_error_text(value: &Cursor<'_>) -> Checked<Template> {
     if value.node.as_text().is_some_and(|text| text.trim().is_empty()) {
         let help = "say what is wrong, and what to do: `error: \"No such city. Try Oslo.\"`";
@@ -285,8 +285,8 @@ fn takes_all_of(first: &Compiled, later: &Compiled) -> bool {
     first.rule.matcher.is_empty() && taken && !later.rule.matcher.is_about_programs()
 }
 
-/// A rule after one that always holds is never asked. Of named rules some may be idle where others are not, so only
-/// when all are it is told, at their `use`.
+/// Reports rules that can never match, because a rule before them always matches. In named rules some may be
+/// unreachable for one user of them and not for another, so they are reported at a `use` only if all are.
 fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
     let use_of = |rule: &Compiled| rule.via.as_ref().map(|via| via.span);
     let mut told = Vec::new();

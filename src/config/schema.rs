@@ -27,7 +27,8 @@ pub fn schema() -> Value {
     Value::Object(schema)
 }
 
-/// A default as JSON, from the text that the reference shows: "`30s`", "200", "`true`". `None` where that is prose.
+/// A default as JSON, from the text that the reference shows: "`30s`", "200", "`true`". `None` where that is
+/// prose.
 fn json_of(default: &str) -> Option<Value> {
     match default.strip_prefix('`').and_then(|text| text.strip_suffix('`')) {
         Some(text @ ("true" | "false")) => text.parse().ok().map(Value::Bool),

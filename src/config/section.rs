@@ -130,7 +130,8 @@ impl<'s, 'f> Section<'s, 'f> {
         entries
     }
 
-    /// A declared setting. `None` where it is absent, or something is wrong with it, which has been reported then.
+    /// A declared setting. `None` where it is absent, or something is wrong with it, which has been reported
+    /// then.
     pub(super) fn read<T: Setting>(&self, name: &'static str) -> Option<T> {
         let entry = self.entry(name)?;
         let shown = format!("`{name}`");

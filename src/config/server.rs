@@ -109,8 +109,8 @@ impl ListenerSettings {
 }
 
 impl ServerSettings {
-    /// Without `allowed_hosts`, the address that is listened on is one of them. Where that is every address, other machines
-    /// can connect, and all of their requests are rejected.
+    /// Without `allowed_hosts`, the address that is listened on is one of them. Where that is every address,
+    /// other machines can connect, and all of their requests are rejected.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         self.mcp.peer_tls = self.peer_tls(section)?;
         if section.entry("allowed_hosts").is_some() {

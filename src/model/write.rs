@@ -28,8 +28,8 @@ pub fn write_result(result: &ToolResult, shapes: Shapes, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// The same as a tree, for who looks at its parts. It may be deeper than any document that is read, as what was read
-/// stands a little below its top.
+/// The result as a JSON value, for code that inspects its members. It may be nested a little deeper than any
+/// document that is parsed, because the parsed value is inside it.
 pub fn result_to_json(result: &ToolResult, shapes: Shapes) -> Value {
     let blocks = result.content.iter().map(|content| {
         let mut block = Vec::new();

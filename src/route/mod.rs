@@ -77,7 +77,8 @@ pub struct Route {
     pub upstream: UpstreamName,
     /// The template of the request.
     pub request: RequestTemplate,
-    /// How work that outlasts the first reply is followed; without it that reply is the answer. Large, and seldom there.
+    /// How work that outlasts the first reply is followed; without it that reply is the answer. Large, and
+    /// seldom there.
     pub job: Option<Box<JobRule>>,
     /// What the reply means.
     pub translator: Translator,

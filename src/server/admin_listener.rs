@@ -27,8 +27,7 @@ pub struct AdminListener {
 }
 
 impl AdminListener {
-    /// Takes the port and serves there. `None` where there is to be none, or somebody else has the one that nobody asked
-    /// for.
+    /// Binds the admin port and serves on it. `None` if it is off, or if the default port is in use.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! One client's connection: HTTP/1.1 with limits, or HTTP/2 where TLS agreed on it, until it closes or the server stops.
+//! One client's connection: HTTP/1.1 with limits, or HTTP/2 where TLS agreed on it, until it closes or the
+//! server stops.
 
 use std::{
     convert::Infallible,
@@ -57,13 +58,13 @@ pub(super) const HEAD_LIMIT_BYTES: usize = 64 << 10;
 /// How long a handshake of TLS may take, and what was written to be gone when a connection is left.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of an answer the system has ahead of what it could send: it takes megabytes otherwise, and of who reads those
-/// slowly nothing is seen for seconds, as of who reads nothing.
+/// How much of an answer the system has ahead of what it could send: it takes megabytes otherwise, and of who
+/// reads those slowly nothing is seen for seconds, as of who reads nothing.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
 
-/// How long a connection without a request is kept when the server ends: its client may have one on its way, as whoever
-/// connects while others are still served has.
+/// Time for which a new connection without a request is kept during the graceful shutdown: its client may
+/// have sent one already.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the server is about to do with its connections.
@@ -171,7 +172,8 @@ impl ConnectionServer {
             self.drive(pin!(served), idle, peer, &activity).await;
         } else {
             let served = http1::Builder::new()
-                // The library's own timeout does not tell headers that have begun from an idle connection.
+                // The timeout of the HTTP library does not distinguish headers that have begun from an idle
+                // connection.
                 .header_read_timeout(None)
                 .max_header_size(HEAD_LIMIT_BYTES)
                 .max_buf_size(HEAD_LIMIT_BYTES)
@@ -287,8 +289,9 @@ fn log_end(ended: hyper::Result<()>, peer: Option<SocketAddr>) {
     }
 }
 
-/// Over HTTP/2 the host stands in the URI, and over HTTP/1.1 it may (RFC 9112, section 3.2.2); everybody else looks for it
-/// in its header. Where that names another one there are two then, and the door lets nobody in who names two.
+/// Moves the host of the URI into `Host`, where the rest of the program reads it: over HTTP/2 it is in the
+/// URI, and over HTTP/1.1 it may be (RFC 9112, section 3.2.2). A request with two different hosts then has
+/// two values, and the request filter rejects it.
 fn name_host(request: &mut Request<Body>) {
     let Some(authority) = request.uri().authority() else { return };
     if request.method() == http::Method::CONNECT {

@@ -59,7 +59,8 @@ pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, S
     })
 }
 
-/// Supervisors and wrappers hand on a signal that the process has got with its group already: `timeout`, `npx` on Ctrl-C.
+/// Supervisors and wrappers hand on a signal that the process has got with its group already: `timeout`,
+/// `npx` on Ctrl-C.
 const TOGETHER: Duration = Duration::from_millis(500);
 
 /// Ends the process with the status that shells give one which a signal ended: 128 and the signal's number.

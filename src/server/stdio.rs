@@ -40,7 +40,8 @@ pub struct Pipes<I, O> {
     pub drain: Duration,
 }
 
-/// Speaks with the client at the other end until it says nothing more, reads nothing more, or `stop` is ready.
+/// Speaks with the client at the other end until it says nothing more, reads nothing more, or `stop` is
+/// ready.
 ///
 /// # Errors
 ///
@@ -55,8 +56,8 @@ where
     O: Write + Send + 'static,
 {
     let Pipes { input, output, message_limit_bytes, drain } = pipes;
-    // Pipes can't be waited for on every system, so each has a thread. The one that reads is left behind: nothing ends
-    // it but the client.
+    // Pipes can't be waited for on every system, so each has a thread. The one that reads is left behind:
+    // nothing ends it but the client.
     let (line, lines) = mpsc::channel(1);
     thread::Builder::new().name("input".to_owned()).spawn(move || read(input, message_limit_bytes, &line))?;
     let (out, messages) = mpsc::channel(OUT_LIMIT);

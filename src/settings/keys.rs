@@ -40,7 +40,8 @@ pub(crate) enum Row {
 pub(crate) struct KeySpec {
     pub(crate) name: &'static str,
     pub(crate) kind: ValueKind,
-    /// Description in Markdown, for the schema and the reference; without the default where `default` is there.
+    /// Description in Markdown, for the schema and the reference; without the default where `default` is
+    /// there.
     pub(crate) description: &'static str,
     /// Writes the default as the reference shows it.
     pub(crate) default: Option<fn(ValueKind) -> Option<String>>,

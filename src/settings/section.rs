@@ -30,7 +30,8 @@ pub(crate) struct Context<'a> {
     pub(crate) environment: &'a Environment,
     /// Reports a key that a section does not have; the advice may name other sections.
     pub(crate) report_unknown_key: fn(&Report<'_>, &Key, &KeyTable),
-    /// Reports a word that a key of a section, by its id, took in an earlier program; `false` where it is none.
+    /// Reports a word that a key of a section, by its id, took in an earlier program; `false` where it is
+    /// none.
     pub(crate) report_renamed_word: fn(&Report<'_>, &Node, &str, &str) -> bool,
     /// Variables of expressions that had another name in an earlier program: that name, and the present one.
     pub(crate) renamed_variables: &'static [(&'static str, &'static str)],
@@ -327,7 +328,8 @@ impl<'a> OpenSection<'a> {
         self.entries.iter().find(|entry| entry.key.text == name)
     }
 
-    /// Reads one key: as written, as in `base`, or its default. Not inlined: once a field would be 0.5 MB of code.
+    /// Reads one key: as written, as in `base`, or its default. Not inlined: once a field would be 0.5 MB of
+    /// code.
     #[inline(never)]
     pub(crate) fn field<T: Setting>(
         &self,

@@ -172,7 +172,7 @@ impl Client {
 
     /// The channel on which replicas publish.
     pub(super) fn channel(&self) -> String {
-        format!("{}:told", self.settings.prefix)
+        format!("{}:notifications", self.settings.prefix)
     }
 
     /// Runs a command.

@@ -33,8 +33,8 @@ use crate::route::TraceContext;
 #[derive(Debug, Clone, Default)]
 pub struct Tracing(Option<Arc<SdkTracer>>);
 
-/// One thing that takes a time, within a trace. It ends when its last clone is dropped. Where traces are off it is
-/// nothing, and costs nothing.
+/// One thing that takes a time, within a trace. It ends when its last clone is dropped. Where traces are off
+/// it is nothing, and costs nothing.
 #[derive(Clone, Default)]
 pub struct Span(Option<Arc<Live>>);
 
@@ -125,7 +125,8 @@ impl Span {
         }
     }
 
-    /// Begins what is a part of another trace, where that is named, and only came by this way; or else a part of this.
+    /// Begins what is a part of another trace, where that is named, and only came by this way; or else a part
+    /// of this.
     pub fn child_or_linked(&self, kind: SpanKind, name: &'static str, parent: Option<&TraceContext>) -> Self {
         let Some(live) = &self.0 else { return Self::default() };
         let Some(parent) = parent.and_then(context_of) else { return self.child(kind, name) };

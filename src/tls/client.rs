@@ -155,7 +155,8 @@ pub enum Trust {
     System,
     /// These roots in PEM, and no others.
     Roots(Vec<u8>),
-    /// The one certificate with this SHA-256 fingerprint, whatever it says of itself: old servers sign their own.
+    /// The one certificate with this SHA-256 fingerprint, whatever it says of itself: old servers sign their
+    /// own.
     Pinned([u8; 32]),
 }
 

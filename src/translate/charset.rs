@@ -146,8 +146,8 @@ pub(super) struct Declared {
 
 /// Looks for the charset that a document declares; `None` where it declares none.
 ///
-/// A media type of HTML has `<meta>` go first, for browsers do so; where there is no media type or it is plain
-/// text, `<meta>` counts in what begins like HTML. The XML declaration counts in any text.
+/// A media type of HTML has `<meta>` go first, for browsers do so; where there is no media type or it is
+/// plain text, `<meta>` counts in what begins like HTML. The XML declaration counts in any text.
 ///
 /// # Errors
 ///
@@ -185,8 +185,8 @@ fn is_html(media_type: Option<&str>, start: &[u8]) -> bool {
 
 fn named(label: &[u8], place: &'static str) -> Result<Declared, String> {
     match Encoding::for_label(label) {
-        // It was read byte by byte, so it can't be: programs write `utf-16` and then send UTF-8 (HTML, section
-        // 13.2.3.2).
+        // It was read byte by byte, so it can't be: programs write `utf-16` and then send UTF-8 (HTML,
+        // section 13.2.3.2).
         Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
             Ok(Declared { encoding: UTF_8, because: "a declaration of UTF-16 in single bytes" })
         }

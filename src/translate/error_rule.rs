@@ -36,8 +36,8 @@ pub struct ErrorRule {
     pub status: Option<u16>,
 }
 
-/// A template for the code of an error: a text, or the value itself where it is one expression and nothing else,
-/// so that `{{ json.code }}` stays a number.
+/// A template for the code of an error: a text, or the value itself where it is one expression and nothing
+/// else, so that `{{ json.code }}` stays a number.
 #[derive(Debug)]
 pub struct CodeTemplate {
     template: Template,
@@ -105,7 +105,7 @@ impl TranslationRun<'_> {
         captures: &Captures,
         finding: &LazyExtraction<'_>,
     ) -> ToolResult {
-        // The text may be meant to hide what the reply says; whoever looks after the route should find it all the same.
+        // The text may be meant to hide the response from clients; the log has it for the operator.
         self.note_body(view);
         let fault = fault_of(view, rule.status);
         let code_names = rule.code.iter().flat_map(CodeTemplate::names);
@@ -121,7 +121,8 @@ impl TranslationRun<'_> {
             match jq.apply(value, jq_names(view, captures)) {
                 Ok(structured) => {
                     self.trace_filter(jq, &structured);
-                    // An object for every client: what a route promises of its values it promises of successes.
+                    // An object for every client: what a route promises of its values it promises of
+                    // successes.
                     Some(Structured::new(JsonText::of(&structured)))
                 }
                 Err(error) => {
@@ -170,8 +171,8 @@ impl TranslationRun<'_> {
         }
     }
 
-    /// The tool error that a filter raised with jq's `error(…)`: a text, or an object with `message` and, if wanted,
-    /// `code` and `status`.
+    /// The tool error that a filter raised with jq's `error(…)`: a text, or an object with `message` and, if
+    /// wanted, `code` and `status`.
     pub(super) fn raised(&mut self, view: &ResponseView<'_>, raised: &Value) -> ToolResult {
         let message = match raised {
             Value::Object(members) => members.get("message").unwrap_or(&Value::Null),
@@ -213,7 +214,8 @@ impl TranslationRun<'_> {
     }
 }
 
-/// Why it is an error: the upstream's own status says so, or it was hidden in another. An exit status is none of HTTP.
+/// Why it is an error: the upstream's own status says so, or it was hidden in another. An exit status is none
+/// of HTTP.
 fn fault_of(view: &ResponseView<'_>, declared: Option<u16>) -> Fault {
     let status = view.reply.status;
     match declared {

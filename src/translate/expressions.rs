@@ -101,7 +101,8 @@ fn is_global(name: &str) -> bool {
         .is_ok_and(|text| text == "true")
 }
 
-/// The engine looks filters and tests up when it comes to them, which may be years after the file was written.
+/// Reports unknown filters and tests at load: the template engine looks them up when it renders them, which
+/// may be years later.
 fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool {
     let mut known = true;
     // Most templates only put values in, and need no pattern to find what they use.
@@ -185,7 +186,7 @@ const COMMON_FILTERS: [&str; 19] = [
     "upper",
 ];
 
-/// Where a name stands in the words of a span; all of it when it can't be found as written.
+/// Position of a name in a span; the whole span if the name can't be found as written.
 pub(crate) fn words_in(report: &Report<'_>, span: Span, name: &str) -> Span {
     let text = &report.files().text(span)[span.start..span.end];
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -202,7 +203,7 @@ pub(crate) fn words_in(report: &Report<'_>, span: Span, name: &str) -> Span {
 /// It is there, and trying it would compile all of what it looks for.
 const SLOW_FILTER: &str = "redact";
 
-/// What a template asks of the arguments: names and whether it can do without. `None` for all arguments at once.
+/// The arguments that a template uses, and whether each is optional; `None` for all arguments at once.
 pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
     let mut arguments = Vec::new();
     for path in template.paths() {
@@ -247,15 +248,16 @@ fn expressions(text: &str) -> impl Iterator<Item = &str> {
                     rest = behind;
                     return Some(found);
                 }
-                // In a comment, say. Nothing behind it ends so either, and need not be looked through for that once more.
+                // In a comment, say. Nothing behind it ends so either, and need not be looked through for
+                // that once more.
                 None => unclosed.push(end),
             }
         }
     })
 }
 
-// Names and white space as Jinja knows them, which are ASCII: with all of Unicode these take five milliseconds of a start. What is
-// compiled takes up to 320 KB for good, so each is asked only where there is a word that it looks for.
+// Names and white space are ASCII, as in Jinja: with all of Unicode these patterns take 5 ms of the start.
+// Each takes up to 320 KB once compiled, so it is used only for templates with a word that it searches for.
 
 static USES_OF_ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| {
     let uses = r"(?-u:\b)args\.(?<default>(?-u:\w)+)(?-u:\s)*\|(?-u:\s)*default(?-u:\b)|(?-u:\b)(?:if|elif)(?-u:\s)+(?:not(?-u:\s)+)?args\.(?<if>(?-u:\w)+)(?-u:\b)|(?-u:\b)args\.(?<defined>(?-u:\w)+)(?-u:\s)+is(?-u:\s)+(?:not(?-u:\s)+)?defined";

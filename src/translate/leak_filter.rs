@@ -21,8 +21,9 @@ pub(super) fn safe_words_for(text: &str, sent: &Sent<'_>) -> String {
 
 /// The strings among the arguments of a call.
 ///
-/// A path or an address that an error quotes from them is known to the client: masked, it would only hide which argument
-/// was wrong. A string counts as a whole, so that a call can learn nothing by sending many guesses in one.
+/// A path or an address that an error quotes from them is known to the client: masked, it would only hide
+/// which argument was wrong. A string counts as a whole, so that a call can learn nothing by sending many
+/// guesses in one.
 #[derive(Debug, Default)]
 pub(super) struct Sent<'a>(Vec<&'a str>);
 
@@ -120,8 +121,8 @@ pub(super) fn redacted_for(text: &str, sent: &Sent<'_>) -> String {
     text.replace("\"[path]", "[path]")
 }
 
-/// What stands in the place of a match, behind what its first group took before it. The full stop of a sentence is no part
-/// of a path.
+/// Replacement of a match, after the text that its first group matched before it. The full stop of a sentence
+/// is not part of a path.
 fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &Sent<'_>) -> String {
     let before = found.get(1).filter(|_| mask == "[path]").map_or("", |before| before.as_str());
     let start = found.get_match().start() + before.len();
@@ -132,8 +133,8 @@ fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &Sent<'_>) -> Stri
     format!("{before}{shown}{stop}")
 }
 
-/// Addresses of IP version 6 that are shortened, which no pattern tells from times and names of C++ and Ruby; those in
-/// brackets aside.
+/// Shortened IPv6 addresses, without those in brackets: a pattern can't distinguish them from times and from
+/// names of C++ and Ruby.
 fn without_ipv6(text: &str) -> String {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| compiled(r"[0-9A-Za-z_:.]*::[0-9A-Za-z_:.]*(?:%[\w\-]+)?"));
@@ -169,8 +170,9 @@ fn ipv6_in(word: &str) -> Option<Range<usize>> {
     None
 }
 
-/// The class of the characters of words: all that Unicode takes for one, and signs beside them but no punctuation.
-/// Few long ranges instead of its eight hundred; without regard to case, which would write each out again.
+/// The class of the characters of words: all that Unicode takes for one, and signs beside them but no
+/// punctuation. Few long ranges instead of its eight hundred; without regard to case, which would write each
+/// out again.
 const OF_WORDS: &str = concat!(
     r"[0-9A-Za-z_\u{AA}\u{B5}\u{BA}\u{C0}-\u{1FFF}\u{200C}\u{200D}\u{203F}\u{2040}\u{2054}\u{2070}-\u{218F}",
     r"\u{24B6}-\u{24E9}\u{2C00}-\u{2E2F}\u{3005}-\u{3007}\u{3021}-\u{303C}\u{3040}-\u{FEFF}",
@@ -178,8 +180,8 @@ const OF_WORDS: &str = concat!(
     r"\u{10000}-\u{1EFFF}\u{1F130}-\u{1F189}\u{1FBF0}-\u{10FFFF}]",
 );
 
-/// A pattern in which `\w` is [`OF_WORDS`], and `\d` and `\b` are of ASCII: with the classes of Unicode these patterns take
-/// the first error of a process 16 ms on a serving thread, and 6 MB for good.
+/// A pattern in which `\w` is [`OF_WORDS`], and `\d` and `\b` are of ASCII: with the classes of Unicode these
+/// patterns take the first error of a process 16 ms on a serving thread, and 6 MB for good.
 pub(super) fn compiled(pattern: &str) -> Regex {
     let pattern = pattern.replace(r"\d", "[0-9]").replace(r"\w", OF_WORDS).replace(r"\b", r"(?-u:\b)");
     Regex::new(&pattern).expect("the pattern is fixed and tested")

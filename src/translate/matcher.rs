@@ -52,7 +52,7 @@ pub struct Matcher {
     ///
     /// It does not hold of a reply that the extractor can't read.
     pub value: Option<Jq>,
-    /// Conditions of which at least one must be false.
+    /// Conditions; the rule matches if at least one of them is false.
     ///
     /// Says nothing of the status as far as the rule's default goes.
     #[key(kind = Matcher::KIND, with = negated)]

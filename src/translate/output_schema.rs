@@ -11,9 +11,9 @@ use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaErr
 
 /// What a route promises of its `structuredContent`.
 ///
-/// Two kinds: a schema whose root admits objects is advertised as it is (with `"type": "object"` made explicit);
-/// one for anything else is advertised as an object with the value under `result`, because clients of the
-/// older eras drop the whole tool list over a root that is no object.
+/// Two kinds: a schema whose root admits objects is advertised as it is (with `"type": "object"` made
+/// explicit); one for anything else is advertised as an object with the value under `result`, because clients
+/// of the older eras drop the whole tool list over a root that is no object.
 #[derive(Debug)]
 pub struct OutputSchema {
     schema: Schema,

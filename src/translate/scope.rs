@@ -100,7 +100,7 @@ pub(crate) struct Asked {
     pub(crate) answers: Vec<AskedAnswer>,
 }
 
-/// The name of an answer, where it stands, and for whom.
+/// The name of an input response, its position and its target.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedAnswer {
     pub(crate) name: String,
@@ -115,7 +115,7 @@ pub(crate) struct AskedArgument {
     pub(crate) optional: bool,
     pub(crate) kind: ArgumentKind,
     pub(crate) span: Span,
-    /// For whom it is asked, where it stands elsewhere.
+    /// Target of the input request, where it is configured elsewhere.
     pub(crate) context: Option<Context>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct AskedArgument {
 pub(crate) enum ArgumentKind {
     /// A text.
     Text,
-    /// A whole number: it counts rows or pages, and clients are told its next value.
+    /// An integer that counts rows or pages; clients receive its next value.
     Count,
 }
 
@@ -183,13 +183,13 @@ impl Asked {
         self.add_answers_of_jq(report, filter.span, text);
     }
 
-    /// Lets a caller leave an argument out: it is asked for then.
+    /// Makes an argument optional: an input request asks the user for it.
     pub(crate) fn may_be_left_out(&mut self, name: &str) {
         let known = self.arguments.iter_mut().filter(|known| known.name == name);
         known.for_each(|known| known.optional = true);
     }
 
-    /// Notes an argument that counts rows or pages; nobody needs it.
+    /// Records an argument that counts rows or pages; it is optional.
     pub(crate) fn add_count(&mut self, name: &str, span: Span) {
         self.add(name, true, span);
         self.set_count(name);
@@ -200,7 +200,7 @@ impl Asked {
         known.for_each(|known| known.kind = ArgumentKind::Count);
     }
 
-    /// Notes an argument of a rule; who asks for it may stand elsewhere.
+    /// Records an argument of a rule; the request that needs it may be elsewhere.
     pub(crate) fn add_for(&mut self, argument: &AskedArgument, context: Option<&Context>) {
         let known = self.has(&argument.name);
         self.add(&argument.name, argument.optional, argument.span);
@@ -212,7 +212,7 @@ impl Asked {
         }
     }
 
-    /// Whether an argument is asked for, by its name or together with all.
+    /// Whether an argument is used, by its name or with all of them.
     pub(crate) fn names(&self, name: &str) -> bool {
         self.all || self.has(name)
     }

@@ -1,5 +1,5 @@
-//! What somebody tries who may connect and means no good: requests that end in two places, heads without end, crowds that
-//! only sit there, paths that leave their place, words that become headers.
+//! What somebody tries who may connect and means no good: requests that end in two places, heads without end,
+//! crowds that only sit there, paths that leave their place, words that become headers.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ async fn handing_through() -> (Proxy, Scripted) {
 
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// What begins like one request and could be read as two is refused, and the connection closed: nothing after it is
-/// taken for a request, and the upstream hears nothing.
+/// What begins like one request and could be read as two is refused, and the connection closed: nothing after
+/// it is taken for a request, and the upstream hears nothing.
 async fn check_refused(what: &str, head: &str, body: &str) {
     let (proxy, upstream) = handing_through().await;
     for line in ["POST /open HTTP/1.1", "POST /tools/get_thing HTTP/1.1", "POST /mcp HTTP/1.1"] {
@@ -196,7 +196,8 @@ async fn a_line_feed_in_a_body_is_no_line() {
     assert_eq!(asked.iter().map(|asked| asked.body.as_slice()).collect::<Vec<_>>(), [body.as_bytes(); 2]);
 }
 
-/// Images, scripts and links of pages elsewhere come without an `Origin`; browsers say in another way whose they are.
+/// Images, scripts and links of pages elsewhere come without an `Origin`; browsers say in another way whose
+/// they are.
 #[tokio::test]
 async fn a_page_elsewhere_calls_nothing_by_what_it_shows() {
     let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;

@@ -1,5 +1,5 @@
-//! Thousands of calls under mixed faults: each ends in time with a true result, nothing is left behind, and what the
-//! program says of retries and the breaker is what the servers saw.
+//! Thousands of calls under mixed faults: each ends in time with a true result, nothing is left behind, and
+//! what the program says of retries and the breaker is what the servers saw.
 //!
 //! `GLOSSATOR_CHAOS_CALLS` makes it as many calls as it says; `.ci/run chaos` does.
 
@@ -106,8 +106,8 @@ async fn one_client(client: &mut Client, calls: usize, told: &HashMap<&str, Told
             _ if fastrand::usize(..100) < GOOD_PERCENT => Fault::None,
             _ => faults(),
         };
-        // Only where nothing ever comes is an attempt ended early: elsewhere a busy machine would be told from a silent
-        // server by nothing.
+        // Only where nothing ever comes is an attempt ended early: elsewhere a busy machine would be told
+        // from a silent server by nothing.
         let upstream = match fault {
             Fault::Silent | Fault::SilentAfterHead => "quiet",
             _ => upstream,
@@ -164,7 +164,8 @@ async fn whatever_happens_every_call_ends_in_time_with_a_true_result() {
         println!(
             "{upstream}: {calls} calls, {resting} turned away, {again} repetitions, {rests} rests, {seen} seen"
         );
-        // What was sent over a connection that its server was just closing may be lost; then it was sent once more.
+        // What was sent over a connection that its server was just closing may be lost; then it was sent once
+        // more.
         let moved = lines("idle connection was closed, using another");
         let sent = calls - resting + again + moved;
         // And what was about to be asked again found the upstream left alone by then.

@@ -1,4 +1,5 @@
-//! Work that is not done with the first reply: followed to its end, given up in time, and ended where nobody waits.
+//! Work that is not done with the first reply: followed to its end, given up in time, and ended where nobody
+//! waits.
 
 use std::sync::{
     Arc,

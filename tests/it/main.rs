@@ -1,4 +1,5 @@
-//! The program over real sockets: a scripted upstream behind it, a client that writes and reads bytes before it.
+//! The program over real sockets: a scripted upstream behind it, a client that writes and reads bytes before
+//! it.
 //!
 //! The clock runs, ports are the system's choice, and a test waits for a state, never for a while.
 

@@ -1,10 +1,10 @@
-//! The pages of the reference beside `config/README.md`, such as `config/extractors/*.md`: each shows a rule, a reply and the result that comes of it,
-//! once or several times, and what is shown is what happens.
+//! The pages of the reference beside `config/README.md`, such as `config/extractors/*.md`: each shows a rule,
+//! a reply and the result that comes of it, once or several times, and what is shown is what happens.
 //!
-//! A `yaml` block is the `reply` of a route, an `http` block what the upstream answers, and a `json` block those
-//! members of the tool result that are worth showing. A `yaml` block with `routes:` is a whole file, which loads without a
-//! warning. `UPDATE_GOLDEN=1 cargo test --test it pages` writes the results
-//! anew: the members that are shown, or the structured content where nothing is shown yet.
+//! A `yaml` block is the `reply` of a route, an `http` block what the upstream answers, and a `json` block
+//! those members of the tool result that are worth showing. A `yaml` block with `routes:` is a whole file,
+//! which loads without a warning. `UPDATE_GOLDEN=1 cargo test --test it pages` writes the results anew: the
+//! members that are shown, or the structured content where nothing is shown yet.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,5 @@
-//! The end of one process and the beginning of the next: nobody is refused, and nobody is left without an answer.
+//! The end of one process and the beginning of the next: nobody is refused, and nobody is left without an
+//! answer.
 
 use std::time::Duration;
 

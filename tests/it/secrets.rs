@@ -1,4 +1,5 @@
-//! A hunt for secrets: one stands wherever one can stand, everything that the program says is looked through for any.
+//! A hunt for secrets: one stands wherever one can stand, everything that the program says is looked through
+//! for any.
 //!
 //! The upstreams are as bad as they can be: they write down all that they are sent, in every kind of reply.
 
@@ -32,7 +33,8 @@ fn secret(name: &str) -> String {
 fn look_through(what: &str, said: &str) {
     let encoded: Vec<String> = (0..3)
         .map(|shift| {
-            // Of what stands before and after the canary, three characters at most are its neighbours' as well.
+            // Of what stands before and after the canary, three characters at most are its neighbours' as
+            // well.
             let text = STANDARD.encode(format!("{}{CANARY}", &"xxx"[..shift]));
             text.trim_end_matches('=')[[0, 2, 3][shift]..7].to_owned()
         })

@@ -108,8 +108,8 @@ async fn two_interrupts_end_the_program_with_their_status() {
     assert_eq!(program.ended().await.0.code(), Some(130));
 }
 
-/// A secret is a pipe: it is opened once the program has begun to read its configuration, and read no sooner than it is
-/// written.
+/// A secret is a pipe: it is opened once the program has begun to read its configuration, and read no sooner
+/// than it is written.
 #[cfg(unix)]
 #[tokio::test]
 async fn signals_that_mean_nothing_and_early_ones_do_not_end_the_program() {

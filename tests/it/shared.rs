@@ -1,5 +1,5 @@
-//! Replicas that share a real Redis or Valkey, where this machine has one: limits, kept replies, and what they tell one
-//! another; with the store, without it, and with it again.
+//! Replicas that share a real Redis or Valkey, where this machine has one: limits, kept replies, and what
+//! they tell one another; with the store, without it, and with it again.
 
 #![cfg(unix)]
 

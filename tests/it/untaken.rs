@@ -14,7 +14,8 @@ use crate::{
 
 const REQUEST: &[u8] = b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// More than twice that is answered, as it comes as text and as structure: more than any system keeps for a connection.
+/// More than twice that is answered, as it comes as text and as structure: more than any system keeps for a
+/// connection.
 const REPLY_BYTES: usize = 7 << 20;
 
 const LEFT: &str = "does not read a long response";
@@ -75,7 +76,8 @@ async fn who_takes_nothing_of_long_answers_makes_room() {
     assert!(cut_off >= 2, "{cut_off}");
 }
 
-/// The system would take as much as two megabytes for each, and of who reads them slowly nothing would be seen meanwhile.
+/// The system would take as much as two megabytes for each, and of who reads them slowly nothing would be
+/// seen meanwhile.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_the_system_could_keep_for_them_counts_too() {

@@ -310,7 +310,8 @@ async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
     assert_eq!(elsewhere.state().connections, 0);
 }
 
-/// A retry, the breaker and the words of both, over real sockets; how long is waited is tested under a paused clock.
+/// A retry, the breaker and the words of both, over real sockets; how long is waited is tested under a paused
+/// clock.
 #[tokio::test]
 async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() {
     let upstream = Scripted::start(|asked| match (asked.line().starts_with("GET"), asked.connection) {

@@ -1,4 +1,5 @@
-//! Resources that are watched: asked for again and again while somebody wants to know, and told when they change.
+//! Resources that are watched: asked for again and again while somebody wants to know, and told when they
+//! change.
 
 use std::sync::{
     Arc,

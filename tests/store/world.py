@@ -190,7 +190,7 @@ dir {folder}
 save ""
 appendonly no
 user default off
-user glossator on >{PASSWORD} ~test:* resetchannels &test:told {allowed}
+user glossator on >{PASSWORD} ~test:* resetchannels &test:notifications {allowed}
 {lines}
 """)
         process = self.process(self.work, f"store-{number}", [self.program, str(folder / "store.conf")])

@@ -4,8 +4,8 @@
 //! out. `operation` converts an operation to a route, with its parameters; `schema` simplifies schemas for
 //! clients.
 //!
-//! What is written loads without an error: a route that does not is written without its output schema, and left out
-//! when that does not help.
+//! What is written loads without an error: a route that does not is written without its output schema, and
+//! left out when that does not help.
 
 mod operation;
 mod schema;

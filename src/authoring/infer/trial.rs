@@ -91,8 +91,9 @@ pub(super) fn written(result: &ToolResult) -> Value {
     result_to_json(result, Shapes::ObjectsOnly)
 }
 
-/// How much of the words of each text is in the value that was made of it; the least of all samples, from 0 to 1.
-/// Words are runs of letters and digits, so that marks and white space do not count; nor does the markup of HTML and XML.
+/// How much of the words of each text is in the value that was made of it; the least of all samples, from 0
+/// to 1. Words are runs of letters and digits, so that marks and white space do not count; nor does the
+/// markup of HTML and XML.
 pub(super) fn explained(candidate: &Candidate, values: &[Value], texts: &Option<Vec<String>>) -> f64 {
     let is_markup = candidate.source().is_some() || matches!(candidate.name(), "html" | "xml");
     let Some(texts) = texts else { return 0.0 };
@@ -125,8 +126,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// The text of a document of HTML or XML in its pieces: without tags, comments, scripts, style sheets and the names of
-/// characters (`&nbsp;`). Roughly so, since it only says how much is read.
+/// The text of a document of HTML or XML in its pieces: without tags, comments, scripts, style sheets and the
+/// names of characters (`&nbsp;`). Roughly so, since it only says how much is read.
 fn between_tags(document: &str) -> impl Iterator<Item = &str> {
     static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(
@@ -156,10 +157,10 @@ fn collect(value: &Value, found: &mut HashSet<String>) {
 /// Less than this is read by chance.
 pub(super) const LEAST_EXPLAINED: f64 = 0.5;
 
-/// Sorts the readers: those that their media type names or whose form can't be met by chance first (JSON, XML, …), then
-/// by how much they explain, in steps of a tenth; ties by the order in which the candidates are named, from the stricter
-/// to the laxer form. Readers of less than half of a text
-/// are dropped. Patterns that name their parts by places come after all others, and the whole text comes last.
+/// Sorts the readers: those that their media type names or whose form can't be met by chance first (JSON,
+/// XML, …), then by how much they explain, in steps of a tenth; ties by the order in which the candidates are
+/// named, from the stricter to the laxer form. Readers of less than half of a text are dropped. Patterns that
+/// name their parts by places come after all others, and the whole text comes last.
 pub(super) fn rank(readers: &mut Vec<Reader>) {
     readers.retain(|reader| {
         let candidate = &reader.candidate;

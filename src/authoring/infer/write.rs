@@ -111,7 +111,8 @@ impl Draft<'_> {
         out
     }
 
-    /// The limit that the longest sample needs, with room for a longer one; `None` where the default has that room.
+    /// The limit that the longest sample needs, with room for a longer one; `None` where the default has that
+    /// room.
     fn response_limit(&self) -> Option<Finding> {
         let sorted = self.sorted;
         let bodies = sorted.all().map(|sample| sample.reply.body.len());

@@ -1,5 +1,4 @@
-//! `input_requests`, `confirm` and `sample`: what is asked of a person or of the client's model before
-//! something is done.
+//! `input_requests`, `confirm` and `sample`: input requests to the user or the client's model.
 //!
 //! The rounds are here; `question` reads one, `form` what it has to fill in, `sample` what a model is asked.
 

@@ -1,7 +1,7 @@
 //! All trees to one configuration: sections merged, every part read, the parts held against each other.
 //!
-//! In reading order: [`compile`] reads every part of what `merge` makes of the files; `passthrough` is who gets the rest,
-//! and `together` what can be told only when all parts are known.
+//! In reading order: [`compile`] reads every part of what `merge` makes of the files; `passthrough` is who
+//! gets the rest, and `together` what can be told only when all parts are known.
 
 mod merge;
 mod passthrough;

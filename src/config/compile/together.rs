@@ -18,7 +18,8 @@ use crate::{
     route::{Conflict, RouteTable, UpstreamName},
 };
 
-/// What `admin.readiness_upstreams` names has to be there, whoever said it.
+/// Checks that each upstream in `admin.readiness_upstreams` exists, whether it comes from a file, a variable
+/// or a flag.
 pub(super) fn check_needs(
     report: &Report<'_>,
     known: &[(UpstreamName, Span)],

@@ -1,5 +1,5 @@
-//! `extract`: what pulls a value out of a reply. The extractors are in [`crate::translate::extract`], with their
-//! options; here they get names, and `fields` beside them.
+//! `extract`: what pulls a value out of a reply. The extractors are in [`crate::translate::extract`], with
+//! their options; here they get names, and `fields` beside them.
 
 mod fields;
 mod parts;
@@ -139,7 +139,8 @@ pub(in crate::config) struct ExtractSettings {
     /// An XML document, SOAP included.
     #[key(kind = XmlOptions::KIND, with = read_as::<XmlOptions>)]
     xml: Option<Extractor>,
-    /// What gives the text that is read, where that is not the reply as it came: `html`, for what a page shows.
+    /// What gives the text that is read, where that is not the reply as it came: `html`, for what a page
+    /// shows.
     source: Option<Box<Extractor>>,
     /// Named fields with types, taken from what was found.
     #[key(kind = Fields::KIND)]
@@ -264,7 +265,8 @@ impl Setting for Compiled {
     }
 }
 
-/// Of several extractors none is read. A key that is none may be meant for something else, and is told alone.
+/// Rejects several extractors in one `extract`, and reads none of them. An unknown key beside one extractor
+/// is reported alone.
 fn refuse_several(value: &Cursor<'_>) -> Checked<()> {
     let mut found = names().filter_map(|name| value.node.entry(name));
     let is_known = |entry: &Entry| ExtractSettings::keys().get(&entry.key.text).is_some();

@@ -1,7 +1,7 @@
 //! Every key of the file, once: what it is called, what it takes, what it means.
 //!
-//! The reader refuses keys that are not here, `schema` describes the ones that are, and a test holds that each
-//! is read by somebody; so file, schema and program can't drift apart.
+//! The reader rejects keys that are not here, `schema` describes those that are, and a test checks that each
+//! of them is read; so file, schema and program can't diverge.
 
 mod ask;
 mod process;

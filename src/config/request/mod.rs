@@ -1,7 +1,8 @@
 //! `request` and `rest`: what the upstream is asked, and where REST clients find the tool.
 //!
-//! A request by HTTP is read here, of `values` with arguments and templates in them; what a `command` is asked there, and
-//! of an MCP server a `tool`. `unescaped` are arguments that are put into a text as they are.
+//! A request by HTTP is read here, of `values` with arguments and templates in them; what a `command` is
+//! asked there, and of an MCP server a `tool`. `unescaped` are arguments that are put into a text as they
+//! are.
 
 mod command;
 mod rest;

@@ -39,7 +39,7 @@ impl Reader<'_, '_> {
         Some(Compiled { upstream, template: RequestTemplate::Tool(ToolTemplate::new(tool)) })
     }
 
-    /// Whether the map form is of a tool. Of an upstream that is not right, the key tells what it is meant to be.
+    /// Whether the map form of a request calls a tool. If the upstream is invalid, the key decides.
     pub(super) fn is_of_tool(&self, section: &Section<'_, '_>, upstream: Option<&UpstreamName>) -> bool {
         match upstream.and_then(|upstream| self.is_server(upstream)) {
             Some(is_server) => is_server,

@@ -184,8 +184,8 @@ pub(super) fn single_argument(text: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(is_name)).then_some(name)
 }
 
-/// `city` of `{{ args.city | default(omit) }}` and nothing else: an argument that leaves no trace where it is null or
-/// absent.
+/// `city` of `{{ args.city | default(omit) }}` and nothing else: an argument that leaves no trace where it is
+/// null or absent.
 fn omitted_argument(text: &str) -> Option<&str> {
     let (name, filter) = expression(text)?.strip_prefix("args.")?.split_once('|')?;
     let filter: String = filter.split_whitespace().collect();

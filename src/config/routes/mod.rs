@@ -1,7 +1,8 @@
 //! `routes`: one tool each, put together from its parts.
 //!
-//! `defaults` is what they take where nothing is said, `replies` what its rules make of replies and promise of them, `shared` the keys that it has in common with
-//! `defaults`, `idle` what is written and has no effect.
+//! `defaults` is what they take where nothing is said, `replies` what its rules make of replies and promise
+//! of them, `shared` the keys that it has in common with `defaults`, `idle` what is written and has no
+//! effect.
 
 mod defaults;
 mod idle;
@@ -336,7 +337,8 @@ fn name(report: &Report<'_>, entry: &Entry) -> Option<ToolName> {
     entry.key.text.parse().map_err(refuse).ok()
 }
 
-/// What a route may ask whose work can be handed over as a task: whoever fetches the result of one answers nothing.
+/// Checks the input requests of a route that creates tasks: a client that fetches the result of a task cannot
+/// respond to them.
 fn questions_of_task(report: &Report<'_>, entry: &Entry, job: &JobRule, asking: &Asking) -> Option<()> {
     if asking.sampled.is_some() && job.task.offer != TaskOffer::Forbidden {
         let message = "a rule with `sample` can't stand beside a job that is handed over as a task: \

@@ -33,7 +33,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
         Self { sets, report, user, chain: Vec::new(), via: None, rules: Vec::new() }
     }
 
-    /// The rules of the reply that stands at `place`. `None` when something is wrong; that has been reported then.
+    /// The rules of the `response` at `place`; `None` if they have errors, which are reported then.
     pub(super) fn of(mut self, place: Span, reply: Cow<'r, Node>) -> Option<Vec<WrittenRule<'r>>> {
         self.put_in(place, reply).then_some(self.rules)
     }

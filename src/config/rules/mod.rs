@@ -1,13 +1,14 @@
 //! `rules`: rules with a name, and what comes of a `use` of them.
 //!
-//! A `use` is replaced by the rules that it names before any of them is compiled: the tree of the file is put together
-//! anew, and every value keeps the place where it was written. In the texts of named rules `$(name)` stands for a
-//! parameter; `$(` is no syntax of jq, templates or `${VARIABLE}`, and in a pattern it could match nothing but the end of
-//! a line and then more of the same line. `$$(name)` stands for the characters themselves. What was put in is not looked
-//! through again. `expand` puts rules in the place of a `use`, `parameters` values in the place of their names.
+//! A `use` is replaced by the rules that it names before any of them is compiled: the tree of the file is put
+//! together anew, and every value keeps the place where it was written. In the texts of named rules `$(name)`
+//! stands for a parameter; `$(` is no syntax of jq, templates or `${VARIABLE}`, and in a pattern it could
+//! match nothing but the end of a line and then more of the same line. `$$(name)` stands for the characters
+//! themselves. What was put in is not looked through again. `expand` puts rules in the place of a `use`,
+//! `parameters` values in the place of their names.
 //!
-//! The presets are named rules like any other, in `presets.yaml` beside this file. Names of the operator's file come
-//! first, so that a preset of a later version takes nobody's name away.
+//! Presets are named rules, in `presets.yaml` beside this file. Names in the configuration take precedence,
+//! so that presets of a later version replace no name of the operator.
 
 mod expand;
 mod parameters;
@@ -65,7 +66,7 @@ pub(super) struct UseSettings {
     arguments: Named<ReadElsewhere>,
 }
 
-/// What stands under a name of `rules`, where that is more than rules.
+/// Map form of named rules.
 #[derive(DeriveSection)]
 #[section(name = "named rules", id = "rules", check_keys = Self::check_keys)]
 pub(super) struct RuleSetSettings {
@@ -116,7 +117,8 @@ impl<'n> RuleSets<'n> {
         Self { sets: own_sets.chain(preset_sets).collect(), filler: Filler::default() }
     }
 
-    /// The rules of a reply, every `use` replaced. `None` when something is wrong; that has been reported then.
+    /// The rules of a reply, every `use` replaced. `None` when something is wrong; that has been reported
+    /// then.
     ///
     /// `user` says whose reply it is: "the route `get_report`".
     pub(super) fn expand<'r>(
@@ -144,7 +146,8 @@ impl<'n> RuleSets<'n> {
         expansion.of(span, Cow::Borrowed(&reply.value))
     }
 
-    /// Reads rules that no route uses, as far as that can be done without arguments, and says that they are idle.
+    /// Reads rules that no route uses, as far as that can be done without arguments, and says that they are
+    /// idle.
     pub(super) fn check_unused(&self, report: &Report<'_>, read: impl Fn(&Report<'_>, Vec<WrittenRule<'_>>)) {
         for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| !set.preset && !set.used.get()) {
             let Some(reply) = set.response else { continue };

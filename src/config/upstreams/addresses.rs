@@ -1,4 +1,4 @@
-//! Where an upstream is: one address or several, which are left out, and how they are asked after their health.
+//! Addresses of an upstream, outlier detection and health checks.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ pub(super) struct Addresses {
     pub(super) others: Vec<Address>,
 }
 
-/// Reads `url`, or what is called otherwise. `None` when something is wrong with it; that has been reported then.
+/// Reads `url`, or what is called otherwise. `None` when something is wrong with it; that has been reported
+/// then.
 pub(super) fn read(
     report: &Report<'_>,
     environment: &Environment,

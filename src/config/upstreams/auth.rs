@@ -1,4 +1,4 @@
-//! `credentials` of an upstream: how it is told who asks.
+//! `credentials` of an upstream: the authentication of glossator to it.
 
 use ::http::header;
 
@@ -245,8 +245,8 @@ pub(in crate::config) fn warn_of_idle(
     }
 }
 
-/// A token that clients have for this program is none of an upstream's business (MCP, Security Best Practices, "Token
-/// Passthrough").
+/// A token that clients have for this program is none of an upstream's business (MCP, Security Best
+/// Practices, "Token Passthrough").
 pub(in crate::config) fn warn_of_passing_on(report: &Report<'_>, node: &Node) {
     let message = "the caller's `Authorization` goes on to the upstream; MCP forbids that for a token that was given \
                    for this server";

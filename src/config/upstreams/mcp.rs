@@ -49,7 +49,8 @@ pub(super) fn read(
     Some(McpSettings { name: settings.name.clone(), transport: McpTransport::Http(Box::new(settings)) })
 }
 
-/// A program as commands have it. Where one is at home it sees as well: those that fetch themselves keep things there.
+/// A program as commands have it. Where one is at home it sees as well: those that fetch themselves keep
+/// things there.
 fn child(upstream: &Section<'_, '_>, entry: &Entry, environment: &Environment) -> Option<Program> {
     const HOME: &str = "HOME";
     let section = Section::open(upstream.report, entry.key.span, &entry.value, &MCP_CHILD)?;

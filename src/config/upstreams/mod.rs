@@ -42,7 +42,8 @@ pub struct UpstreamFile {
     pub settings: UpstreamSettings,
     /// The guards round it.
     pub policy: PolicySettings,
-    /// What tells it from one that is configured in another way: the same at every replica with the same configuration.
+    /// Fingerprint of the configuration of an upstream: the same at every replica with the same
+    /// configuration.
     pub identity: Arc<str>,
     /// Matches the secrets of these settings, which no error may show; `None` where there are none. Compiled
     /// once: its routes share it.
@@ -195,8 +196,8 @@ fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> O
     pattern.map(Some)
 }
 
-/// A fingerprint of what is written of an upstream, with the variables that it names put beside it. What is in a file that
-/// it names may be another thing tomorrow, and it is the same upstream.
+/// A fingerprint of what is written of an upstream, with the variables that it names put beside it. What is
+/// in a file that it names may be another thing tomorrow, and it is the same upstream.
 fn identity(environment: &Environment, entry: &Entry) -> Arc<str> {
     let written = serde_json::json!([entry.key.text, entry.value.to_json()]).to_string();
     let named = written.split("${").skip(1).filter_map(|rest| {
@@ -242,7 +243,8 @@ impl UpstreamKind {
         (Self::Mcp, "mcp", &[&["tools", "prompts", "resources"], &OF_ADDRESSES]),
     ];
 
-    /// The kind of an upstream; that of HTTP where nothing says it. Keys that are for another kind are refused.
+    /// The kind of an upstream; that of HTTP where nothing says it. Keys that are for another kind are
+    /// refused.
     fn of(section: &Section<'_, '_>) -> Option<Self> {
         let before = section.report.errors();
         let mut kinds = Self::KEYS.into_iter().filter(|(_, key, _)| section.get(key).is_some());

@@ -169,8 +169,8 @@ fn absolute(report: &Report<'_>, span: Span, text: &str) -> Option<PathBuf> {
 
 type Variables = Vec<(String, String)>;
 
-/// All that a program sees: `PATH` and a locale, what is allowed by name, and what is set; and which of these values are
-/// secrets.
+/// All that a program sees: `PATH` and a locale, what is allowed by name, and what is set; and which of these
+/// values are secrets.
 fn variables(section: &Section<'_, '_>, environment: &Environment) -> Option<(Variables, Vec<String>)> {
     let report = section.report;
     let path = environment.get("PATH").filter(|path| !path.is_empty()).unwrap_or(PATH_DEFAULT);

@@ -167,7 +167,8 @@ fn names(section: &Section<'_, '_>, called: Option<&str>) -> NameRules {
     }
 }
 
-/// Reads `tools`. The inner `None` lists none; the outer one is when something is wrong, which has been reported then.
+/// Reads `tools`. The inner `None` lists none; the outer one is when something is wrong, which has been
+/// reported then.
 pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
     let report = upstream.report;
     let Some(node) = upstream.get("tools") else { return Some(Some(ToolRules::default())) };

@@ -1,11 +1,13 @@
-//! Work that an upstream begins with its first reply and ends later: what each reply says of it, and what to ask next.
+//! Work that an upstream begins with its first reply and ends later: what each reply says of it, and what to
+//! ask next.
 //!
-//! Two habits are known. Either the first reply is a `202 Accepted` with a `Location`, which answers 202 until it
-//! answers something else (RFC 9110, section 15.3.3). Or it names the job, and a request of its own asks for its
-//! status. Nothing here waits or asks: that is the gateway's.
+//! Two forms are supported. In the first, the response is a `202 Accepted` with a `Location`, which returns
+//! 202 until the operation is done (RFC 9110, section 15.3.3). In the second, the response has the id of the
+//! operation, and a request of its own polls its status. This module sends no requests and does not wait: the
+//! pipeline does.
 //!
-//! In reading order: a [`JobRule`] says what to ask and what a reply means; a [`JobPlace`] is where one job is asked about;
-//! [`Begun`], [`Turn`] and [`Stand`] are what replies say.
+//! In reading order: a [`JobRule`] describes the requests and the meaning of their responses; a [`JobPlace`]
+//! is the URL of one operation; [`Begun`], [`Turn`] and [`Stand`] are the meanings of responses.
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! Arguments to the words of a command.
 //!
-//! There is no shell: each word reaches the program as it is, whatever is in it. What is left to an argument is to
-//! look like an option, and that it may not: text of a caller that begins with `-` at the beginning of a word is
-//! refused, unless `--` stands before it or the route allows the argument by name.
+//! There is no shell: each word reaches the program unchanged, whatever it contains. An argument of the
+//! client could still look like an option, so a word that begins with a client's `-` is rejected, unless `--`
+//! precedes it or the route allows it for the argument by name.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -32,7 +32,8 @@ pub struct CommandTemplate {
 pub enum WordTemplate {
     /// As it is.
     Fixed(String),
-    /// An argument and what is round it: an array gives a word for each of its items, and one that is not there none.
+    /// An argument and what is round it: an array gives a word for each of its items, and one that is not
+    /// there none.
     Argument {
         /// The text before it.
         before: String,
@@ -148,8 +149,8 @@ impl CommandTemplate {
 
     /// Whether the `-` at the beginning of a rendered text is the template's own, and no argument's.
     ///
-    /// It is when a template that begins with it gave it; or when the text is the same, and the `-` is still there, of
-    /// arguments in which every `-` is another character.
+    /// It is when a template that begins with it gave it; or when the text is the same, and the `-` is still
+    /// there, of arguments in which every `-` is another character.
     fn is_own(&self, template: &Template, text: &str, filling: &Filling<'_>) -> Result<bool, RequestError> {
         if template.source().starts_with('-') {
             return Ok(true);
@@ -178,7 +179,7 @@ const MASK: char = '\u{F8FE}';
 fn masked(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace('-', &MASK.to_string())),
-        // A number has nothing that could stand for its sign; without it the text is another one, which is refused.
+        // A number cannot have a mask for its sign: its absolute value gives another text, which is rejected.
         Value::Number(number) => {
             let text = number.to_string();
             let positive = text.strip_prefix('-').and_then(|text| serde_json::from_str(text).ok());

@@ -1,7 +1,7 @@
 //! `#[derive(Section)]` and `#[derive(Word)]`: a setting declared once, at the field that holds it.
 //!
-//! The derives only write down what is declared: the table of keys, the default, one read per field, one comparison
-//! per field that takes effect after a restart. How a setting is read is in `glossator::settings`.
+//! The derives only write down what is declared: the table of keys, the default, one read per field, one
+//! comparison per field that takes effect after a restart. How a setting is read is in `glossator::settings`.
 
 mod attributes;
 mod section;
@@ -19,13 +19,14 @@ use syn::{DeriveInput, parse_macro_input};
 /// `fn(Self, &OpenSection) -> Checked<Self>`), `check_keys = FN` (a check of the keys that are there,
 /// `fn(&OpenSection) -> Checked<()>`).
 ///
-/// On a field, a doc comment (the description) and `#[key(…)]`: `name = "KEY"`, `default = EXPRESSION`, `range = A..=B`
-/// (milliseconds of a duration, or a count), `size = A..=B` (bytes), `kind = KIND`, `with = FN` (reads the value in place
-/// of its type, `fn(&Cursor) -> Checked<T>`), `shown = "…"` (the default in words),
-/// `inherits = EXPRESSION` (the value that holds where neither this key nor one that it overrides is written), `live` or `restart`, `secret`,
-/// `file` (may be `file:/path`, whose contents are the value; every `secret` may),
-/// `example = "…"` (what to write where it is missing; its own backticks where words follow them), `conflicts = "KEY, KEY"`, `requires = "KEY"` with `help = "…"`,
-/// `part` (a struct with keys of the same section), `skip` or `skip = EXPRESSION` (no key: always that value).
+/// On a field, a doc comment (the description) and `#[key(…)]`: `name = "KEY"`, `default = EXPRESSION`,
+/// `range = A..=B` (milliseconds of a duration, or a count), `size = A..=B` (bytes), `kind = KIND`, `with =
+/// FN` (reads the value in place of its type, `fn(&Cursor) -> Checked<T>`), `shown = "…"` (the default in
+/// words), `inherits = EXPRESSION` (the value that holds where neither this key nor one that it overrides is
+/// written), `live` or `restart`, `secret`, `file` (may be `file:/path`, whose contents are the value; every
+/// `secret` may), `example = "…"` (what to write where it is missing; its own backticks where words follow
+/// them), `conflicts = "KEY, KEY"`, `requires = "KEY"` with `help = "…"`, `part` (a struct with keys of the
+/// same section), `skip` or `skip = EXPRESSION` (no key: always that value).
 #[proc_macro_derive(Section, attributes(section, key))]
 pub fn section(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

@@ -88,7 +88,7 @@ impl Commands {
 
 fn good_response(name: &str) -> &'static [u8] {
     match name {
-        "SUBSCRIBE" => b">3\r\n$9\r\nsubscribe\r\n$9\r\ntest:told\r\n:1\r\n",
+        "SUBSCRIBE" => b">3\r\n$9\r\nsubscribe\r\n$18\r\ntest:notifications\r\n:1\r\n",
         "EVALSHA" => b"*2\r\n$0\r\n\r\n:-2\r\n",
         _ => b"+OK\r\n",
     }
@@ -207,7 +207,7 @@ async fn a_refused_login_does_not_repeat_the_password() {
     ] {
         let port = server(0, said).await;
         let settings = settings(&format!("redis://127.0.0.1:{port}"));
-        let error = client::Opened::open(&settings, "test:told").await.err().unwrap();
+        let error = client::Opened::open(&settings, "test:notifications").await.err().unwrap();
         assert!(error.contains(expected) && !error.contains("s3cr3"), "{error}");
     }
 }
@@ -227,7 +227,8 @@ async fn sentinels_are_asked_one_after_the_other_until_one_knows_the_primary() {
     let store = SharedStore::new(settings(&address(knows)), &secret());
     store.begin().await;
     until(&store, true).await;
-    let error = client::Opened::open(&settings(&address(ignorant)), "test:told").await.err().unwrap();
+    let error =
+        client::Opened::open(&settings(&address(ignorant)), "test:notifications").await.err().unwrap();
     assert_eq!(
         error.to_string(),
         format!("Sentinel 127.0.0.1:{ignorant} does not know the primary `mymaster`")

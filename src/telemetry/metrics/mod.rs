@@ -41,8 +41,8 @@ struct Counted {
     sources: Mutex<Vec<Box<dyn MeterSource>>>,
 }
 
-/// A tool, whom it asks, and how many rules its route has: what is counted by one is not mixed with what is counted by
-/// another, and goes on when a configuration is read again.
+/// A tool, whom it asks, and how many rules its route has: what is counted by one is not mixed with what is
+/// counted by another, and goes on when a configuration is read again.
 type RouteKey = (Arc<str>, Arc<str>, usize);
 
 /// Somebody who knows something that is told with what is counted here.
@@ -65,8 +65,8 @@ impl Default for Counted {
 }
 
 impl Meters {
-    /// How many routes are remembered, and how many upstreams: those that are no more are forgotten beyond that. A server
-    /// whose tools have other names every minute does not fill the memory.
+    /// How many routes are remembered, and how many upstreams: those that are no more are forgotten beyond
+    /// that. A server whose tools have other names every minute does not fill the memory.
     pub const REMEMBERED_LIMIT: usize = 10_000;
 
     /// Tells with all that is counted here what somebody else knows.
@@ -104,8 +104,8 @@ impl Meters {
         lock(&self.0.routes).values().cloned().collect()
     }
 
-    /// All of it, at this moment. Routes and upstreams that no configuration has any more, and no call in flight,
-    /// are left out and forgotten: a series that never changes again would be told of until the process ends.
+    /// Reads all metrics. Series of routes and upstreams that no configuration and no call in flight uses are
+    /// removed; otherwise they would be exported until the process ends.
     pub fn read(&self) -> Reading {
         let mut reading = Reading::default();
         living(&self.0.routes).iter().for_each(|route| route.tell(&mut reading));

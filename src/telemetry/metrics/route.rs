@@ -15,7 +15,8 @@ use super::{
     snapshot::{Durations, Histogram, Labels, Reading},
 };
 
-/// What is counted of the calls of one route. It is looked up when a configuration is put in force, not by each call.
+/// What is counted of the calls of one route. It is looked up when a configuration is put in force, not by
+/// each call.
 #[derive(Debug)]
 pub struct RouteMeters {
     number: u64,

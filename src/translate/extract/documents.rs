@@ -36,8 +36,8 @@ impl Extraction for Json {
 
 /// Reads a JSON document a line into a list; keys stay in order and numbers keep their text.
 ///
-/// Blank lines are passed over, and so are the record separators of RFC 7464. An empty reply is an error, unless the
-/// rule allows it.
+/// Blank lines are passed over, and so are the record separators of RFC 7464. An empty reply is an error,
+/// unless the rule allows it.
 #[derive(Debug, Clone, Copy, Section)]
 #[section(default)]
 pub struct NdJson {

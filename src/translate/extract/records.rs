@@ -140,7 +140,7 @@ impl Records {
     }
 }
 
-/// The parts of a text between what stands between them, without line breaks round them; blank ones are left out.
+/// The blocks of a text between its separators, without surrounding line breaks. Blank blocks are omitted.
 fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = Block<'t>> {
     let mut line = 1;
     text.split(delimiter).filter_map(move |part| {
@@ -152,8 +152,8 @@ fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = Block<'t>>
     })
 }
 
-/// The text with `\n` at the end of every line: old servers end theirs with CRLF, and `$` in a pattern does not
-/// match before a CR.
+/// The text with `\n` at the end of every line: old servers end theirs with CRLF, and `$` in a pattern does
+/// not match before a CR.
 pub(super) fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
     if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text.into() }
 }
@@ -165,8 +165,8 @@ pub(super) fn gather(found: impl Iterator<Item = Result<Value, Why>>, what: &str
     Ok(records)
 }
 
-/// Adds a value under its name; a name that comes again gets a list of its values, in order. Values are no lists
-/// themselves.
+/// Adds a value under its name; a name that comes again gets a list of its values, in order. Values are no
+/// lists themselves.
 pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, value: Value) {
     match members.entry(name) {
         Entry::Vacant(entry) => {

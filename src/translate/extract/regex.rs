@@ -29,10 +29,10 @@ const LONGEST_SHOWN: usize = 60;
 
 /// Reads the named captures of patterns into an object, or an array of objects.
 ///
-/// Each pattern is looked for on its own, and what they capture is joined; so the parts of a record may come in
-/// any order. A capture that took no part in a match is left out, and so are all of a pattern that is not found
-/// where another is. A name that is captured several times gives an array. Lines may end with CRLF; patterns see
-/// `\n`.
+/// Each pattern is looked for on its own, and what they capture is joined; so the parts of a record may come
+/// in any order. A capture that took no part in a match is left out, and so are all of a pattern that is not
+/// found where another is. A name that is captured several times gives an array. Lines may end with CRLF;
+/// patterns see `\n`.
 #[derive(Debug, Section)]
 pub struct Regex {
     /// Regular expression with named captures, `(?<name>…)`, or a list of them.
@@ -56,7 +56,8 @@ pub enum Each {
     Match,
     /// Once a line: each line that matches gives an object of an array; the others are passed over.
     Line,
-    /// Once a block of lines: each block that matches gives an object of an array; the others are passed over.
+    /// Once a block of lines: each block that matches gives an object of an array; the others are passed
+    /// over.
     Block,
 }
 
@@ -240,8 +241,8 @@ impl Extraction for Regex {
 }
 
 impl Regex {
-    /// `stop` is looked at between two matches: each search takes a time that grows with the text, and many of them
-    /// may take the square of that.
+    /// `stop` is looked at between two matches: each search takes a time that grows with the text, and many
+    /// of them may take the square of that.
     pub(super) fn extract(&self, text: &str, stop: Option<&WorkBudget>) -> Result<Value, Why> {
         let text = &*with_plain_line_ends(text);
         let whole = Place { text, line: 1 };

@@ -120,8 +120,8 @@ impl FieldType {
         Ok(self.apply(found)?)
     }
 
-    /// Whether a value stands for none: an empty text where something else than text is asked for, or null; unless
-    /// that is a word for null.
+    /// Whether a value means that there is none: null, or an empty text for a type other than text, unless it
+    /// is one of `null_values`.
     pub(super) fn is_missing(&self, value: &Value) -> bool {
         if self.is_null(value) {
             return false;

@@ -1,9 +1,9 @@
-//! Named fields with types: what turns what an extractor found into a typed value, and gives the output schema
-//! that goes with it.
+//! Named fields with types: what turns what an extractor found into a typed value, and gives the output
+//! schema that goes with it.
 //!
-//! In reading order: [`Fields`] names the fields of an object; a [`Field`] says where its value is found, by a
-//! [`Path`], and what it is, by a [`FieldType`]; a type is one of the [`FieldKind`]s, each with a file of its own where
-//! it reads more than a word. `settings` reads them from a file.
+//! In reading order: [`Fields`] names the fields of an object; a [`Field`] says where its value is found, by
+//! a [`Path`], and what it is, by a [`FieldType`]; a type is one of the [`FieldKind`]s, each with a file of
+//! its own where it reads more than a word. `settings` reads them from a file.
 
 mod duration;
 mod kind;
@@ -34,7 +34,8 @@ const LONGEST_SHOWN: usize = 60;
 
 /// The fields that a rule takes from what its extractor found, in order.
 ///
-/// The result has exactly these fields; whatever else was found is left out, unless there is a type for all others.
+/// The result has exactly these fields; whatever else was found is left out, unless there is a type for all
+/// others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fields {
     list: Box<[Field]>,

@@ -64,7 +64,8 @@ impl std::str::FromStr for Zone {
 }
 
 impl TimeFormat {
-    /// Directives of `strftime`, tried on a time of one's own: what they can't write and read again is of no use.
+    /// Directives of `strftime`, tried on a time of one's own: what they can't write and read again is of no
+    /// use.
     ///
     /// # Errors
     ///
@@ -289,7 +290,7 @@ impl Setting for TimeFormat {
         }
         let type_word = value.sibling("type").and_then(TypeWord::of);
         let is_time = type_word.is_some_and(|word| word.name == TypeName::DateTime);
-        // A date among several forms is one because somebody wrote that it is.
+        // With several forms, a form without a time is in the list on purpose.
         let needs_time = is_time && written.len() < 2;
         let mut forms = Vec::new();
         for node in written {

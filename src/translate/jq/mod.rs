@@ -94,8 +94,8 @@ pub struct JqNames<'a> {
     pub stop: Option<&'a WorkBudget>,
 }
 
-/// How many operators a filter may have, words such as `if` counted twice. Parser and evaluator take a step down
-/// the stack for each, and the stack has an end.
+/// How many operators a filter may have, words such as `if` counted twice. Parser and evaluator take a step
+/// down the stack for each, and the stack has an end.
 const OPERATOR_LIMIT: usize = 400;
 /// How many steps a filter may take that looks at a call before it is made, a tenth of a microsecond each.
 const STEPS_BEFORE: u64 = 100_000;
@@ -109,11 +109,11 @@ thread_local! {
     static IS_DEEP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does work that compiles filters where the stack is deep enough: the parser takes some kilobytes for every operator.
-/// `None` where that has panicked, or the system gives no thread.
+/// Does work that compiles filters where the stack is deep enough: the parser takes some kilobytes for every
+/// operator. `None` where that has panicked, or the system gives no thread.
 ///
-/// A thread is begun for it, unless this is in such work already. Who compiles many filters does so in one call of this:
-/// each thread has a heap of its own, of which what lives on keeps some hundred kilobytes.
+/// A thread is begun for it, unless this is in such work already. Who compiles many filters does so in one
+/// call of this: each thread has a heap of its own, of which what lives on keeps some hundred kilobytes.
 pub fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     if IS_DEEP.get() {
         return Some(work());
@@ -235,8 +235,8 @@ impl Jq {
         self.first(value, names, &spent).is_ok_and(|first| !is_false(first.as_ref()))
     }
 
-    /// Whether it holds of a call before there is a reply: the arguments are `.` and `$args`. A filter that fails holds:
-    /// it decides whether somebody is asked, and who can't tell asks.
+    /// Whether the condition is true before there is a response: the arguments are `.` and `$args`. A filter
+    /// that fails counts as true, because it decides whether an input request is sent.
     pub fn holds_before(&self, args: &Value, answers: &Value) -> bool {
         // Calls are looked at on threads that serve others too.
         let spent = Spent::until(Some(&WorkBudget::after(STEPS_BEFORE)));

@@ -164,8 +164,8 @@ impl Limit {
         Ok((cut, Some(Cut { unit: rows.unit(), shown, total, text: None, next })))
     }
 
-    /// The blocks with as many lines of text as fit, and what was left out. JSON of the structure is left alone: it
-    /// was shortened with that.
+    /// The blocks with as many lines of text as fit, and what was left out. JSON of the structure is left
+    /// alone: it was shortened with that.
     ///
     /// # Errors
     ///

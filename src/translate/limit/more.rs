@@ -1,4 +1,4 @@
-//! The arguments by which a client asks for what was left out.
+//! The arguments with which a client requests the omitted rows.
 
 use serde_json::{Map, Value};
 use settings_derive::Section;
@@ -103,7 +103,7 @@ impl More {
     /// The arguments that ask for what comes after the rows that are shown.
     pub(super) fn next(&self, args: &Value, shown: usize, texts: &[String]) -> Map<String, Value> {
         let shown = shown as u64;
-        // An argument may be a text, when nobody gave it a type; what is no number has no next.
+        // An argument without a type may be a text; a text that is not a number has no next value.
         let current = |name: &str, first: u64| match args.get(name) {
             None | Some(Value::Null) => Some(first),
             Some(Value::String(text)) => text.trim().parse().ok(),
@@ -114,13 +114,14 @@ impl More {
                 .and_then(|current| Some(vec![(argument.clone(), current.checked_add(shown)?)])),
             Self::Page { argument, size, first } => current(argument, *first).and_then(|page| {
                 let before = page.checked_sub(*first)?;
-                // Without a size nobody knows how many rows the pages before had, but for the first.
+                // Without a page size, the number of rows on earlier pages is unknown, except for the first
+                // page.
                 let of_page = if before == 0 { 0 } else { current(size, 0).filter(|size| *size > 0)? };
                 let seen = before.checked_mul(of_page)?.checked_add(shown)?;
                 Some(vec![(argument.clone(), first + seen.checked_div(shown)?), (size.clone(), shown)])
             }),
         };
-        // What is sent back must be what the input schema asks for.
+        // The value for the next request must match the input schema.
         let is_text = |name: &String| texts.contains(name) || args.get(name).is_some_and(Value::is_string);
         let written = |(name, value): (String, u64)| match is_text(&name) {
             true => (name, Value::String(value.to_string())),

@@ -35,7 +35,8 @@ pub struct Template(Box<Written>);
 struct Written {
     source: Box<str>,
     place: TemplatePlace,
-    /// Compiled once more by the first who renders it: it takes 12 KB, and most templates of most files wait for long.
+    /// Compiled once more by the first who renders it: it takes 12 KB, and most templates of most files wait
+    /// for long.
     compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
     names: Box<[String]>,
     paths: Box<[String]>,
@@ -73,7 +74,8 @@ pub enum TemplatePlace {
 
 const NAME: &str = "template";
 
-/// What all templates have in common. Its clones share filters and functions, which take more room than a template.
+/// What all templates have in common. Its clones share filters and functions, which take more room than a
+/// template.
 static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
@@ -147,8 +149,8 @@ impl Template {
         self.render_within(names, &Budget::of_result())
     }
 
-    /// The same on a thread that serves other calls too, without a second try elsewhere: `stop` counts the steps, those of
-    /// several templates together.
+    /// The same on a thread that serves other calls too, without a second try elsewhere: `stop` counts the
+    /// steps, those of several templates together.
     ///
     /// # Errors
     ///
@@ -158,8 +160,8 @@ impl Template {
         if stop.has_run_out() { Err(TemplateError::too_slow()) } else { rendered }
     }
 
-    /// The same as one of several, which have a budget together. The last of them may pass it by what one template may
-    /// do alone.
+    /// The same as one of several, which have a budget together. The last of them may pass it by what one
+    /// template may do alone.
     ///
     /// # Errors
     ///

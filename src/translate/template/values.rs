@@ -25,8 +25,8 @@ pub fn line_names(arguments: &Arguments, status: Option<u16>) -> Value {
     Value::from_pairs([args].into_iter().chain(status.map(|status| ("status", Value::from(status)))))
 }
 
-/// A JSON value as templates see it. Numbers are numbers, so that they compare and add up; one of more digits than
-/// the engine can hold stays text, so that none is lost.
+/// A JSON value as templates see it. Numbers are numbers, so that they compare and add up; one of more digits
+/// than the engine can hold stays text, so that none is lost.
 pub(crate) fn from_json(json: &Json) -> Value {
     match json {
         Json::Null => Value::from(()),
@@ -69,8 +69,8 @@ pub(super) fn json_text(value: &Value) -> Result<String, Error> {
     Ok(to_json(value)?.to_string())
 }
 
-/// A template's value as JSON. Lists of one list, again and again, are small to a template and long as JSON: what is
-/// made has an end.
+/// A template's value as JSON. Lists of one list, again and again, are small to a template and long as JSON:
+/// what is made has an end.
 pub(super) fn to_json(value: &Value) -> Result<Json, Error> {
     json_within(value, &mut MADE_LIMIT_BYTES.clone())
 }

@@ -1,4 +1,5 @@
-//! Types, blocks, bounds and conditions for the properties in [`super::properties`]: a few of each, picked by number.
+//! Types, blocks, bounds and conditions for the properties in [`super::properties`]: a few of each, picked by
+//! number.
 
 use serde_json::json;
 
@@ -160,8 +161,8 @@ pub(super) fn limit(index: usize) -> Option<Limit> {
     Some(limit)
 }
 
-/// Rules that come before the one for a success. The extractor is for conditions on the value and for the errors that
-/// show some of it.
+/// Rules that come before the one for a success. The extractor is for conditions on the value and for the
+/// errors that show some of it.
 pub(super) fn errors(index: usize, extract: impl FnOnce() -> Option<Extract>) -> Vec<Rule> {
     let rule = |matcher, error| Rule { matcher, charset: None, action: Action::Error(error) };
     let told = |text: &str| ErrorRule {

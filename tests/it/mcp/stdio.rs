@@ -133,7 +133,8 @@ async fn what_is_no_message_is_answered_and_the_next_one_is_read() {
     }
     piped.say(b"\xff\xfe");
     assert_eq!(piped.next().await["error"]["code"], -32700);
-    // These have no answer: nothing, a notification, an answer that nobody waits for, a cancellation of nothing.
+    // These have no answer: nothing, a notification, an answer that nobody waits for, a cancellation of
+    // nothing.
     for line in [
         "",
         "\r",

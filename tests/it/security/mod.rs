@@ -1,5 +1,6 @@
-//! `deploy/security.md` promises nothing that no test tries: each promise has a number, and `proofs` names the tests of each.
-//! Its table of limits is that of the code. `UPDATE_GOLDEN=1 cargo test --test it security` writes the table anew.
+//! `deploy/security.md` promises nothing that no test tries: each promise has a number, and `proofs` names
+//! the tests of each. Its table of limits is that of the code. `UPDATE_GOLDEN=1 cargo test --test it
+//! security` writes the table anew.
 
 mod proofs;
 

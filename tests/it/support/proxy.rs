@@ -70,7 +70,8 @@ impl Setup {
     }
 }
 
-/// A route with default rules; `request` is `METHOD /path/{argument}`, and each argument is a required string.
+/// A route with default rules; `request` is `METHOD /path/{argument}`, and each argument is a required
+/// string.
 pub(crate) fn route(tool: &str, request: &str) -> Route {
     let (method, path) = request.split_once(' ').unwrap();
     let path = PathTemplate::parse(path).unwrap();

@@ -31,8 +31,8 @@ const LINE_LIMIT_BYTES: usize = 1 << 20;
 
 /// Reads a table into a list of objects of strings, cells without the white space around them.
 ///
-/// Blank lines and lines of `-----` are passed over. A table without rows gives an empty list; a reply without a table is
-/// an error, unless the rule allows it.
+/// Blank lines and lines of `-----` are passed over. A table without rows gives an empty list; a reply
+/// without a table is an error, unless the rule allows it.
 #[derive(Debug, Section)]
 #[section(default, check = Self::check, check_keys = Self::check_keys)]
 pub struct Columns {
@@ -303,7 +303,8 @@ impl Columns {
         // A long cell moves those after it. Where every cell is one word, they can be counted.
         let all_words = LazyCell::new(|| {
             let mut straight = body().filter_map(|line| header.cells(&expanded(line.text)).ok()).peekable();
-            // Without a row to compare with, a cell of several words can't be told from one that moves the others.
+            // Without another row for comparison, a cell of several words can't be distinguished from one
+            // that shifts the others.
             straight.peek().is_some()
                 && straight.all(|cells| {
                     let before_last = cells.len().saturating_sub(1);
@@ -353,7 +354,8 @@ impl Columns {
     }
 }
 
-/// Adds the rows of a table in a frame. A cell of several lines is one row in `psql`, which marks those that go on.
+/// Adds the rows of a table in a frame. A cell of several lines is one row in `psql`, which marks those that
+/// go on.
 fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<(), Why> {
     let mut begun: Option<(Cells, &Line<'_>)> = None;
     for line in lines.iter().filter(|line| Frame::of(line.text).is_none()) {

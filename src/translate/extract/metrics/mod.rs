@@ -24,9 +24,9 @@ use crate::{
 
 /// Reads the samples of metrics.
 ///
-/// Of each line, what the format says is read: name, labels, value, time and exemplar, and `# TYPE` and `# HELP`
-/// of its metric. Lines of metrics that the rule does not name are not looked into any further. A value of `NaN`,
-/// `+Inf` or `-Inf`, which JSON has no number for, is null.
+/// Of each line, what the format says is read: name, labels, value, time and exemplar, and `# TYPE` and `#
+/// HELP` of its metric. Lines of metrics that the rule does not name are not looked into any further. A value
+/// of `NaN`, `+Inf` or `-Inf`, which JSON has no number for, is null.
 #[derive(Debug, Section)]
 #[section(default, check = Self::check)]
 pub struct Metrics {
@@ -169,8 +169,8 @@ impl Metrics {
     /// How many labels one sample may have.
     const LABELS_OF_ONE_LIMIT: usize = 1_000;
 
-    /// How long types and help texts may be in all samples together, in bytes: each sample repeats those of its
-    /// metric, so that one long text would be there a hundred thousand times.
+    /// How long types and help texts may be in all samples together, in bytes: each sample repeats those of
+    /// its metric, so that one long text would be there a hundred thousand times.
     const REPEATED_LIMIT_BYTES: usize = 32 << 20;
 
     /// The type of a metric that has none.

@@ -31,10 +31,10 @@ use crate::{
 
 /// Reads lines of a key, a separator and a value into an object of strings.
 ///
-/// The first separator of a line counts, white space round key and value does not, nor do dots that lead from the key to
-/// the separator. Lines without a separator (headings, rules, blank lines) are passed over, unless they begin right below
-/// the value of the line before: it has several then. A reply without any pair is an error. A key that comes again gives
-/// an array of its values, in order.
+/// The first separator of a line counts, white space round key and value does not, nor do dots that lead from
+/// the key to the separator. Lines without a separator (headings, rules, blank lines) are passed over, unless
+/// they begin right below the value of the line before: it has several then. A reply without any pair is an
+/// error. A key that comes again gives an array of its values, in order.
 #[derive(Debug, Section)]
 #[section(default, check_keys = Self::check_keys)]
 pub struct Pairs {
@@ -106,9 +106,9 @@ pub enum Indented {
     /// The same as other lines.
     Same,
     /// They belong to the line before that is indented less, which becomes an object: of its own value as
-    /// `value`, where it has one, and of what is below it. A line without separator is a key then, if there is
-    /// something below it, and else one more value of the line that it belongs to. Tabs reach to the next multiple of
-    /// eight columns.
+    /// `value`, where it has one, and of what is below it. A line without separator is a key then, if there
+    /// is something below it, and else one more value of the line that it belongs to. Tabs reach to the next
+    /// multiple of eight columns.
     Nested,
     /// They go on with the value before, with a line break between.
     Lines,

@@ -26,9 +26,9 @@ use crate::{
 
 /// Reads a document into objects, by the local names of its elements.
 ///
-/// An element with text alone gives a string, an empty one an empty string, and one with `xsi:nil="true"` null. Other
-/// elements give an object: attributes at `@name`, children at their names, text between them at `#text`. A name that
-/// comes again gives a list.
+/// An element with text alone gives a string, an empty one an empty string, and one with `xsi:nil="true"`
+/// null. Other elements give an object: attributes at `@name`, children at their names, text between them at
+/// `#text`. A name that comes again gives a list.
 #[derive(Debug, Clone)]
 pub struct Xml {
     /// What of the document is wanted.
@@ -160,8 +160,8 @@ pub enum Attributes {
 
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
-/// Namespaces whose attributes tell a parser about types and encodings, and nobody else anything: every element of
-/// an RPC-style SOAP reply has some.
+/// Namespaces whose attributes are only for XML parsers (types and encodings): every element of an RPC-style
+/// SOAP response has some.
 const MACHINERY: [&str; 5] = [
     SCHEMA_INSTANCE,
     "http://schemas.xmlsoap.org/soap/envelope/",
