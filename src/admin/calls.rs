@@ -170,14 +170,14 @@ fn describe_failure(failure: &Failure) -> Value {
         "at": milliseconds(failure.at.duration_since(UNIX_EPOCH).unwrap_or_default()),
         "route": &*failure.tool,
         "upstream": &*failure.upstream,
-        "api": failure.face,
+        "api": failure.api,
         "request_id": failure.request_id.as_str(),
         "outcome": failure.outcome,
-        "reason": failure.reason.as_deref().unwrap_or_else(|| explain_fault(failure.fault)),
+        "reason": failure.reason.as_deref().unwrap_or_else(|| explain_fault(failure.error_type)),
         "duration_ms": rounded(failure.took.as_secs_f64() * 1000.0),
     });
-    if !failure.fault.is_empty() {
-        value["error_type"] = failure.fault.into();
+    if !failure.error_type.is_empty() {
+        value["error_type"] = failure.error_type.into();
     }
     if let Some(status) = failure.upstream_status {
         value["upstream_status"] = status.into();
@@ -191,8 +191,8 @@ fn describe_failure(failure: &Failure) -> Value {
 }
 
 /// A sentence for a fault of which the log says no more.
-fn explain_fault(fault: &str) -> &'static str {
-    match fault {
+fn explain_fault(error_type: &str) -> &'static str {
+    match error_type {
         "" => "the client disconnected before the result",
         "invalid_arguments" => "the arguments are invalid for the route",
         "input_missing" => "the client did not respond to an input request",

@@ -136,7 +136,7 @@ impl KeySet {
             }
             KeySource::Server { server, path_and_query } => {
                 let (server, path) = (HttpUpstream::new((**server).clone()), path_and_query.clone());
-                Self::asking(move |ticket| Box::pin(list_of(server.clone(), path.clone(), ticket)))
+                Self::asking(move |context| Box::pin(list_of(server.clone(), path.clone(), context)))
             }
         }
     }
@@ -157,7 +157,7 @@ impl KeySet {
         }
         let age = held.since.elapsed();
         if age >= REFRESHED_AFTER {
-            let _ = self.0.ask(asked_for);
+            let _ = self.0.fetch(asked_for);
         }
         (age < KEPT_FOR).then_some(held)
     }
@@ -178,7 +178,7 @@ impl KeySet {
         {
             return Ok(Arc::clone(held));
         }
-        if let Some(coming) = self.0.ask(asked_for) {
+        if let Some(coming) = self.0.fetch(asked_for) {
             // Whether it brought a list is seen below.
             let _ = coming.result().await;
         }
@@ -193,7 +193,7 @@ impl Shared {
 
     /// Refreshes the JWKS, unless the last attempt was too recent. The refresh continues when no request
     /// waits for it. Its log lines have the request id of the first request that caused it.
-    fn ask(self: &Arc<Self>, asked_for: AskedFor<'_>) -> Option<SharedTask<()>> {
+    fn fetch(self: &Arc<Self>, asked_for: AskedFor<'_>) -> Option<SharedTask<()>> {
         let server = self.server.as_ref()?;
         let mut asking = self.asking();
         if let Some(coming) = asking.coming.as_ref().filter(|coming| coming.is_running()) {
@@ -203,16 +203,16 @@ impl Shared {
             return None;
         }
         asking.asked = Some(Instant::now());
-        let ticket = CallContext::new(asked_for(), Span::default());
-        let (shared, listing) = (Arc::clone(self), server(ticket.clone()));
+        let context = CallContext::new(asked_for(), Span::default());
+        let (shared, listing) = (Arc::clone(self), server(context.clone()));
         let coming = SharedTask::spawn(async move {
             match timeout(ANSWER_TIMEOUT, listing).await {
-                Ok(Ok(keys)) => shared.hold(keys, &ticket),
+                Ok(Ok(keys)) => shared.hold(keys, &context),
                 Ok(Err(why)) => {
-                    warn!(request_id = ticket.request_id(), %why, "JWKS refresh failed")
+                    warn!(request_id = context.request_id(), %why, "JWKS refresh failed")
                 }
                 Err(_) => {
-                    warn!(request_id = ticket.request_id(), after = ?ANSWER_TIMEOUT, "JWKS refresh timed out")
+                    warn!(request_id = context.request_id(), after = ?ANSWER_TIMEOUT, "JWKS refresh timed out")
                 }
             }
         });
@@ -220,12 +220,12 @@ impl Shared {
         Some(coming)
     }
 
-    fn hold(&self, keys: KeyList, ticket: &CallContext) {
+    fn hold(&self, keys: KeyList, context: &CallContext) {
         let before = self.held.load_full();
         let is_same = before.as_ref().is_some_and(|before| before.keys == keys);
         let number = before.map_or(0, |before| before.number) + u64::from(!is_same);
         if !is_same {
-            info!(request_id = ticket.request_id(), ?keys, "JWKS refreshed: the keys have changed");
+            info!(request_id = context.request_id(), ?keys, "JWKS refreshed: the keys have changed");
         }
         self.held.store(Some(Arc::new(Held { keys, number, since: Instant::now() })));
     }
@@ -234,7 +234,7 @@ impl Shared {
 async fn list_of(
     server: HttpUpstream,
     path_and_query: PathAndQuery,
-    ticket: CallContext,
+    context: CallContext,
 ) -> Result<KeyList, String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
@@ -245,13 +245,13 @@ async fn list_of(
         headers,
         body: Bytes::new(),
     };
-    let mut ask = UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, Deadline::after(ANSWER_TIMEOUT), true);
-    ask.ticket = ticket;
-    let reply = server.answer(&ask).await.map_err(|error| Chain(&error).to_string())?;
-    if !reply.status.is_success() {
-        return Err(format!("the server answers {}", reply.status));
+    let mut upstream_call = UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, Deadline::after(ANSWER_TIMEOUT), true);
+    upstream_call.context = context;
+    let response = server.answer(&upstream_call).await.map_err(|error| Chain(&error).to_string())?;
+    if !response.status.is_success() {
+        return Err(format!("the server answers {}", response.status));
     }
-    KeyList::read(&reply.body).map_err(|error| error.to_string())
+    KeyList::read(&response.body).map_err(|error| error.to_string())
 }
 
 impl fmt::Debug for KeySet {

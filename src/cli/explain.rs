@@ -65,12 +65,12 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
     given.extend(in_uri);
     match &arguments.response {
         Some(path) => {
-            let reply = match &file.route.request {
+            let response = match &file.route.request {
                 RequestTemplate::Http(_) => recorded(arguments, path, screen)?,
                 RequestTemplate::Tool(_) => of_mcp_server(recorded(arguments, path, screen)?),
                 RequestTemplate::Command(_) => of_program(arguments, path)?,
             };
-            explain_reply(arguments, file, given, reply, screen)
+            explain_reply(arguments, file, given, response, screen)
         }
         None if arguments.args.is_some() || is_uri => {
             explain_request(arguments.output, &loaded, &file.route, given, screen)
@@ -82,11 +82,11 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
 }
 
 /// What is recorded of an MCP server is what it answered, unless it is a refusal in the words of HTTP.
-fn of_mcp_server(mut reply: UpstreamResponse) -> UpstreamResponse {
-    if reply.status.is_success() {
-        reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
+fn of_mcp_server(mut response: UpstreamResponse) -> UpstreamResponse {
+    if response.status.is_success() {
+        response.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
     }
-    reply
+    response
 }
 
 /// The route of a resource, and the arguments in its URI.
@@ -113,9 +113,9 @@ fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamRespo
             "the route runs a command, which has no status and no content type: use `--exit-status STATUS`";
         return Err(Failure::usage(message));
     }
-    let (reply, _) = chosen(arguments, file)?;
+    let (response, _) = chosen(arguments, file)?;
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
-    Ok(UpstreamResponse::of_program(reply.body, Exit { end: arguments.exit.unwrap_or(End::Code(0)), stderr }))
+    Ok(UpstreamResponse::of_program(response.body, Exit { end: arguments.exit.unwrap_or(End::Code(0)), stderr }))
 }
 
 /// The response to explain. The command line can set what a recording would have.
@@ -129,7 +129,7 @@ fn recorded(
             "the route asks no command, so `--exit-status` and `--stderr` have no effect",
         ));
     }
-    let (mut reply, is_whole) = chosen(arguments, file)?;
+    let (mut response, is_whole) = chosen(arguments, file)?;
     let mut tell = |option: &str, own: &str| {
         if is_whole {
             screen.remark(&format!("`{option}` takes the place of what the recording says, which is {own}"));
@@ -140,8 +140,8 @@ fn recorded(
         let code = code.ok_or_else(|| {
             Failure::usage(format!("`--status` takes a status from 100 to 599, found {status}"))
         })?;
-        tell("--status", &reply.status.to_string());
-        reply.status = code;
+        tell("--status", &response.status.to_string());
+        response.status = code;
     }
     if let Some(media_type) = &arguments.media_type {
         let value = HeaderValue::from_str(media_type).ok().filter(|_| is_media_type(media_type));
@@ -150,10 +150,10 @@ fn recorded(
                 "`--content-type` takes a media type such as `text/plain`, found {media_type:?}"
             ))
         })?;
-        tell("--content-type", reply.media_type().as_deref().unwrap_or("no media type"));
-        reply.headers.insert(CONTENT_TYPE, value);
+        tell("--content-type", response.media_type().as_deref().unwrap_or("no media type"));
+        response.headers.insert(CONTENT_TYPE, value);
     }
-    Ok(reply)
+    Ok(response)
 }
 
 /// The response that is meant in a recording, and whether its status and headers are recorded.
@@ -161,8 +161,8 @@ fn chosen(arguments: &ExplainArguments, file: &Path) -> Result<(UpstreamResponse
     let recording = read_recording(file)?;
     let is_whole = !matches!(recording, Recording::Body(_));
     let chosen = recording.choose(arguments.entry.as_ref());
-    let reply = chosen.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
-    Ok((reply, is_whole))
+    let response = chosen.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    Ok((response, is_whole))
 }
 
 /// Whether a text begins as `text/plain` does; parameters may follow (RFC 9110, section 8.3.1).
@@ -178,7 +178,7 @@ fn explain_reply(
     arguments: &ExplainArguments,
     file: &RouteFile,
     given: Map<String, Value>,
-    reply: UpstreamResponse,
+    response: UpstreamResponse,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let made_up = match given.is_empty() {
@@ -187,7 +187,7 @@ fn explain_reply(
     };
     let made_up = made_up.as_object().filter(|made_up| !made_up.is_empty());
     let args = example_arguments(&file.route, given).map_err(Failure::usage)?;
-    let explained = explained(file, args, &Map::new(), &reply, None);
+    let explained = explained(file, args, &Map::new(), &response, None);
     if arguments.output == Output::Json {
         let rule = explained.rule.map(|index| index + 1);
         screen.json(&json!({ "rule": rule, "steps": explained.steps_to_json(), "notes": explained.notes,
@@ -195,12 +195,12 @@ fn explain_reply(
             "no_output_schema": file.no_output_schema }));
         return Ok(());
     }
-    let bytes = reply.body.len();
-    screen.line(match &reply.exit {
+    let bytes = response.body.len();
+    screen.line(match &response.exit {
         Some(exit) => format!("output       {}, {bytes} bytes", exit.end.in_words()),
         None => {
-            let media_type = reply.media_type().unwrap_or_else(|| "no media type".into());
-            format!("reply        {}, {media_type}, {bytes} bytes", reply.status)
+            let media_type = response.media_type().unwrap_or_else(|| "no media type".into());
+            format!("reply        {}, {media_type}, {bytes} bytes", response.status)
         }
     });
     if let Some(made_up) = made_up {

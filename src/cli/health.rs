@@ -38,7 +38,7 @@ pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result
         })?,
     };
     let address = reachable(address);
-    let status = ask(address)
+    let status = get_status(address)
         .map_err(|error| Failure::runtime(format!("http://{address}/readyz gives no answer: {error}")))?;
     match status {
         200 => {
@@ -66,7 +66,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// The status of `/readyz`.
-fn ask(address: SocketAddr) -> io::Result<u16> {
+fn get_status(address: SocketAddr) -> io::Result<u16> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;

@@ -51,17 +51,17 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
         let name =
             file.file_name().map_or_else(|| "sample".into(), |name| name.to_string_lossy().into_owned());
         match read_recording(file)? {
-            Recording::One(reply) | Recording::Body(reply) => {
+            Recording::One(response) | Recording::Body(response) => {
                 single.get_or_insert(file);
-                samples.push(Sample { name, reply });
+                samples.push(Sample { name, response });
             }
             Recording::Har(exchanges) => {
                 let chosen = chosen(exchanges, arguments.entry.as_ref())
                     .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
                 for (number, exchange) in chosen {
-                    let reply =
-                        exchange.reply.map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
-                    samples.push(Sample { name: format!("{name}, entry {number}"), reply });
+                    let response =
+                        exchange.response.map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
+                    samples.push(Sample { name: format!("{name}, entry {number}"), response });
                     seen.push(Seen { file, number, method: exchange.method, url: exchange.url });
                 }
             }
@@ -134,11 +134,11 @@ fn chosen(exchanges: Vec<Exchange>, choice: Option<&Choice>) -> Result<Vec<(usiz
     let mut numbered = exchanges.into_iter().enumerate().map(|(index, exchange)| (index + 1, exchange));
     let chosen: Vec<_> = match choice {
         None | Some(Choice::Last) => numbered
-            .filter(|(_, exchange)| Some(endpoint(exchange)) == wanted && exchange.reply.is_ok())
+            .filter(|(_, exchange)| Some(endpoint(exchange)) == wanted && exchange.response.is_ok())
             .collect(),
         Some(Choice::Number(number)) => numbered.find(|(other, _)| other == number).into_iter().collect(),
         Some(Choice::Url(part)) => numbered
-            .filter(|(_, exchange)| exchange.url.contains(part.as_str()) && exchange.reply.is_ok())
+            .filter(|(_, exchange)| exchange.url.contains(part.as_str()) && exchange.response.is_ok())
             .collect(),
     };
     match (chosen.is_empty(), choice) {

@@ -52,7 +52,7 @@ struct Rules {
 /// The client of a request, and the credential that proves it.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
-    caller: ClientIdentity,
+    client: ClientIdentity,
     credential: Credential,
     /// The rules that identified it, if clients are configured.
     access: Option<Arc<Access>>,
@@ -111,7 +111,7 @@ impl Guard {
         };
         let (client, credential) = found.await.map_err(|denied| rejection(&denied, &access))?;
         remove_credentials(&mut head.headers);
-        Ok(Identity { caller: ClientIdentity::Client(client), credential, access: Some(access) })
+        Ok(Identity { client: ClientIdentity::Client(client), credential, access: Some(access) })
     }
 
     /// The same for a request whose client another replica has identified.
@@ -119,11 +119,11 @@ impl Guard {
         &self,
         head: &mut Parts,
         arrival: &Arrival,
-        caller: ClientIdentity,
+        client: ClientIdentity,
     ) -> Identity {
         let Some(access) = self.access() else { return Identity::by_address(arrival) };
         remove_credentials(&mut head.headers);
-        Identity { caller, credential: Credential::Replica, access: Some(access) }
+        Identity { client, credential: Credential::Replica, access: Some(access) }
     }
 
     /// Whether clients are configured and this request has no credential.
@@ -152,7 +152,7 @@ impl Guard {
                     Err(why) => break why,
                 }
             };
-            let client_name = identity.caller.name_in_log().map(display);
+            let client_name = identity.client.name_in_log().map(display);
             info!(%request_id, client = address.map(display), client_name, reason = %why, "stream closed: its client is no longer authorized");
         }
     }
@@ -168,7 +168,7 @@ impl Guard {
         if matches!(identity.credential, Credential::Replica) {
             return Ok(None);
         }
-        let client = identity.caller.client();
+        let client = identity.client.client();
         let Some(access) = self.access() else {
             return if client.is_none() { Ok(None) } else { Err(Revoked::Changed) };
         };
@@ -203,17 +203,17 @@ async fn wait(changed: &mut watch::Receiver<()>, rest: Option<Duration>) {
 impl Identity {
     /// The local process at our stdio: it has all rights.
     pub(super) fn local() -> Self {
-        Self { caller: ClientIdentity::Only, credential: Credential::Nothing, access: None }
+        Self { client: ClientIdentity::Only, credential: Credential::Nothing, access: None }
     }
 
     /// Without configured clients: the address of the request. An unknown address has no rights.
     fn by_address(arrival: &Arrival) -> Self {
-        let caller = arrival.address.map_or(ClientIdentity::Unknown, ClientIdentity::at);
-        Self { caller, credential: Credential::of_connection(arrival), access: None }
+        let client = arrival.address.map_or(ClientIdentity::Unknown, ClientIdentity::at);
+        Self { client, credential: Credential::of_connection(arrival), access: None }
     }
 
-    pub(super) fn caller(&self) -> &ClientIdentity {
-        &self.caller
+    pub(super) fn client(&self) -> &ClientIdentity {
+        &self.client
     }
 
     /// The `WWW-Authenticate` challenge for a request without the needed scopes; `known` has all scopes of
@@ -223,7 +223,7 @@ impl Identity {
         needed: &Scopes,
         known: impl FnOnce() -> Scopes,
     ) -> Option<HeaderValue> {
-        let client = self.caller.client().map(|client| &**client);
+        let client = self.client.client().map(|client| &**client);
         Some(self.access.as_ref()?.challenge_for(needed, client, known))
     }
 }
@@ -386,7 +386,7 @@ mod tests {
         let mut head = head(&[]);
         let unknown = Arrival::take(&mut head, crate::pipeline::ApiKind::Rest);
         let found = Guard::default().identify(&mut head, &unknown).await.unwrap();
-        assert!(!found.caller().may(&write) && found.caller().may(&Scopes::default()));
-        assert!(Identity::local().caller().may(&write), "who started the process may do everything in it");
+        assert!(!found.client().may(&write) && found.client().may(&Scopes::default()));
+        assert!(Identity::local().client().may(&write), "who started the process may do everything in it");
     }
 }

@@ -103,18 +103,18 @@ impl Arrival {
 
     /// The request that came so, for the log.
     pub(super) fn logged<'a>(&'a self, head: &'a Parts) -> LoggedRequest<'a> {
-        LoggedRequest { arrival: self, head: Some(head), caller: None }
+        LoggedRequest { arrival: self, head: Some(head), client: None }
     }
 }
 
 impl RequestContext {
-    pub(super) fn caller(&self) -> &ClientIdentity {
-        self.identity.caller()
+    pub(super) fn client(&self) -> &ClientIdentity {
+        self.identity.client()
     }
 
     /// The request, for the log. One of a pipe has no head.
     pub(super) fn logged<'a>(&'a self, head: Option<&'a Parts>) -> LoggedRequest<'a> {
-        LoggedRequest { arrival: &self.arrival, head, caller: Some(self.caller()) }
+        LoggedRequest { arrival: &self.arrival, head, client: Some(self.client()) }
     }
 }
 
@@ -123,13 +123,13 @@ impl RequestContext {
 pub(super) struct LoggedRequest<'a> {
     arrival: &'a Arrival,
     head: Option<&'a Parts>,
-    caller: Option<&'a ClientIdentity>,
+    client: Option<&'a ClientIdentity>,
 }
 
 impl LoggedRequest<'_> {
     /// The log line of a request that no call came of.
     pub(super) fn rejected(self, rejection: &Rejection) {
-        let Self { arrival, head, caller } = self;
+        let Self { arrival, head, client } = self;
         let request_id = &arrival.request_id;
         let path = head.map(|head| Foreign(head.uri.path()));
         info!(
@@ -138,7 +138,7 @@ impl LoggedRequest<'_> {
             path = path.map(display),
             reason = rejection.reason,
             client = arrival.address.map(display),
-            client_name = caller.and_then(ClientIdentity::name_in_log).map(display),
+            client_name = client.and_then(ClientIdentity::name_in_log).map(display),
             api = arrival.api.as_str(),
             %request_id,
             "request rejected"

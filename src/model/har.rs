@@ -15,7 +15,7 @@ pub struct Exchange {
     /// The request's whole URL.
     pub url: String,
     /// What was answered.
-    pub reply: Result<UpstreamResponse, HarError>,
+    pub response: Result<UpstreamResponse, HarError>,
 }
 
 /// Why a HAR file gives no reply. Entries are numbered from 1.
@@ -130,7 +130,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Exchange>, HarError> {
     let exchange = |(index, entry): (usize, Entry)| Exchange {
         method: entry.request.method,
         url: entry.request.url,
-        reply: reply_of(index + 1, entry.response),
+        response: reply_of(index + 1, entry.response),
     };
     Ok(file.log.entries.into_iter().enumerate().map(exchange).collect())
 }
@@ -220,12 +220,12 @@ mod tests {
 
     #[test]
     fn what_the_browser_has_undone_is_not_undone_again() {
-        let reply = choose("1").unwrap();
-        assert_eq!((reply.charset(), &reply.body[..]), (Some("utf-8"), "Tromsø".as_bytes()));
-        assert!(!reply.headers.contains_key("content-encoding"));
-        assert_eq!(reply.headers.get_all("set-cookie").iter().count(), 2);
-        let reply = choose("b.png").unwrap();
-        assert_eq!((reply.media_type().as_deref(), &reply.body[..]), (Some("image/png"), &[0, 255, 255][..]));
+        let response = choose("1").unwrap();
+        assert_eq!((response.charset(), &response.body[..]), (Some("utf-8"), "Tromsø".as_bytes()));
+        assert!(!response.headers.contains_key("content-encoding"));
+        assert_eq!(response.headers.get_all("set-cookie").iter().count(), 2);
+        let response = choose("b.png").unwrap();
+        assert_eq!((response.media_type().as_deref(), &response.body[..]), (Some("image/png"), &[0, 255, 255][..]));
     }
 
     #[test]

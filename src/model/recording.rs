@@ -81,11 +81,11 @@ impl Recording {
     /// [`RecordingError`] when there is no such reply.
     pub fn choose(self, choice: Option<&Choice>) -> Result<UpstreamResponse, RecordingError> {
         match (self, choice) {
-            (Self::One(reply) | Self::Body(reply), None) => Ok(reply),
+            (Self::One(response) | Self::Body(response), None) => Ok(response),
             (Self::One(_) | Self::Body(_), Some(_)) => Err(RecordingError::NoEntries),
             (Self::Har(exchanges), choice) => {
                 let exchange = har::choose(exchanges, choice.unwrap_or(&Choice::Last))?;
-                Ok(exchange.reply?)
+                Ok(exchange.response?)
             }
         }
     }
@@ -117,16 +117,16 @@ impl UpstreamResponse {
     /// [`RecordingError`] when the head can't be read.
     pub fn from_recording(recording: &Bytes) -> Result<Self, RecordingError> {
         let mut rest = recording.clone();
-        let mut reply = Self::new(StatusCode::OK, HeaderMap::new(), rest.clone());
+        let mut response = Self::new(StatusCode::OK, HeaderMap::new(), rest.clone());
         let mut line = 1;
         let mut another = rest.starts_with(HEAD_START);
         while another {
             let head = Head::read(&mut rest, &mut line)?;
             another = head.is_followed_by_another() && rest.starts_with(HEAD_START);
-            reply = Self::new(head.status, head.headers, rest.clone());
+            response = Self::new(head.status, head.headers, rest.clone());
         }
-        reply.forget_the_way();
-        Ok(reply)
+        response.forget_the_way();
+        Ok(response)
     }
 
     /// Leaves out what the head says of the body's way here, where it does not hold of the bytes that were kept.
@@ -269,21 +269,21 @@ mod tests {
 
     #[track_caller]
     fn check(recording: &[u8], status: u16, body: &[u8]) -> UpstreamResponse {
-        let reply = UpstreamResponse::from_recording(&Bytes::copy_from_slice(recording)).unwrap();
-        assert_eq!((reply.status.as_u16(), &reply.body[..]), (status, body));
-        reply
+        let response = UpstreamResponse::from_recording(&Bytes::copy_from_slice(recording)).unwrap();
+        assert_eq!((response.status.as_u16(), &response.body[..]), (status, body));
+        response
     }
 
     #[test]
     fn a_recording_is_read_as_curl_prints_it() {
-        let reply = check(
+        let response = check(
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Type: Text/Plain; charset=\"latin1\"\r\nX: a:b\r\n\r\nno\r\n\r\nsuch",
             404,
             b"no\r\n\r\nsuch",
         );
-        assert_eq!(reply.headers["x"], "a:b");
-        assert_eq!(reply.media_type().as_deref(), Some("text/plain"));
-        assert_eq!(reply.charset(), Some("latin1"));
+        assert_eq!(response.headers["x"], "a:b");
+        assert_eq!(response.media_type().as_deref(), Some("text/plain"));
+        assert_eq!(response.charset(), Some("latin1"));
         check(b"HTTP/2 200 \r\nserver: x\r\n\r\nbody", 200, b"body");
         check(b"HTTP/1.0 204\n\n", 204, b"");
         let folded = check(b"HTTP/1.1 200 OK\r\nX-Long: a\r\n  b\r\nX-Name: J\xf6rg\r\n\r\n", 200, b"");
@@ -304,12 +304,12 @@ mod tests {
 
     #[test]
     fn what_curl_has_undone_is_not_undone_again() {
-        let reply = check(
+        let response = check(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\nConnection: close\r\n\r\nplain",
             200,
             b"plain",
         );
-        assert!(reply.headers.is_empty(), "{:?}", reply.headers);
+        assert!(response.headers.is_empty(), "{:?}", response.headers);
         let raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n";
         check(raw, 200, b"abc0123456789");
         let zipped = check(
@@ -324,8 +324,8 @@ mod tests {
     fn a_body_that_curl_has_decompressed_has_no_coding() {
         let coding = |coding: &str, body: &[u8]| {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\n\r\n");
-            let reply = check(&[head.as_bytes(), body].concat(), 200, body);
-            reply.headers.contains_key(header::CONTENT_ENCODING)
+            let response = check(&[head.as_bytes(), body].concat(), 200, body);
+            response.headers.contains_key(header::CONTENT_ENCODING)
         };
         let latin1 = b"Troms\xf8: 5 \xb0C\r\n".repeat(20);
         for name in ["gzip", "x-gzip", "GZIP", "br", "deflate", "zstd", "gzip, br", "br, gzip"] {

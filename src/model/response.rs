@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn a_reply_of_a_program_has_a_status_for_whoever_asks() {
-        let reply = |end| UpstreamResponse::of_program(Bytes::new(), Exit { end, stderr: Bytes::new() });
-        assert_eq!(reply(End::Code(0)).status, 200);
-        assert_eq!(reply(End::Code(1)).status, 500);
-        assert_eq!(reply(End::Signal(9)).status, 500);
+        let response = |end| UpstreamResponse::of_program(Bytes::new(), Exit { end, stderr: Bytes::new() });
+        assert_eq!(response(End::Code(0)).status, 200);
+        assert_eq!(response(End::Code(1)).status, 500);
+        assert_eq!(response(End::Signal(9)).status, 500);
     }
 }

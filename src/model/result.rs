@@ -158,8 +158,8 @@ impl ToolResult {
     }
 
     /// A tool error: one text block that says what to change.
-    pub fn error(fault: Fault, text: impl Into<String>) -> Self {
-        Self::new(Outcome::Error(fault), vec![Content::text(text)])
+    pub fn error(error_type: Fault, text: impl Into<String>) -> Self {
+        Self::new(Outcome::Error(error_type), vec![Content::text(text)])
     }
 
     /// A result without structure.

@@ -27,11 +27,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct AccessLog<'a> {
     route: &'a BoundRoute,
-    face: ApiKind,
+    api: ApiKind,
     protocol: &'static str,
     pub(super) request_id: RequestId,
-    pub(super) ticket: CallContext,
-    caller: ClientIdentity,
+    pub(super) context: CallContext,
+    client: ClientIdentity,
     address: Option<IpAddr>,
     begun: Instant,
     /// The limit of ours that rejected it.
@@ -58,15 +58,15 @@ pub(super) struct AccessLog<'a> {
 
 impl<'a> AccessLog<'a> {
     pub(super) fn begin(tracing: &Tracing, route: &'a BoundRoute, call: &Call<'_>) -> Self {
-        route.meters.began(call.face.as_str());
+        route.meters.began(call.api.as_str());
         let request_id = call.request_id.clone();
         Self {
             route,
-            face: call.face,
+            api: call.api,
             protocol: call.protocol,
-            ticket: CallContext::new(request_id.clone(), begin_span(tracing, route, call)),
+            context: CallContext::new(request_id.clone(), begin_span(tracing, route, call)),
             request_id,
-            caller: call.caller.clone(),
+            client: call.client.clone(),
             address: call.address,
             begun: Instant::now(),
             rejected_by: None,
@@ -87,22 +87,22 @@ impl<'a> AccessLog<'a> {
     pub(super) fn responded(&mut self, response: Result<&UpstreamResponse, &UpstreamError>, took: Duration) {
         self.waited = Some(self.waited.unwrap_or_default() + took);
         match response {
-            Ok(reply) => self.replied(reply, took),
+            Ok(upstream_response) => self.replied(upstream_response, took),
             Err(error) => self.upstream_failed(error, took),
         }
     }
 
-    fn replied(&mut self, reply: &UpstreamResponse, took: Duration) {
-        self.received_bytes += reply.body.len();
-        self.content_type = reply.headers.get(header::CONTENT_TYPE).cloned();
-        match &reply.exit {
-            None => self.upstream_status = Some(reply.status),
+    fn replied(&mut self, response: &UpstreamResponse, took: Duration) {
+        self.received_bytes += response.body.len();
+        self.content_type = response.headers.get(header::CONTENT_TYPE).cloned();
+        match &response.exit {
+            None => self.upstream_status = Some(response.status),
             Some(exit) => self.exit = Some(exit.end),
         }
-        if let Some(exit) = reply.exit.as_ref().or(reply.beside.as_ref()) {
+        if let Some(exit) = response.exit.as_ref().or(response.beside.as_ref()) {
             self.program_ended(exit);
         }
-        self.route.meters.upstream_replied(result_word(reply), took);
+        self.route.meters.upstream_replied(result_word(response), took);
     }
 
     /// Logs standard error of a program at `debug`, because clients don't get it. It may repeat the arguments
@@ -125,7 +125,7 @@ impl<'a> AccessLog<'a> {
     /// The rule of the route that matched; the default rules where there is none.
     pub(super) fn decided(&mut self, rule: Option<usize>) {
         self.route.meters.decided(rule);
-        if let (Some(span), Some(rule)) = (self.ticket.span(), rule) {
+        if let (Some(span), Some(rule)) = (self.context.span(), rule) {
             span.number("glossator.rule", rule + 1);
         }
         self.decided = Some(rule.into());
@@ -208,13 +208,13 @@ impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
         let (outcome, error_type) = match self.outcome {
             Some(Outcome::Success) => ("success", None),
-            Some(Outcome::Error(fault)) => ("error", Some(fault.as_str())),
+            Some(Outcome::Error(error)) => ("error", Some(error.as_str())),
             None if self.is_open => ("task", None),
             None => ("cancelled", None),
         };
         let took = self.begun.elapsed();
-        let (face, protocol) = (self.face.as_str(), self.protocol);
-        self.route.meters.ended(CallEnd { face, protocol, outcome, fault: error_type }, took);
+        let (api, protocol) = (self.api.as_str(), self.protocol);
+        self.route.meters.ended(CallEnd { api, protocol, outcome, error_type }, took);
         // No route needs a rule for a failure.
         let replied_well = self.upstream_status.is_none_or(|status| status.is_success());
         if self.decided == Some(Decided::Default) && self.route.meters.rules() > 0 && replied_well {
@@ -222,7 +222,7 @@ impl Drop for AccessLog<'_> {
         } else if self.outcome == Some(Outcome::Error(Fault::Unreadable)) {
             self.route.meters.strange(Strange::Unreadable);
         }
-        if let Some(span) = self.ticket.span() {
+        if let Some(span) = self.context.span() {
             end_span(span, !protocol.is_empty(), outcome, error_type);
         }
         if matches!(outcome, "error" | "cancelled") {
@@ -230,10 +230,10 @@ impl Drop for AccessLog<'_> {
                 at: SystemTime::now(),
                 tool: self.route.definition.name.shared(),
                 upstream: self.route.upstream.shared(),
-                face: self.face.as_str(),
+                api: self.api.as_str(),
                 request_id: self.request_id.clone(),
                 outcome,
-                fault: error_type.unwrap_or_default(),
+                error_type: error_type.unwrap_or_default(),
                 upstream_status: self.upstream_status.map(|status| status.as_u16()),
                 decided: self.decided,
                 reason: self.reason.take().map(Into::into),
@@ -250,15 +250,15 @@ impl Drop for AccessLog<'_> {
             exit_status = self.exit.map(tracing::field::display),
             duration_ms = millis(took),
             upstream_ms = self.waited.map(millis),
-            attempts = self.ticket.attempts(),
+            attempts = self.context.attempts(),
             response_bytes = self.received_bytes,
             request_id = %self.request_id,
             rejected_by = self.rejected_by,
-            client = self.caller.address_in_log(self.address).map(tracing::field::display),
-            client_name = self.caller.name_in_log().map(tracing::field::display),
-            api = self.face.as_str(),
+            client = self.client.address_in_log(self.address).map(tracing::field::display),
+            client_name = self.client.name_in_log().map(tracing::field::display),
+            api = self.api.as_str(),
             mcp_version = Some(self.protocol).filter(|protocol| !protocol.is_empty()),
-            trace_id = self.ticket.span().and_then(Span::trace_id).map(tracing::field::display),
+            trace_id = self.context.span().and_then(Span::trace_id).map(tracing::field::display),
             "call"
         );
     }
@@ -311,7 +311,7 @@ fn describe_message(span: &Span, tool: &str, call: &Call<'_>) {
     }
     span.text("mcp.method.name", method.to_owned());
     span.text("mcp.protocol.version", call.protocol);
-    span.text("network.transport", if call.face == ApiKind::Stdio { "pipe" } else { "tcp" });
+    span.text("network.transport", if call.api == ApiKind::Stdio { "pipe" } else { "tcp" });
     if let Some(message) = call.message {
         // A string without its quotes.
         span.text("jsonrpc.request.id", message.id.trim_matches('"').to_owned());
@@ -323,13 +323,13 @@ fn describe_message(span: &Span, tool: &str, call: &Call<'_>) {
     }
 }
 
-fn end_span(span: &Span, is_message: bool, outcome: &'static str, fault: Option<&'static str>) {
+fn end_span(span: &Span, is_message: bool, outcome: &'static str, error_type: Option<&'static str>) {
     if !span.is_recorded() {
         return;
     }
     span.text("glossator.outcome", outcome);
-    if let Some(fault) = fault {
-        span.text("glossator.error_type", fault);
+    if let Some(error_type) = error_type {
+        span.text("glossator.error_type", error_type);
     }
     match (outcome, is_message) {
         ("error", true) => span.failed("tool_error"),

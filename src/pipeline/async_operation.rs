@@ -107,13 +107,13 @@ impl Snapshot {
         let Some(job) = &route.job else {
             return OperationState::Lost { why: error_text::OPERATION_LOST.to_owned() };
         };
-        if let Err(forbidden) = check_scopes(route, &call.caller) {
+        if let Err(forbidden) = check_scopes(route, &call.client) {
             return OperationState::Done(*forbidden);
         }
         let mut no_elicitor = NoElicitor;
         let mut run = Run::new(self, route, call, &mut no_elicitor);
         run.call.arguments = std::mem::take(&mut run.call.arguments).with_answers(answers);
-        let (reply, failure) = match run.poll(job, place).await {
+        let (response, failure) = match run.poll(job, place).await {
             Ok(Step::Running { stand, wait, .. }) => {
                 run.log.end_open();
                 return OperationState::Running { message: stand.in_words(), wait };
@@ -122,8 +122,8 @@ impl Snapshot {
                 run.log.end_open();
                 return OperationState::Cancelled;
             }
-            Ok(Step::Done(reply)) => (reply, None),
-            Ok(Step::Failed(reply, stand)) => (reply, Some(stand)),
+            Ok(Step::Done(response)) => (response, None),
+            Ok(Step::Failed(response, stand)) => (response, Some(stand)),
             Err(error) => {
                 run.log.end(error.result.outcome);
                 return match error.is_transient {
@@ -135,7 +135,7 @@ impl Snapshot {
                 };
             }
         };
-        let result = run.translate_last(reply, failure).await;
+        let result = run.translate_last(response, failure).await;
         OperationState::Done(run.finish(result))
     }
 
@@ -147,10 +147,10 @@ impl Snapshot {
         answers: Map<String, Value>,
         place: &JobPlace,
     ) {
-        let is_allowed = check_scopes(route, &call.caller).is_ok();
+        let is_allowed = check_scopes(route, &call.client).is_ok();
         let Some(job) = route.job.as_ref().filter(|_| is_allowed) else { return };
-        let ticket = CallContext::new(call.request_id.clone(), call.span.clone());
-        let mut call = Exchange::new(route, ticket, call);
+        let context = CallContext::new(call.request_id.clone(), call.span.clone());
+        let mut call = Exchange::new(route, context, call);
         call.arguments = call.arguments.with_answers(answers);
         if let Some(cancelled) = call.cancel(job, place) {
             cancelled.await;
@@ -166,15 +166,15 @@ impl Run<'_> {
         &mut self,
         job: &JobRule,
         request: HttpRequest,
-        reply: UpstreamResponse,
+        response: UpstreamResponse,
         hand_over_at: Option<Instant>,
     ) -> Result<Step, Box<ToolResult>> {
-        let begun = move |job: &JobRule, facts: JobFacts<'_>, reply: &UpstreamResponse| {
-            job.begun(&request, facts, reply)
+        let begun = move |job: &JobRule, facts: JobFacts<'_>, response: &UpstreamResponse| {
+            job.begun(&request, facts, response)
         };
-        let (begun, reply) = self.evaluate(reply, begun).await.map_err(|error| error.result)?;
+        let (begun, response) = self.evaluate(response, begun).await.map_err(|error| error.result)?;
         let (mut place, mut wait) = match begun {
-            Begun::Answer => return Ok(Step::Done(reply)),
+            Begun::Answer => return Ok(Step::Done(response)),
             Begun::Elsewhere => {
                 self.log.operation_elsewhere();
                 return Err(Box::new(ToolResult::error(Fault::Unreadable, error_text::OPERATION_ELSEWHERE)));
@@ -185,7 +185,7 @@ impl Run<'_> {
         let mut stand = Stand::default();
         let mut guard = CancelOnDrop { run: self, job, place: Some(place.clone()) };
         for polls in 1..=JobRule::MOST_POLLS {
-            let deadline = guard.run.due.at;
+            let deadline = guard.run.deadline.at;
             // A task before the timeout rather than an error at it.
             let hand_over_at = hand_over_at.filter(|_| place.is_short()).map(|at| at.min(deadline));
             let next = Instant::now().checked_add(wait);
@@ -222,17 +222,17 @@ impl Run<'_> {
     /// Polls an operation once, and fetches its result when it is done.
     async fn poll(&mut self, job: &JobRule, place: &JobPlace) -> Result<Step, PollError> {
         let request = self.poll_request(place).await?;
-        let reply = self.poll_response(job, request.clone()).await?;
+        let response = self.poll_response(job, request.clone()).await?;
         let at = place.clone();
-        let turn = move |job: &JobRule, facts: JobFacts<'_>, reply: &UpstreamResponse| {
-            job.turn(&at, &request, facts, reply)
+        let turn = move |job: &JobRule, facts: JobFacts<'_>, response: &UpstreamResponse| {
+            job.turn(&at, &request, facts, response)
         };
-        let (turn, reply) = self.evaluate(reply, turn).await?;
+        let (turn, response) = self.evaluate(response, turn).await?;
         Ok(match turn {
             Turn::Running { stand, place, wait } => Step::Running { stand, place, wait },
-            Turn::Failed(stand) => Step::Failed(reply, stand),
+            Turn::Failed(stand) => Step::Failed(response, stand),
             Turn::Cancelled => Step::Cancelled,
-            Turn::Answer => Step::Done(reply),
+            Turn::Answer => Step::Done(response),
             Turn::Done => {
                 self.progress.operation_done();
                 let at = place.clone();
@@ -240,25 +240,25 @@ impl Run<'_> {
                     .build(move |job, arguments, headers, stop| job.ask_result(&at, arguments, headers, stop))
                     .await?;
                 match request {
-                    None => Step::Done(reply),
+                    None => Step::Done(response),
                     Some(request) => Step::Done(self.poll_response(job, request).await?),
                 }
             }
             Turn::Moved(place) => {
                 let request = self.poll_request(&place).await?;
-                let reply = self.poll_response(job, request).await?;
-                if reply.status == StatusCode::ACCEPTED {
+                let response = self.poll_response(job, request).await?;
+                if response.status == StatusCode::ACCEPTED {
                     return Ok(Step::Running { stand: Stand::default(), place, wait: job.poll });
                 }
                 self.progress.operation_done();
-                Step::Done(reply)
+                Step::Done(response)
             }
         })
     }
 
     async fn poll_request(&self, place: &JobPlace) -> Result<HttpRequest, PollError> {
         let place = place.clone();
-        self.build(move |job, arguments, headers, stop| job.ask(&place, arguments, headers, stop)).await
+        self.build(move |job, arguments, headers, stop| job.status_request(&place, arguments, headers, stop)).await
     }
 
     async fn poll_response(
@@ -266,8 +266,8 @@ impl Run<'_> {
         job: &JobRule,
         request: HttpRequest,
     ) -> Result<UpstreamResponse, PollError> {
-        let reply = self.follow_up(request).await;
-        reply.map_err(|error| PollError {
+        let response = self.follow_up(request).await;
+        response.map_err(|error| PollError {
             is_transient: matches!(
                 error,
                 UpstreamError::Connect { .. }
@@ -300,9 +300,9 @@ impl Run<'_> {
             let job = route.job.as_ref().expect("only a route with a job is polled");
             request(job, arguments, headers, Some(stop))
         };
-        let built = self.snapshot.workers.build(route, arguments, headers, self.due.at, build).await;
-        let lost = |fault, text: &str| {
-            let result = Box::new(ToolResult::error(fault, text));
+        let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
+        let lost = |error_type, text: &str| {
+            let result = Box::new(ToolResult::error(error_type, text));
             PollError { is_transient: false, result }
         };
         let built = built.map_err(|why| match why {
@@ -315,12 +315,12 @@ impl Run<'_> {
     /// Evaluates the route's rule for operations on a response.
     async fn evaluate<T: Send + 'static>(
         &self,
-        reply: UpstreamResponse,
+        response: UpstreamResponse,
         question: impl Fn(&JobRule, JobFacts<'_>, &UpstreamResponse) -> T + Send + 'static,
     ) -> Result<(T, UpstreamResponse), PollError> {
         let route = Arc::clone(self.call.route);
         let (args, answers) = self.call.arguments.clone().into_values();
-        let evaluate = move |reply: &UpstreamResponse, stop: &WorkBudget| {
+        let evaluate = move |response: &UpstreamResponse, stop: &WorkBudget| {
             let facts = CallInput {
                 stop: Some(stop),
                 answers: &answers,
@@ -328,21 +328,21 @@ impl Run<'_> {
             };
             let (limits, redaction) = (&route.translator.limits, &route.translator.redaction);
             let job = route.job.as_ref().expect("only a route with a job is polled");
-            question(job, JobFacts { facts, limits, redaction }, reply)
+            question(job, JobFacts { facts, limits, redaction }, response)
         };
         let (name, workers) = (&self.call.route.definition.name, &self.snapshot.workers);
-        let evaluated = workers.evaluate(name, reply, self.due.at, evaluate).await;
+        let evaluated = workers.evaluate(name, response, self.deadline.at, evaluate).await;
         evaluated.map_err(|why| PollError {
             is_transient: why == WorkError::DeadlineExceeded,
             result: Box::new(match why {
                 WorkError::Panicked => ToolResult::error(Fault::Unreadable, error_text::UNREADABLE),
-                WorkError::DeadlineExceeded => error_text::too_late(self.due.after),
+                WorkError::DeadlineExceeded => error_text::too_late(self.deadline.after),
             }),
         })
     }
 
     fn operation_not_done(&self, job: &JobRule) -> Box<ToolResult> {
-        Box::new(error_text::operation_not_done(self.due.after, job.cancel.is_some()))
+        Box::new(error_text::operation_not_done(self.deadline.after, job.cancel.is_some()))
     }
 }
 
@@ -355,12 +355,12 @@ impl Exchange<'_> {
         let (upstream, tool) =
             (Arc::clone(self.route.policies.upstream()), self.route.definition.name.clone());
         let is_idempotent = request.method.is_idempotent();
-        let ask = self.ask(request.into(), is_idempotent, Deadline::after(CANCEL_TIMEOUT));
+        let upstream_call = self.upstream_call(request.into(), is_idempotent, Deadline::after(CANCEL_TIMEOUT));
         Some(async move {
-            let (response, request_id) = (upstream.follow_up(&ask).await, ask.ticket.request_id());
+            let (response, request_id) = (upstream.follow_up(&upstream_call).await, upstream_call.context.request_id());
             match response {
-                Ok(reply) => {
-                    let status = reply.status.as_u16();
+                Ok(upstream_response) => {
+                    let status = upstream_response.status.as_u16();
                     debug!(%tool, request_id, status, "abandoned asynchronous operation cancelled");
                 }
                 Err(error) => {

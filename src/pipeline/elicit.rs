@@ -21,7 +21,7 @@ pub trait Elicitor: Send + Sync {
 
     /// Sends these together, and returns a response to each, by name; else a sentence for the model with the
     /// reason why the call ends without them.
-    fn ask(&mut self, questions: Vec<Question>) -> Answering<'_>;
+    fn request_input(&mut self, questions: Vec<Question>) -> Answering<'_>;
 
     /// Reports that the client does not support these. The call ends with that.
     fn unable(&mut self, missing: Vec<Missing>);
@@ -42,7 +42,7 @@ impl Elicitor for NoElicitor {
         Map::new()
     }
 
-    fn ask(&mut self, _: Vec<Question>) -> Answering<'_> {
+    fn request_input(&mut self, _: Vec<Question>) -> Answering<'_> {
         Box::pin(async { Err("Nobody can be asked here.".to_owned()) })
     }
 
@@ -96,7 +96,7 @@ async fn asked(
     before: &Map<String, Value>,
 ) -> Result<Map<String, Value>, Box<ToolResult>> {
     let names: Vec<String> = questions.iter().map(|question| question.name.clone()).collect();
-    let given = elicitor.ask(questions).await.map_err(unanswered)?;
+    let given = elicitor.request_input(questions).await.map_err(unanswered)?;
     if let Some(name) = names.iter().find(|name| !given.contains_key(*name)) {
         return Err(unanswered(format!("Nothing was done: `{name}` has no answer.")));
     }

@@ -204,9 +204,9 @@ pub(super) fn forbidden(needed: &Scopes) -> ToolResult {
 }
 
 /// A failure that is over after a while: how long, for programs.
-fn later(fault: Fault, text: impl Into<String>) -> ToolResult {
-    let result = ToolResult::error(fault, text);
-    match fault {
+fn later(error_type: Fault, text: impl Into<String>) -> ToolResult {
+    let result = ToolResult::error(error_type, text);
+    match error_type {
         Fault::Busy { again_after } | Fault::TooOften { again_after } => {
             result.with_meta(RETRY_AFTER_META, whole_seconds(again_after).as_secs())
         }
@@ -270,12 +270,12 @@ pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> ToolRes
 
 /// For an operation that can't be polled any more.
 pub(super) fn operation_lost(error: &UpstreamError) -> ToolResult {
-    let fault = match fault_of(error) {
+    let error_type = match fault_of(error) {
         // A request that polls an operation is not made of arguments.
         Fault::Arguments => Fault::Unreachable,
-        fault => fault,
+        error_type => error_type,
     };
-    ToolResult::error(fault, OPERATION_LOST)
+    ToolResult::error(error_type, OPERATION_LOST)
 }
 
 /// The text of [`operation_lost`].

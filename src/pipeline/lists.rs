@@ -118,9 +118,9 @@ impl Lists {
 
     /// A document about everything that a client sees; it is written once for those who see all, and once for
     /// those who have not shown who they are.
-    pub fn document(&self, caller: &ClientIdentity, write: impl FnOnce() -> Bytes) -> Bytes {
-        let kept = match caller {
-            caller if caller.may(&self.needed) => &self.for_all,
+    pub fn document(&self, client: &ClientIdentity, write: impl FnOnce() -> Bytes) -> Bytes {
+        let kept = match client {
+            client if client.may(&self.needed) => &self.for_all,
             ClientIdentity::Address(_) | ClientIdentity::Unknown => &self.for_anonymous,
             ClientIdentity::Only | ClientIdentity::Client(_) => return write(),
         };
@@ -146,8 +146,8 @@ impl List {
     }
 
     /// The entries that a client may see.
-    pub fn seen_by<'a>(&'a self, caller: &'a ClientIdentity) -> impl Iterator<Item = &'a Entry> {
-        self.entries.iter().filter(|entry| caller.may(&entry.scopes))
+    pub fn seen_by<'a>(&'a self, client: &'a ClientIdentity) -> impl Iterator<Item = &'a Entry> {
+        self.entries.iter().filter(|entry| client.may(&entry.scopes))
     }
 
     /// The entries that a client may see after `cursor`, at most `size` (at least one).
@@ -162,11 +162,11 @@ impl List {
         &self,
         cursor: Option<&str>,
         size: usize,
-        caller: &ClientIdentity,
+        client: &ClientIdentity,
     ) -> Result<Page<'_>, BadCursor> {
         let last = cursor.map(|cursor| self.key_in(cursor)).transpose()?;
         let start = last.map_or(0, |last| self.entries.partition_point(|entry| *entry.key <= *last));
-        let mut rest = self.entries[start..].iter().filter(|entry| caller.may(&entry.scopes));
+        let mut rest = self.entries[start..].iter().filter(|entry| client.may(&entry.scopes));
         let entries: Vec<&Entry> = rest.by_ref().take(size.max(1)).collect();
         let next_cursor = match (entries.last(), rest.next()) {
             (Some(last), Some(_)) => Some(URL_SAFE_NO_PAD.encode(format!("{} {}", self.name, last.key))),

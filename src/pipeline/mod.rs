@@ -126,9 +126,9 @@ pub struct Call<'a> {
     /// Its name in the log and in errors.
     pub request_id: RequestId,
     /// The API that received it.
-    pub face: ApiKind,
+    pub api: ApiKind,
     /// The client.
-    pub caller: ClientIdentity,
+    pub client: ClientIdentity,
     /// The client's address, for the log.
     pub address: Option<IpAddr>,
     /// Receives progress and log notifications, if the client has requested them.
@@ -160,17 +160,17 @@ impl<'a> Call<'a> {
         arguments: Map<String, Value>,
         headers: &'a HeaderMap,
         request_id: RequestId,
-        face: ApiKind,
-        caller: ClientIdentity,
+        api: ApiKind,
+        client: ClientIdentity,
     ) -> Self {
         let (span, message) = (Span::default(), None);
         Self {
             arguments,
             headers,
             request_id,
-            face,
+            api,
             address: None,
-            caller,
+            client,
             subscriber: None,
             trace: None,
             protocol: "",

@@ -104,8 +104,8 @@ impl Snapshot {
         call: &Call<'_>,
     ) -> Result<ToolResult, PromptError> {
         let result = self.call_on_behalf(route_call, arguments, call).await.map_err(PromptError::Failed)?;
-        let Outcome::Error(fault) = result.outcome else { return Ok(result) };
-        Err(match fault {
+        let Outcome::Error(error_type) = result.outcome else { return Ok(result) };
+        Err(match error_type {
             Fault::Arguments => PromptError::Arguments(result.told()),
             _ => PromptError::Failed(result.told()),
         })
@@ -236,9 +236,9 @@ impl Snapshot {
             None => values_of(found(&result)),
             Some(filter) => {
                 let filter = Arc::clone(filter);
-                let due = Instant::now() + FILTER_TIMEOUT;
+                let deadline = Instant::now() + FILTER_TIMEOUT;
                 let work = move |stop: &WorkBudget| filtered(&filter, &result, &arguments, most_values, stop);
-                let filtered = self.workers.run(&asked.call.route, due, work).await;
+                let filtered = self.workers.run(&asked.call.route, deadline, work).await;
                 values_of(filtered.map_err(|error| match error {
                     WorkError::Panicked => "the filter panicked".to_owned(),
                     WorkError::DeadlineExceeded => format!("the filter took longer than {FILTER_TIMEOUT:?}"),

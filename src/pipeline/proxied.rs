@@ -265,8 +265,8 @@ impl Snapshot {
         let mut run = Run::new(self, route, call, &mut no_elicitor);
         let (failed, code) = match run.forward((method, name), parameters.clone()).await {
             Err(failed) => (route.translator.for_clients(*failed), None),
-            Ok(reply) => {
-                let answered = serde_json::from_slice::<Answered>(&reply.body).ok();
+            Ok(response) => {
+                let answered = serde_json::from_slice::<Answered>(&response.body).ok();
                 let (result, error) =
                     answered.map_or((None, None), |Answered { result, error }| (result, error));
                 if let Some(members) = result.filter(|members| members.contains_key(required(method))) {
@@ -275,7 +275,7 @@ impl Snapshot {
                 }
                 // The error may quote the URI.
                 parameters.insert("uri".to_owned(), name.into());
-                (run.forwarding_error(parameters.into(), reply).await, error.map(|error| error.code))
+                (run.forwarding_error(parameters.into(), response).await, error.map(|error| error.code))
             }
         };
         run.log.end(failed.outcome);
@@ -298,8 +298,8 @@ impl Run<'_> {
         parameters: Map<String, Value>,
     ) -> Result<UpstreamResponse, Box<ToolResult>> {
         let (route, headers) = (self.call.route, self.call.headers);
-        check_scopes(route, &self.call.caller)?;
-        self.due = Deadline::after(route.timeout).within(client_timeout(headers)?);
+        check_scopes(route, &self.call.client)?;
+        self.deadline = Deadline::after(route.timeout).within(client_timeout(headers)?);
         let request = route.request.build(&self.call.arguments, headers, None);
         let request =
             request.map_err(|error| Box::new(ToolResult::error(Fault::Arguments, error.to_string())))?;
@@ -309,14 +309,14 @@ impl Run<'_> {
         (request.method, request.tool, request.arguments) = (method, name.into(), parameters);
         // Read-only, so it may be retried.
         let response = self.request(request.into(), true).await;
-        let reply = response.map(|response| response.reply);
-        reply.map_err(|error| Box::new(error_text::of(&error, Effect::Harmless)))
+        let upstream_response = response.map(|response| response.response);
+        upstream_response.map_err(|error| Box::new(error_text::of(&error, Effect::Harmless)))
     }
 
     /// The tool error for a response without a result, with the text that a tool call would have.
-    async fn forwarding_error(&mut self, sent: Arguments, reply: UpstreamResponse) -> ToolResult {
-        self.due = Deadline::after(self.call.route.timeout);
-        match self.translate(sent, reply).await {
+    async fn forwarding_error(&mut self, sent: Arguments, response: UpstreamResponse) -> ToolResult {
+        self.deadline = Deadline::after(self.call.route.timeout);
+        match self.translate(sent, response).await {
             Ok(translation) if translation.result.is_error() => {
                 self.log.notes(&translation.notes, translation.result.outcome);
                 translation.result

@@ -67,13 +67,13 @@ pub(super) struct ResponseHeaders {
 }
 
 impl ResponseHeaders {
-    pub(super) fn of(reply: &UpstreamResponse) -> Self {
+    pub(super) fn of(response: &UpstreamResponse) -> Self {
         Self {
-            media_type: reply.media_type().map(Into::into),
-            nothing: reply.body.is_empty().then(|| words_of_nothing(reply)),
-            freshness: Freshness::of(&reply.headers),
-            etag: reply.headers.get(header::ETAG).cloned(),
-            last_modified: reply.headers.get(header::LAST_MODIFIED).cloned(),
+            media_type: response.media_type().map(Into::into),
+            nothing: response.body.is_empty().then(|| words_of_nothing(response)),
+            freshness: Freshness::of(&response.headers),
+            etag: response.headers.get(header::ETAG).cloned(),
+            last_modified: response.headers.get(header::LAST_MODIFIED).cloned(),
         }
     }
 }
@@ -139,9 +139,9 @@ pub(super) fn read_of(
     result: &ToolResult,
     head: Option<&ResponseHeaders>,
 ) -> Result<ReadResource, ReadError> {
-    if let Outcome::Error(fault) = result.outcome {
+    if let Outcome::Error(error_type) = result.outcome {
         let words = words(result);
-        return Err(match fault {
+        return Err(match error_type {
             Fault::Arguments => ReadError::Arguments(words),
             Fault::Upstream { status: 404 | 410 } | Fault::Reported { status: Some(404 | 410) } => {
                 ReadError::Missing(words)

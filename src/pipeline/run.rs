@@ -80,8 +80,8 @@ impl Snapshot {
         route: &Arc<BoundRoute>,
         arguments: Arguments,
     ) -> Result<Arguments, String> {
-        let due = Deadline::after(route.timeout);
-        match self.workers.check(route, arguments, due.at).await {
+        let deadline = Deadline::after(route.timeout);
+        match self.workers.check(route, arguments, deadline.at).await {
             Ok(checked) => checked,
             Err(WorkError::DeadlineExceeded) => Err(error_text::ARGUMENTS_TOO_LATE.to_owned()),
             Err(WorkError::Panicked) => Err(error_text::ARGUMENTS_UNCHECKED.to_owned()),
@@ -93,7 +93,7 @@ impl Snapshot {
 pub(super) struct Run<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) call: Exchange<'a>,
-    pub(super) due: Deadline,
+    pub(super) deadline: Deadline,
     pub(super) log: AccessLog<'a>,
     pub(super) progress: Reporter<'a>,
     elicitor: &'a mut dyn Elicitor,
@@ -107,10 +107,10 @@ pub(super) struct Exchange<'a> {
     pub(super) arguments: Arguments,
     /// Those of the client.
     pub(super) headers: &'a HeaderMap,
-    pub(super) caller: ClientIdentity,
+    pub(super) client: ClientIdentity,
     trace: Option<TraceContext>,
     /// The name of the call in the log, and its span.
-    pub(super) ticket: CallContext,
+    pub(super) context: CallContext,
 }
 
 impl<'a> Run<'a> {
@@ -122,23 +122,23 @@ impl<'a> Run<'a> {
     ) -> Self {
         let log = AccessLog::begin(&snapshot.tracing, route, &call);
         let progress = Reporter::new(call.subscriber, route.definition.name.as_str());
-        let call = Exchange::new(route, log.ticket.clone(), call);
-        let due = Deadline::after(route.timeout);
-        Self { snapshot, call, due, log, progress, elicitor, response: None }
+        let call = Exchange::new(route, log.context.clone(), call);
+        let deadline = Deadline::after(route.timeout);
+        Self { snapshot, call, deadline, log, progress, elicitor, response: None }
     }
 
     /// The result of a call whose client waits until an asynchronous operation is done.
     pub(super) async fn result(&mut self) -> Result<ToolResult, Box<ToolResult>> {
         match self.outcome(None).await? {
             CallOutcome::Result(result) => Ok(result),
-            CallOutcome::Operation(_) => Err(Box::new(error_text::operation_not_done(self.due.after, false))),
+            CallOutcome::Operation(_) => Err(Box::new(error_text::operation_not_done(self.deadline.after, false))),
         }
     }
 
     /// The steps of a call. An `Err` is the result of a call that ended early, boxed because it is rare.
     async fn outcome(&mut self, hand_over_after: Option<Duration>) -> Result<CallOutcome, Box<ToolResult>> {
         let route = self.call.route;
-        check_scopes(route, &self.call.caller)?;
+        check_scopes(route, &self.call.client)?;
         self.check_arguments().await?;
         if !route.asking.is_empty() {
             let arguments = std::mem::take(&mut self.call.arguments);
@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
             // The schema applies to values that a person has entered, too.
             self.check_arguments().await?;
         }
-        self.due = Deadline::after(route.timeout).within(client_timeout(self.call.headers)?);
+        self.deadline = Deadline::after(route.timeout).within(client_timeout(self.call.headers)?);
         let hand_over_at = hand_over_after
             .filter(|_| OpenOperation::can_hold(self.call.arguments.answers()))
             .map(|after| Deadline::after(after).at);
@@ -156,10 +156,10 @@ impl<'a> Run<'a> {
             _ => None,
         };
         self.send_log_lines(None);
-        let Response { reply, age, entry } = self.send(request).await?;
+        let Response { response, age, entry } = self.send(request).await?;
         let step = match operation {
-            Some((job, request)) => Box::pin(self.follow(job, request, reply, hand_over_at)).await?,
-            None => Step::Done(reply),
+            Some((job, request)) => Box::pin(self.follow(job, request, response, hand_over_at)).await?,
+            None => Step::Done(response),
         };
         let result = match step {
             Step::Running { stand, place, wait } => {
@@ -173,8 +173,8 @@ impl<'a> Run<'a> {
                     life: job.as_ref().map_or(Duration::ZERO, |job| job.task.life),
                 })));
             }
-            Step::Done(reply) => self.translate_last(reply, None).await,
-            Step::Failed(reply, stand) => self.translate_last(reply, Some(stand)).await,
+            Step::Done(response) => self.translate_last(response, None).await,
+            Step::Failed(response, stand) => self.translate_last(response, Some(stand)).await,
             Step::Cancelled => Err(Box::new(error_text::operation_cancelled())),
         };
         with_age_or_forgotten(result, age, entry).map(CallOutcome::Result)
@@ -192,10 +192,10 @@ impl<'a> Run<'a> {
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
         };
-        let built = self.snapshot.workers.build(route, arguments, headers, self.due.at, build).await;
+        let built = self.snapshot.workers.build(route, arguments, headers, self.deadline.at, build).await;
         built.map_err(|why| Box::new(error_text::request_not_built(why)))?.map_err(|error| {
             if let Some(detail) = error.detail() {
-                let (tool, request_id) = (&route.definition.name, self.call.ticket.request_id());
+                let (tool, request_id) = (&route.definition.name, self.call.context.request_id());
                 debug!(%tool, request_id, detail, "request template failed");
             }
             Box::new(ToolResult::error(Fault::Arguments, error.to_string()))
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
         let is_safe = idempotent.unwrap_or_else(|| request.is_safe());
         let is_idempotent = idempotent.unwrap_or_else(|| request.is_idempotent());
         self.request(request, is_idempotent).await.map_err(|error| {
-            let effect = match (is_safe, self.call.ticket.was_sent()) {
+            let effect = match (is_safe, self.call.context.was_sent()) {
                 (true, _) => Effect::Harmless,
                 (false, false) => Effect::Unsent,
                 (false, true) => Effect::Possible,
@@ -226,15 +226,15 @@ impl<'a> Run<'a> {
     ) -> Result<Response, UpstreamError> {
         let route = self.call.route;
         let (meanwhile, events) = self.progress.events();
-        let ask = UpstreamCall { meanwhile, ..self.call.ask(request, is_idempotent, self.due) };
+        let upstream_call = UpstreamCall { meanwhile, ..self.call.upstream_call(request, is_idempotent, self.deadline) };
         let begun = Instant::now();
         let response =
-            self.progress.report_until(route.policies.call(&ask), events, route.job.is_none()).await;
-        self.log.responded(response.as_ref().map(|response| &response.reply), begun.elapsed());
+            self.progress.report_until(route.policies.call(&upstream_call), events, route.job.is_none()).await;
+        self.log.responded(response.as_ref().map(|response| &response.response), begun.elapsed());
         let response = response?;
         let Some(age) = response.age else { return Ok(response) };
         self.log.age = Some(age);
-        Ok(Response { reply: ask.charged(response.reply, &route.upstream).await?, ..response })
+        Ok(Response { response: upstream_call.charged(response.response, &route.upstream).await?, ..response })
     }
 
     /// Sends a request that follows from the first, through the policies of the upstream.
@@ -245,31 +245,31 @@ impl<'a> Run<'a> {
         let route = self.call.route;
         let is_idempotent = request.method.is_idempotent();
         let (meanwhile, events) = self.progress.events();
-        let ask = UpstreamCall { meanwhile, ..self.call.ask(request.into(), is_idempotent, self.due) };
+        let upstream_call = UpstreamCall { meanwhile, ..self.call.upstream_call(request.into(), is_idempotent, self.deadline) };
         let begun = Instant::now();
-        let reply = route.policies.upstream().follow_up(&ask);
-        let reply = self.progress.report_until(reply, events, route.job.is_none()).await;
-        self.log.responded(reply.as_ref(), begun.elapsed());
-        reply
+        let response = route.policies.upstream().follow_up(&upstream_call);
+        let response = self.progress.report_until(response, events, route.job.is_none()).await;
+        self.log.responded(response.as_ref(), begun.elapsed());
+        response
     }
 
     /// Translates the last response. `failure` is the status of an asynchronous operation that failed: the
     /// rules may have a better text for it.
     pub(super) async fn translate_last(
         &mut self,
-        reply: UpstreamResponse,
+        response: UpstreamResponse,
         failure: Option<Stand>,
     ) -> Result<ToolResult, Box<ToolResult>> {
         let route = self.call.route;
         if route.resource.is_some() {
-            self.response = Some(ResponseHeaders::of(&reply));
+            self.response = Some(ResponseHeaders::of(&response));
         }
-        self.send_log_lines(Some(reply.status));
+        self.send_log_lines(Some(response.status));
         let translation = if failure.is_none() && route.asking.sampled.is_some() {
-            Box::pin(self.translate_with_sampling(reply)).await?
+            Box::pin(self.translate_with_sampling(response)).await?
         } else {
             let arguments = std::mem::take(&mut self.call.arguments);
-            self.translate(arguments, reply).await?
+            self.translate(arguments, response).await?
         };
         self.log.notes(&translation.notes, translation.result.outcome);
         self.log.decided(translation.rule);
@@ -289,30 +289,30 @@ impl<'a> Run<'a> {
     /// upstream's response is translated again.
     async fn translate_with_sampling(
         &mut self,
-        reply: UpstreamResponse,
+        response: UpstreamResponse,
     ) -> Result<Translation, Box<ToolResult>> {
-        let mut translation = self.translate(self.call.arguments.clone(), reply.clone()).await?;
+        let mut translation = self.translate(self.call.arguments.clone(), response.clone()).await?;
         let Some(sample) = translation.asks.take() else { return Ok(translation) };
         let arguments = std::mem::take(&mut self.call.arguments);
         let answers = elicit_for_rule(*sample, &arguments, self.elicitor).await?;
-        self.due = Deadline::after(self.call.route.timeout);
-        self.translate(arguments.with_answers(answers), reply).await
+        self.deadline = Deadline::after(self.call.route.timeout);
+        self.translate(arguments.with_answers(answers), response).await
     }
 
     pub(super) async fn translate(
         &mut self,
         arguments: Arguments,
-        reply: UpstreamResponse,
+        response: UpstreamResponse,
     ) -> Result<Translation, Box<ToolResult>> {
         let workers = &self.snapshot.workers;
-        let translated = workers.translate(self.call.route, arguments, reply, self.due.at).await;
+        let translated = workers.translate(self.call.route, arguments, response, self.deadline.at).await;
         translated.map_err(|why| {
             Box::new(match why {
                 WorkError::Panicked => {
                     self.log.panicked();
                     ToolResult::error(Fault::Unreadable, error_text::UNREADABLE)
                 }
-                WorkError::DeadlineExceeded => error_text::too_late(self.due.after),
+                WorkError::DeadlineExceeded => error_text::too_late(self.deadline.after),
             })
         })
     }
@@ -348,35 +348,35 @@ impl<'a> Run<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) fn new(route: &'a Arc<BoundRoute>, ticket: CallContext, call: Call<'a>) -> Self {
+    pub(super) fn new(route: &'a Arc<BoundRoute>, context: CallContext, call: Call<'a>) -> Self {
         Self {
             route,
-            ticket,
+            context,
             arguments: call.arguments.into(),
             headers: call.headers,
-            caller: call.caller,
+            client: call.client,
             trace: call.trace.or_else(|| TraceContext::of_headers(call.headers)),
         }
     }
 
     /// A request for the policies of an upstream.
-    pub(super) fn ask(
+    pub(super) fn upstream_call(
         &self,
         mut request: UpstreamRequest,
         is_idempotent: bool,
-        due: Deadline,
+        deadline: Deadline,
     ) -> UpstreamCall {
         let route = self.route;
         let traced = route.traces == Traces::Forwarded;
         // Each attempt has a span of its own, where there are spans.
-        if let (Some(trace), true, None) = (&self.trace, traced, self.ticket.span())
+        if let (Some(trace), true, None) = (&self.trace, traced, self.context.span())
             && let Some(headers) = request.headers_mut()
         {
             trace.write(headers);
         }
-        let ask = UpstreamCall::new(request, route.response_limit_bytes, due, is_idempotent);
-        let (caller, ticket) = (self.caller.clone(), self.ticket.clone());
-        UpstreamCall { caller, ticket, charge: route.charge.clone(), traced, ..ask }
+        let upstream_call = UpstreamCall::new(request, route.response_limit_bytes, deadline, is_idempotent);
+        let (client, context) = (self.client.clone(), self.context.clone());
+        UpstreamCall { client, context, charge: route.charge.clone(), traced, ..upstream_call }
     }
 }
 
@@ -402,8 +402,8 @@ fn with_age_or_forgotten(
 }
 
 /// Whether the client may call the route, whichever API it uses.
-pub(super) fn check_scopes(route: &Route, caller: &ClientIdentity) -> Result<(), Box<ToolResult>> {
-    match caller.may(&route.scopes) {
+pub(super) fn check_scopes(route: &Route, client: &ClientIdentity) -> Result<(), Box<ToolResult>> {
+    match client.may(&route.scopes) {
         true => Ok(()),
         false => Err(Box::new(error_text::forbidden(&route.scopes))),
     }
@@ -415,10 +415,10 @@ fn argument_error(route: &Route, sentence: String) -> ToolResult {
     let body = serde_json::json!({ "message": sentence }).to_string();
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let reply = UpstreamResponse::new(StatusCode::BAD_REQUEST, headers, body.into());
+    let response = UpstreamResponse::new(StatusCode::BAD_REQUEST, headers, body.into());
     let none = Value::Object(Map::new());
     let facts = CallInput::new(&route.definition.name, &none);
-    let mut result = translate(form, facts, &reply, &mut Trace::off()).result;
+    let mut result = translate(form, facts, &response, &mut Trace::off()).result;
     // No upstream sent a status. One that the rule sets stays.
     result.meta.remove(STATUS_META_KEY);
     if let Outcome::Error(Fault::Upstream { .. }) = result.outcome {

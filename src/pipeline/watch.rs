@@ -353,14 +353,14 @@ impl Snapshot {
         arguments: Map<String, Value>,
         known: Option<&Known>,
     ) -> Result<Seen, PollError> {
-        let due = Deadline::after(route.timeout);
+        let deadline = Deadline::after(route.timeout);
         let unfit =
             |words: String| PollError { plain: "its URI has no arguments of the route".to_owned(), words };
         let arguments = self.check_arguments(route, arguments.into()).await.map_err(unfit)?;
         let build = |route: &Route, arguments: &Arguments, headers: &HeaderMap, stop: &WorkBudget| {
             route.request.build(arguments, headers, Some(stop))
         };
-        let request = self.workers.build(route, &arguments, &HeaderMap::new(), due.at, build).await;
+        let request = self.workers.build(route, &arguments, &HeaderMap::new(), deadline.at, build).await;
         let request = request.map_err(|_| unfit("its request takes too long to make".to_owned()))?;
         let mut request = request.map_err(|error| unfit(error.to_string()))?;
         let known =
@@ -371,17 +371,17 @@ impl Snapshot {
             known.make_conditional(&mut request.headers);
         }
         let idempotent = route.idempotent.unwrap_or_else(|| request.is_idempotent());
-        let ask = UpstreamCall::new(request, route.response_limit_bytes, due, idempotent);
-        let ask = UpstreamCall { charge: route.charge.clone(), ..ask };
-        let reply = route.policies.upstream().follow_up(&ask).await.map_err(|error| PollError {
+        let upstream_call = UpstreamCall::new(request, route.response_limit_bytes, deadline, idempotent);
+        let upstream_call = UpstreamCall { charge: route.charge.clone(), ..upstream_call };
+        let response = route.policies.upstream().follow_up(&upstream_call).await.map_err(|error| PollError {
             plain: Chain(&error).to_string(),
             words: error.words().unwrap_or_default().to_owned(),
         })?;
-        if reply.status == StatusCode::NOT_MODIFIED && known.is_some() {
+        if response.status == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(Seen::Same);
         }
-        let head = ResponseHeaders::of(&reply);
-        let translation = self.workers.translate(route, arguments, reply, due.at).await;
+        let head = ResponseHeaders::of(&response);
+        let translation = self.workers.translate(route, arguments, response, deadline.at).await;
         let translation = translation.map_err(|_| PollError {
             plain: "its reply can't be translated".to_owned(),
             words: String::new(),

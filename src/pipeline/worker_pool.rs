@@ -161,32 +161,32 @@ impl WorkerPool {
         &self,
         route: &Arc<BoundRoute>,
         arguments: Arguments,
-        reply: UpstreamResponse,
+        response: UpstreamResponse,
         deadline: Instant,
     ) -> Result<Translation, WorkError> {
         let known = arguments.into_values();
         let large =
-            if is_passed_on(&route.translator, &reply) { LARGE_REPLY_BYTES } else { LARGE_FOR_RULES_BYTES };
+            if is_passed_on(&route.translator, &response) { LARGE_REPLY_BYTES } else { LARGE_FOR_RULES_BYTES };
         // Rules may do as much with arguments as with a response.
-        let is_short = is_shorter(&reply, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
+        let is_short = is_shorter(&response, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
         let (name, route) = (&route.definition.name, Arc::clone(route));
-        self.run_counted(name, deadline, is_short, move |stop| translate(&route, &known, &reply, stop)).await
+        self.run_counted(name, deadline, is_short, move |stop| translate(&route, &known, &response, stop)).await
     }
 
     /// Evaluates the rule for asynchronous operations on a response; returns the response as well.
     pub(super) async fn evaluate<T: Send + 'static>(
         &self,
         route: &ToolName,
-        reply: UpstreamResponse,
+        response: UpstreamResponse,
         deadline: Instant,
         questions: impl Fn(&UpstreamResponse, &WorkBudget) -> T + Send + 'static,
     ) -> Result<(T, UpstreamResponse), WorkError> {
-        let is_short = is_shorter(&reply, LARGE_FOR_RULES_BYTES);
-        let ask = move |stop: &WorkBudget| {
-            let answers = panic::catch_unwind(AssertUnwindSafe(|| questions(&reply, stop)));
-            answers.map(|answers| (answers, reply.clone())).map_err(|_| WorkError::Panicked)
+        let is_short = is_shorter(&response, LARGE_FOR_RULES_BYTES);
+        let upstream_call = move |stop: &WorkBudget| {
+            let answers = panic::catch_unwind(AssertUnwindSafe(|| questions(&response, stop)));
+            answers.map(|answers| (answers, response.clone())).map_err(|_| WorkError::Panicked)
         };
-        self.run_counted(route, deadline, is_short, ask).await
+        self.run_counted(route, deadline, is_short, upstream_call).await
     }
 
     /// Checks the arguments of a route, and fills in its defaults, until `deadline`.
@@ -244,8 +244,8 @@ impl WorkerPool {
 }
 
 /// A short response that is compressed may be a long one.
-fn is_shorter(reply: &UpstreamResponse, bytes: usize) -> bool {
-    reply.body.len() < bytes && !reply.headers.contains_key(header::CONTENT_ENCODING)
+fn is_shorter(response: &UpstreamResponse, bytes: usize) -> bool {
+    response.body.len() < bytes && !response.headers.contains_key(header::CONTENT_ENCODING)
 }
 
 /// Whether arguments are shorter than `left`, approximately; the rest of them is not examined.
@@ -267,9 +267,9 @@ fn weighs_less(value: &Value, left: &mut usize) -> bool {
 
 /// Whether a response is checked and passed on: no rule parses it, no schema applies to it, and it is no
 /// failure, whose message would be extracted.
-fn is_passed_on(translator: &Translator, reply: &UpstreamResponse) -> bool {
+fn is_passed_on(translator: &Translator, response: &UpstreamResponse) -> bool {
     let has_failed =
-        !reply.status.is_success() || reply.exit.as_ref().is_some_and(|exit| !exit.end.is_success());
+        !response.status.is_success() || response.exit.as_ref().is_some_and(|exit| !exit.end.is_success());
     translator.rules.is_empty() && translator.output.is_none() && !has_failed
 }
 
@@ -278,12 +278,12 @@ fn is_passed_on(translator: &Translator, reply: &UpstreamResponse) -> bool {
 fn translate(
     route: &Route,
     (args, answers): &(Value, Value),
-    reply: &UpstreamResponse,
+    response: &UpstreamResponse,
     stop: &WorkBudget,
 ) -> Result<Translation, WorkError> {
     let facts = CallInput { stop: Some(stop), answers, ..CallInput::new(&route.definition.name, args) };
     let translated = panic::catch_unwind(AssertUnwindSafe(|| {
-        translate::translate(&route.translator, facts, reply, &mut Trace::off())
+        translate::translate(&route.translator, facts, response, &mut Trace::off())
     }));
     translated.map_err(|_| WorkError::Panicked)
 }
@@ -409,12 +409,12 @@ mod tests {
             redaction: Redaction::default(),
             limits: TranslationLimits::default(),
         };
-        let reply = |status| UpstreamResponse::new(status, HeaderMap::new(), "{}".into());
+        let response = |status| UpstreamResponse::new(status, HeaderMap::new(), "{}".into());
         let schema = json!({"type": "object"});
         let schema = OutputSchema::new(schema.as_object().unwrap().clone(), Wrap::default()).unwrap();
-        assert!(is_passed_on(&translator(None), &reply(StatusCode::OK)));
-        assert!(!is_passed_on(&translator(Some(schema)), &reply(StatusCode::OK)));
-        assert!(!is_passed_on(&translator(None), &reply(StatusCode::BAD_GATEWAY)));
+        assert!(is_passed_on(&translator(None), &response(StatusCode::OK)));
+        assert!(!is_passed_on(&translator(Some(schema)), &response(StatusCode::OK)));
+        assert!(!is_passed_on(&translator(None), &response(StatusCode::BAD_GATEWAY)));
     }
 
     #[test]
@@ -438,9 +438,9 @@ mod tests {
                 let is_done = (0..steps).all(|_| !stop.is_exhausted());
                 (is_done, thread::current().id())
             };
-            let reply = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), "{}".into());
+            let response = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), "{}".into());
             let deadline = Instant::now() + Duration::from_secs(3600);
-            let ((is_done, there), _) = pool.evaluate(&route, reply, deadline, questions).await.unwrap();
+            let ((is_done, there), _) = pool.evaluate(&route, response, deadline, questions).await.unwrap();
             let times_begun = begun.load(Ordering::Relaxed);
             assert_eq!((is_done, times_begun, there == here), (true, times, is_here), "{steps}");
         }

@@ -23,15 +23,15 @@ impl<'a> Attempt<'a> {
     /// Starts one. With tracing, returns the request with the new trace context.
     pub(super) fn begin(
         counted: &'a Words,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         upstream: &Upstream,
     ) -> (Self, Option<UpstreamCall>) {
-        let before = ask.ticket.attempt();
-        let Some(call) = ask.ticket.span() else {
+        let before = upstream_call.context.attempt();
+        let Some(call) = upstream_call.context.span() else {
             return (Self { counted, span: Span::default(), is_over: false }, None);
         };
-        let (ask, span) = traced(call.child(SpanKind::Client, "upstream"), ask.clone(), before, upstream);
-        (Self { counted, span, is_over: false }, Some(ask))
+        let (upstream_call, span) = traced(call.child(SpanKind::Client, "upstream"), upstream_call.clone(), before, upstream);
+        (Self { counted, span, is_over: false }, Some(upstream_call))
     }
 
     /// Ends it with what came of it.
@@ -41,7 +41,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<UpstreamResponse, UpstreamError> {
         self.is_over = true;
         self.counted.add(match &outcome {
-            Ok(reply) => result_word(reply),
+            Ok(response) => result_word(response),
             Err(error) => error.facts().label,
         });
         if self.span.is_recorded() {
@@ -61,9 +61,9 @@ impl Drop for Attempt<'_> {
 }
 
 /// What came of a request, in a word: `2xx`, or `exit_success`.
-pub fn result_word(reply: &UpstreamResponse) -> &'static str {
-    match &reply.exit {
-        None => status_word(reply.status),
+pub fn result_word(response: &UpstreamResponse) -> &'static str {
+    match &response.exit {
+        None => status_word(response.status),
         Some(exit) if exit.end.is_success() => "exit_success",
         Some(_) => "exit_failure",
     }
@@ -81,16 +81,16 @@ pub(super) fn status_word(status: StatusCode) -> &'static str {
 }
 
 /// An attempt that has a span: the upstream is told of it, and somebody may read what it is.
-fn traced(span: Span, mut ask: UpstreamCall, before: u32, upstream: &Upstream) -> (UpstreamCall, Span) {
-    if ask.traced
-        && let (Some(context), Some(headers)) = (span.context(), ask.request.headers_mut())
+fn traced(span: Span, mut upstream_call: UpstreamCall, before: u32, upstream: &Upstream) -> (UpstreamCall, Span) {
+    if upstream_call.traced
+        && let (Some(context), Some(headers)) = (span.context(), upstream_call.request.headers_mut())
     {
         context.write(headers);
     }
     if span.is_recorded() {
-        begun(&span, &ask.request, before, upstream);
+        begun(&span, &upstream_call.request, before, upstream);
     }
-    (ask, span)
+    (upstream_call, span)
 }
 
 fn begun(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstream) {
@@ -160,11 +160,11 @@ fn ended(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>) {
                 span.failed(exit.end.to_string());
             }
         }
-        Ok(reply) => {
-            span.number("http.response.status_code", reply.status.as_u16());
+        Ok(response) => {
+            span.number("http.response.status_code", response.status.as_u16());
             // To a client an error of its own is one as well (semantic conventions for HTTP, "Status").
-            if reply.status.is_client_error() || reply.status.is_server_error() {
-                span.failed(reply.status.as_str().to_owned());
+            if response.status.is_client_error() || response.status.is_server_error() {
+                span.failed(response.status.as_str().to_owned());
             }
         }
         Err(error) => span.failed(error.facts().label),
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{Inside, answering_after, ask, name},
+        policy::mock::{Inside, answering_after, upstream_call, name},
         upstream::{UpstreamSettings, http::HttpSettings},
     };
 
@@ -188,9 +188,9 @@ mod tests {
         let to = Upstream::new(UpstreamSettings::Http(Box::new(to)));
         let upstream = answering_after(Duration::from_secs(2), &Inside::default());
         let one = async || {
-            let ask = ask(Duration::from_secs(9));
-            let (attempt, _) = Attempt::begin(&counted, &ask, &to);
-            attempt.end(upstream.answer(&ask).await)
+            let upstream_call = upstream_call(Duration::from_secs(9));
+            let (attempt, _) = Attempt::begin(&counted, &upstream_call, &to);
+            attempt.end(upstream.answer(&upstream_call).await)
         };
         one().await.unwrap();
         tokio::time::timeout(Duration::from_secs(1), one()).await.unwrap_err();

@@ -143,7 +143,7 @@ impl CircuitBreaker {
     }
 
     /// Admits a call, or rejects it with the time for which the circuit is open.
-    pub(super) fn enter<'a>(&'a self, ask: &'a UpstreamCall) -> Result<Probe<'a>, UpstreamError> {
+    pub(super) fn enter<'a>(&'a self, upstream_call: &'a UpstreamCall) -> Result<Probe<'a>, UpstreamError> {
         let mut state = self.state();
         let mut probes_until = None;
         if let State::Open { until } | State::HalfOpen { until } = *state {
@@ -162,11 +162,11 @@ impl CircuitBreaker {
             *state = State::HalfOpen { until };
             probes_until = Some(until);
         }
-        let due = ask.due.latest;
-        Ok(Probe { breaker: self, due, ticket: &ask.ticket, probes_until, is_recorded: false })
+        let deadline = upstream_call.deadline.latest;
+        Ok(Probe { breaker: self, deadline, context: &upstream_call.context, probes_until, is_recorded: false })
     }
 
-    fn learn(&self, outcome: Outcome, probes_until: Option<Instant>, ticket: &CallContext) {
+    fn learn(&self, outcome: Outcome, probes_until: Option<Instant>, context: &CallContext) {
         let Some(limit) = self.settings.consecutive_failures else { return };
         let mut state = self.state();
         let next = match (*state, outcome) {
@@ -178,14 +178,14 @@ impl CircuitBreaker {
             }
             (State::Closed { .. } | State::HalfOpen { .. }, Outcome::Failure) => {
                 let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
-                let (request_id, open_for) = (ticket.request_id(), self.settings.open_for);
+                let (request_id, open_for) = (context.request_id(), self.settings.open_for);
                 warn!(%upstream, route, request_id, ?open_for, "circuit breaker opened");
                 self.opened.add();
                 State::Open { until: Instant::now() + self.settings.open_for }
             }
             (State::HalfOpen { .. }, Outcome::Success) => {
                 let (upstream, route) = (&self.upstream, self.route.as_ref().map(tracing::field::display));
-                info!(%upstream, route, request_id = ticket.request_id(), "circuit breaker closed");
+                info!(%upstream, route, request_id = context.request_id(), "circuit breaker closed");
                 State::Closed { failures: 0 }
             }
             // The probe has shown nothing: the next call is one.
@@ -201,8 +201,8 @@ impl CircuitBreaker {
 #[derive(Debug)]
 pub(super) struct Probe<'a> {
     breaker: &'a CircuitBreaker,
-    due: Instant,
-    ticket: &'a CallContext,
+    deadline: Instant,
+    context: &'a CallContext,
     /// Until when it is waited for, where it is the one call that probes.
     probes_until: Option<Instant>,
     is_recorded: bool,
@@ -216,7 +216,7 @@ impl Probe<'_> {
             None => shown_of_upstream(result),
             Some(_) => shown_of_route(result),
         };
-        self.breaker.learn(outcome, self.probes_until, self.ticket);
+        self.breaker.learn(outcome, self.probes_until, self.context);
     }
 }
 
@@ -225,9 +225,9 @@ impl Drop for Probe<'_> {
         if !self.is_recorded {
             // Dropped at its deadline: no answer came in time. Dropped before: its caller left, or would not
             // wait.
-            let late = Instant::now() >= self.due && self.breaker.route.is_none();
+            let late = Instant::now() >= self.deadline && self.breaker.route.is_none();
             let outcome = if late { Outcome::Failure } else { Outcome::Unknown };
-            self.breaker.learn(outcome, self.probes_until, self.ticket);
+            self.breaker.learn(outcome, self.probes_until, self.context);
         }
     }
 }
@@ -247,7 +247,7 @@ fn shown_of_upstream(result: &Result<UpstreamResponse, UpstreamError>) -> Outcom
 /// What an attempt shows of its route: whether requests of its kind are served.
 fn shown_of_route(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
     match result.as_ref().map_err(|error| error.facts().stage) {
-        Ok(reply) => match reply.status {
+        Ok(response) => match response.status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 Outcome::Failure
             }
@@ -265,7 +265,7 @@ fn shown_of_route(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
 mod tests {
     use super::*;
     use crate::{
-        policy::mock::{Inside, Script, answering_after, ask, failed, name, status},
+        policy::mock::{Inside, Script, answering_after, upstream_call, failed, name, status},
         upstream::Deadline,
     };
 
@@ -280,10 +280,10 @@ mod tests {
     async fn call(
         breaker: &CircuitBreaker,
         upstream: &Script,
-        ask: UpstreamCall,
+        upstream_call: UpstreamCall,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        let probe = breaker.enter(&ask)?;
-        let result = upstream.answer(&ask).await;
+        let probe = breaker.enter(&upstream_call)?;
+        let result = upstream.answer(&upstream_call).await;
         probe.record(&result);
         result
     }
@@ -299,7 +299,7 @@ mod tests {
     async fn an_upstream_that_only_fails_is_left_alone_and_then_tried_by_one() {
         let script = Script::new([failed(), failed(), failed(), status(200), status(200)]);
         let breaker = breaker();
-        let one = || call(&breaker, &script, ask(SECOND));
+        let one = || call(&breaker, &script, upstream_call(SECOND));
         one().await.unwrap_err();
         one().await.unwrap_err();
         assert_eq!(rest(&one().await), Some(5 * SECOND));
@@ -330,18 +330,18 @@ mod tests {
         let script = Script::new([failed(), status(503), failed(), status(502), failed(), status(504)]);
         let breaker = breaker();
         for _ in 0..6 {
-            assert_eq!(rest(&call(&breaker, &script, ask(SECOND)).await), None);
+            assert_eq!(rest(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
         let script = Script::new([status(503), failed(), status(502), status(200)]);
         let breaker = breaker.of_route("t".parse().unwrap());
         for _ in 0..3 {
-            assert_eq!(rest(&call(&breaker, &script, ask(SECOND)).await), None);
+            assert_eq!(rest(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
-        let rejected = call(&breaker, &script, ask(SECOND)).await;
+        let rejected = call(&breaker, &script, upstream_call(SECOND)).await;
         assert!(matches!(rejected, Err(UpstreamError::CircuitOpen { of_route: true, .. })), "{rejected:?}");
         tokio::time::advance(5 * SECOND).await;
         assert_eq!(breaker.view(), BreakerView::HalfOpen);
-        call(&breaker, &script, ask(SECOND)).await.unwrap();
+        call(&breaker, &script, upstream_call(SECOND)).await.unwrap();
         assert_eq!(breaker.view(), BreakerView::Closed { failures: 0 });
     }
 
@@ -350,7 +350,7 @@ mod tests {
         let script = Script::new([failed(), failed()]);
         let breaker = breaker();
         for _ in 0..2 {
-            call(&breaker, &script, ask(SECOND)).await.unwrap_err();
+            call(&breaker, &script, upstream_call(SECOND)).await.unwrap_err();
         }
         assert_eq!(breaker.view(), BreakerView::Open { rest: 5 * SECOND });
         tokio::time::advance(5 * SECOND).await;
@@ -367,7 +367,7 @@ mod tests {
         let script = Script::new([failed(), status(500), failed(), status(200), failed(), status(404)]);
         let breaker = breaker();
         for _ in 0..6 {
-            assert_eq!(rest(&call(&breaker, &script, ask(SECOND)).await), None);
+            assert_eq!(rest(&call(&breaker, &script, upstream_call(SECOND)).await), None);
         }
     }
 
@@ -376,11 +376,11 @@ mod tests {
         let script = Script::new([failed(), failed()]);
         let breaker = breaker();
         for _ in 0..2 {
-            call(&breaker, &script, ask(SECOND)).await.unwrap_err();
+            call(&breaker, &script, upstream_call(SECOND)).await.unwrap_err();
         }
         tokio::time::advance(5 * SECOND).await;
         let slow = answering_after(SECOND, &Inside::default());
-        let one = || call(&breaker, &slow, ask(2 * SECOND));
+        let one = || call(&breaker, &slow, upstream_call(2 * SECOND));
         let (first, second) = tokio::join!(one(), one());
         first.unwrap();
         assert!(rest(&second).is_some(), "{second:?}");
@@ -390,18 +390,18 @@ mod tests {
     async fn a_call_from_before_decides_nothing_while_another_one_probes() {
         let leaving = async |breaker: &CircuitBreaker, time: Duration| {
             let before = answering_after(60 * SECOND, &Inside::default());
-            tokio::time::timeout(time, call(breaker, &before, ask(7 * SECOND))).await.unwrap_err();
+            tokio::time::timeout(time, call(breaker, &before, upstream_call(7 * SECOND))).await.unwrap_err();
         };
         // One leaves while it is waited for, and the other when its time is over.
         for left_after in [6 * SECOND, 7 * SECOND] {
             let (breaker, script) = (breaker(), Script::new([failed(), failed()]));
             let others = async {
                 for _ in 0..2 {
-                    call(&breaker, &script, ask(SECOND)).await.unwrap_err();
+                    call(&breaker, &script, upstream_call(SECOND)).await.unwrap_err();
                 }
                 tokio::time::sleep(5 * SECOND).await;
                 let slow = answering_after(3 * SECOND, &Inside::default());
-                let one = || call(&breaker, &slow, ask(9 * SECOND));
+                let one = || call(&breaker, &slow, upstream_call(9 * SECOND));
                 let second = async {
                     tokio::time::sleep(5 * SECOND / 2).await;
                     one().await
@@ -421,18 +421,18 @@ mod tests {
         let inside = Inside::default();
         let (breaker, slow) = (breaker(), answering_after(60 * SECOND, &inside));
         for _ in 0..5 {
-            tokio::time::timeout(SECOND, call(&breaker, &slow, ask(30 * SECOND))).await.unwrap_err();
+            tokio::time::timeout(SECOND, call(&breaker, &slow, upstream_call(30 * SECOND))).await.unwrap_err();
         }
         assert_eq!(*breaker.state(), State::Closed { failures: 0 });
         for _ in 0..5 {
-            let due = Deadline::after(30 * SECOND).within(Some(SECOND));
-            let impatient = UpstreamCall { due, ..ask(SECOND) };
+            let deadline = Deadline::after(30 * SECOND).within(Some(SECOND));
+            let impatient = UpstreamCall { deadline, ..upstream_call(SECOND) };
             tokio::time::timeout(2 * SECOND, call(&breaker, &slow, impatient)).await.unwrap_err();
         }
         assert_eq!(*breaker.state(), State::Closed { failures: 0 });
         for _ in 0..2 {
-            tokio::time::timeout(2 * SECOND, call(&breaker, &slow, ask(SECOND))).await.unwrap_err();
+            tokio::time::timeout(2 * SECOND, call(&breaker, &slow, upstream_call(SECOND))).await.unwrap_err();
         }
-        assert!(rest(&call(&breaker, &slow, ask(SECOND)).await).is_some());
+        assert!(rest(&call(&breaker, &slow, upstream_call(SECOND)).await).is_some());
     }
 }

@@ -59,11 +59,11 @@ impl ConcurrencyLimit {
     /// has begun in any case. Dropping the future leaves the queue.
     pub(super) async fn acquire(
         &self,
-        caller: Option<&ClientIdentity>,
+        client: Option<&ClientIdentity>,
     ) -> Result<ConcurrencySlot, UpstreamError> {
-        let of_caller = match self.callers.as_ref().zip(caller) {
+        let of_caller = match self.callers.as_ref().zip(client) {
             None => None,
-            Some((callers, caller)) => callers.take(caller).map_err(|in_flight_limit| {
+            Some((callers, client)) => callers.take(client).map_err(|in_flight_limit| {
                 self.busy.add();
                 UpstreamError::ClientBusy { upstream: self.upstream.clone(), in_flight_limit }
             })?,

@@ -103,12 +103,12 @@ impl Hedge {
     /// Waits for the reply to one request, and after a while for that to a second, too.
     pub(super) async fn race(
         &self,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         first: impl Future<Output = Result<UpstreamResponse, UpstreamError>>,
         second: impl AsyncFnOnce(UpstreamCall) -> Result<UpstreamResponse, UpstreamError>,
     ) -> Result<UpstreamResponse, UpstreamError> {
         let mut first = pin!(first);
-        if !ask.idempotent {
+        if !upstream_call.idempotent {
             return first.await;
         }
         let begun = Instant::now();
@@ -123,7 +123,7 @@ impl Hedge {
         }
         self.counts.hedged.add();
         // Nobody is told of the second: its bytes would be counted with those of the first.
-        let mut second = pin!(second(UpstreamCall { meanwhile: None, ..ask.clone() }));
+        let mut second = pin!(second(UpstreamCall { meanwhile: None, ..upstream_call.clone() }));
         tokio::select! {
             biased;
             result = &mut first => {
@@ -161,7 +161,7 @@ impl Hedge {
 
 /// Whether it is an answer, whatever it says.
 fn is_good(result: &Result<UpstreamResponse, UpstreamError>) -> bool {
-    result.as_ref().is_ok_and(|reply| !reply.status.is_server_error() && reply.status.as_u16() != 429)
+    result.as_ref().is_ok_and(|response| !response.status.is_server_error() && response.status.as_u16() != 429)
 }
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::policy::{
         BreakerSettings, Count,
-        mock::{Inside, Script, ask, failed, name, slow, status},
+        mock::{Inside, Script, upstream_call, failed, name, slow, status},
     };
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -189,16 +189,16 @@ mod tests {
     }
 
     async fn race(hedge: &Hedge, first: &Script, second: &Script) -> Result<UpstreamResponse, UpstreamError> {
-        race_of(hedge, first, second, ask(30 * SECOND)).await
+        race_of(hedge, first, second, upstream_call(30 * SECOND)).await
     }
 
     async fn race_of(
         hedge: &Hedge,
         first: &Script,
         second: &Script,
-        ask: UpstreamCall,
+        upstream_call: UpstreamCall,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        hedge.race(&ask, first.answer(&ask), async |ask: UpstreamCall| second.answer(&ask).await).await
+        hedge.race(&upstream_call, first.answer(&upstream_call), async |upstream_call: UpstreamCall| second.answer(&upstream_call).await).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -206,8 +206,8 @@ mod tests {
         let (first, second) = (Inside::default(), Inside::default());
         let hedge = hedge(AFTER_ONE);
         let begun = Instant::now();
-        let reply = race(&hedge, &slow(200, 10 * SECOND, &first), &slow(204, SECOND, &second)).await.unwrap();
-        assert_eq!((reply.status.as_u16(), begun.elapsed()), (204, 2 * SECOND));
+        let response = race(&hedge, &slow(200, 10 * SECOND, &first), &slow(204, SECOND, &second)).await.unwrap();
+        assert_eq!((response.status.as_u16(), begun.elapsed()), (204, 2 * SECOND));
         assert_eq!((first.count(), second.count()), (0, 0), "the other one goes on behind its caller's back");
         assert_eq!((hedge.counts.hedged.get(), hedge.counts.hedges_won.get()), (1, 1));
     }
@@ -216,8 +216,8 @@ mod tests {
     async fn a_quick_request_and_one_that_may_not_be_repeated_are_sent_once() {
         let (hedge, second) = (hedge(AFTER_ONE), Script::new([]));
         race(&hedge, &after(SECOND / 2, 200), &second).await.unwrap();
-        let ask = UpstreamCall { idempotent: false, ..ask(30 * SECOND) };
-        race_of(&hedge, &after(10 * SECOND, 200), &second, ask).await.unwrap();
+        let upstream_call = UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) };
+        race_of(&hedge, &after(10 * SECOND, 200), &second, upstream_call).await.unwrap();
         assert_eq!(second.asked(), 0);
     }
 
@@ -243,7 +243,7 @@ mod tests {
         }
         assert_eq!(second.asked(), 10, "what there is to begin with");
         let hedge = hedge(AFTER_ONE);
-        hedge.breakers[0].enter(&ask(SECOND)).unwrap().record(&failed());
+        hedge.breakers[0].enter(&upstream_call(SECOND)).unwrap().record(&failed());
         race(&hedge, &after(2 * SECOND, 200), &Script::new([])).await.unwrap();
     }
 

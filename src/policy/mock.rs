@@ -45,7 +45,7 @@ pub(super) fn name() -> UpstreamName {
     "old".parse().unwrap()
 }
 
-pub(super) fn ask(deadline: Duration) -> UpstreamCall {
+pub(super) fn upstream_call(deadline: Duration) -> UpstreamCall {
     let request = HttpRequest {
         method: Method::GET,
         under: PathBase::UpstreamUrl,
@@ -109,11 +109,11 @@ impl Script {
         self.0.lock().unwrap().asked
     }
 
-    pub(super) async fn answer(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    pub(super) async fn answer(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         let (outcome, delay, _inside) = {
             let mut lines = self.0.lock().unwrap();
             lines.asked += 1;
-            lines.headers = ask.request.headers().cloned().unwrap_or_default();
+            lines.headers = upstream_call.request.headers().cloned().unwrap_or_default();
             let outcome = lines.left.pop_front().or_else(|| lines.then.clone());
             (outcome.expect("the script has an answer"), lines.delay, lines.inside.enter())
         };

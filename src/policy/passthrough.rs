@@ -98,41 +98,41 @@ impl Passthrough {
     pub async fn stream<B>(
         &self,
         request: Request<B>,
-        caller: &ClientIdentity,
+        client: &ClientIdentity,
     ) -> Result<Response<StreamedBody>, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
-        let reply = self.try_stream(request, caller).await;
-        self.policies.counts.handed_through.add(match &reply {
-            Ok(reply) => status_word(reply.status()),
+        let response = self.try_stream(request, client).await;
+        self.policies.counts.handed_through.add(match &response {
+            Ok(response) => status_word(response.status()),
             Err(error) => error.facts().label,
         });
-        reply
+        response
     }
 
     async fn try_stream<B>(
         &self,
         request: Request<B>,
-        caller: &ClientIdentity,
+        client: &ClientIdentity,
     ) -> Result<Response<StreamedBody>, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
         if let Some(rate) = &self.policies.rate {
-            rate.admit(caller, OverLimit::Rejected).await?;
+            rate.admit(client, OverLimit::Rejected).await?;
         }
-        let slot = self.slots.enter(caller).await?;
-        let in_flight = self.policies.concurrency.acquire(Some(caller)).await?;
+        let slot = self.slots.enter(client).await?;
+        let in_flight = self.policies.concurrency.acquire(Some(client)).await?;
         let (moved, upload) = (Moved::default(), Upload::new(self.settings.body_timeout));
         let is_late = upload.is_late.clone();
         let request = request.map(|body| watched(body, moved.clone(), upload));
         let after = self.settings.timeout;
-        let due = Instant::now() + after;
-        let reply = tokio::select! {
-            reply = self.upstream.stream(request, due) => reply.map_err(|error| {
+        let deadline = Instant::now() + after;
+        let response = tokio::select! {
+            response = self.upstream.stream(request, deadline) => response.map_err(|error| {
                 let (upstream, after) = (self.name().clone(), self.settings.body_timeout);
                 if is_late.load(Ordering::Relaxed) { UpstreamError::SlowUpload { upstream, after } } else { error }
             })?,
@@ -141,7 +141,7 @@ impl Passthrough {
             }
         };
         let idle_timeout = self.settings.idle_timeout;
-        Ok(reply.map(|body| with_idle_timeout(body, idle_timeout, (slot, in_flight))))
+        Ok(response.map(|body| with_idle_timeout(body, idle_timeout, (slot, in_flight))))
     }
 }
 
@@ -188,11 +188,11 @@ impl Slots {
     }
 
     /// Finds a slot for a client. Who has as many as it may waits until one of its own is free.
-    async fn enter(&self, caller: &ClientIdentity) -> Result<Slot, UpstreamError> {
+    async fn enter(&self, client: &ClientIdentity) -> Result<Slot, UpstreamError> {
         let of_client = match self.per_client {
             None => None,
             Some(limit) => {
-                let slots = self.of_client(caller, limit);
+                let slots = self.of_client(client, limit);
                 let slot = timeout(self.queue_timeout, slots.acquire_owned()).await;
                 Some(slot.map_err(|_| {
                     self.busy.add();
@@ -207,16 +207,16 @@ impl Slots {
         Ok(Slot { _of_client: of_client, _slot: self.concurrency.acquire(None).await? })
     }
 
-    fn of_client(&self, caller: &ClientIdentity, limit: usize) -> Arc<Semaphore> {
+    fn of_client(&self, client: &ClientIdentity, limit: usize) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slots) = clients.get(caller).and_then(Weak::upgrade) {
+        if let Some(slots) = clients.get(client).and_then(Weak::upgrade) {
             return slots;
         }
         if clients.len() >= Self::REMEMBERED {
             clients.retain(|_, slots| slots.strong_count() > 0);
         }
         let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
-        clients.insert(caller.clone(), Arc::downgrade(&slots));
+        clients.insert(client.clone(), Arc::downgrade(&slots));
         slots
     }
 }

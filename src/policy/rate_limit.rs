@@ -151,7 +151,7 @@ struct Used {
 }
 
 impl RateLimit {
-    /// How many callers are told apart. Those beyond share what one of them may ask, until others have been
+    /// How many callers are told apart. Those beyond share what one of them may upstream_call, until others have been
     /// silent for long enough to be forgotten: whoever comes under ever other addresses gains nothing by it.
     pub(super) const CALLERS_LIMIT: usize = 65_536;
     /// How often it is looked for callers to forget, at most.
@@ -188,10 +188,10 @@ impl RateLimit {
     }
 
     /// Uses some of it, or says how long there is nothing left.
-    fn take(&self, caller: &ClientIdentity) -> Result<(), Duration> {
+    fn take(&self, client: &ClientIdentity) -> Result<(), Duration> {
         let now = Instant::now();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let point = used.point(self.whose, caller, now);
+        let point = used.point(self.whose, client, now);
         let (gap, slack) = self.settings.gap_and_slack();
         let ahead = point.saturating_duration_since(now);
         match ahead.checked_sub(slack) {
@@ -204,8 +204,8 @@ impl RateLimit {
     }
 
     /// The same of what all replicas use, where they count together.
-    async fn take_of_all(&self, caller: &ClientIdentity) -> Result<(), Stopped> {
-        let here = self.take(caller);
+    async fn take_of_all(&self, client: &ClientIdentity) -> Result<(), Stopped> {
+        let here = self.take(client);
         let Some(Counted { store, of }) = &self.counted else { return here.map_err(Stopped::For) };
         let without = self.settings.on_store_failure;
         // What is too much of this replica alone is too much of all, and nobody need be asked for it.
@@ -215,14 +215,14 @@ impl RateLimit {
             return Err(Stopped::For(wait));
         }
         let whose = match self.whose {
-            RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => caller.to_bytes(),
+            RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => client.to_bytes(),
             RateLimitScope::Route | RateLimitScope::Upstream => Vec::new(),
         };
         let (gap, slack) = self.settings.gap_and_slack();
         match (store.take(&store.name("rate", &[of, &whose]), gap, slack).await, without) {
             (Ok(Duration::ZERO), _) => Ok(()),
             (Ok(wait), _) => {
-                self.put_off(caller, wait);
+                self.put_off(client, wait);
                 Err(Stopped::For(wait))
             }
             (Err(Unreachable), OnStoreFailure::Local | OnStoreFailure::Allow) => Ok(()),
@@ -231,11 +231,11 @@ impl RateLimit {
     }
 
     /// Admits no call here for so long: the other replicas have used what there was.
-    fn put_off(&self, caller: &ClientIdentity, wait: Duration) {
+    fn put_off(&self, client: &ClientIdentity, wait: Duration) {
         let now = Instant::now();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, slack) = self.settings.gap_and_slack();
-        let point = used.point(self.whose, caller, now);
+        let point = used.point(self.whose, client, now);
         *point = now + slack + wait;
     }
 
@@ -245,9 +245,9 @@ impl RateLimit {
     ///
     /// [`UpstreamError::TooOften`] when nothing is left and the call does not wait; that is counted.
     /// [`UpstreamError::RateLimitUnavailable`] when that can't be told.
-    pub(super) async fn admit(&self, caller: &ClientIdentity, over: OverLimit) -> Result<(), UpstreamError> {
+    pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), UpstreamError> {
         loop {
-            let Err(stopped) = self.take_of_all(caller).await else { return Ok(()) };
+            let Err(stopped) = self.take_of_all(client).await else { return Ok(()) };
             match (over, stopped) {
                 (OverLimit::Rejected, stopped) => return Err(self.reject(stopped)),
                 (OverLimit::Waits, Stopped::For(wait)) => sleep(wait).await,
@@ -280,15 +280,15 @@ impl RateSettings {
 }
 
 impl Used {
-    fn point(&mut self, whose: RateLimitScope, caller: &ClientIdentity, now: Instant) -> &mut Instant {
+    fn point(&mut self, whose: RateLimitScope, client: &ClientIdentity, now: Instant) -> &mut Instant {
         match whose {
-            RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => self.of(caller, now),
+            RateLimitScope::ClientOfRoute | RateLimitScope::ClientOfUpstream => self.of(client, now),
             RateLimitScope::Route | RateLimitScope::Upstream => &mut self.all,
         }
     }
 
-    fn of(&mut self, caller: &ClientIdentity, now: Instant) -> &mut Instant {
-        if self.each.len() >= RateLimit::CALLERS_LIMIT && !self.each.contains_key(caller) {
+    fn of(&mut self, client: &ClientIdentity, now: Instant) -> &mut Instant {
+        if self.each.len() >= RateLimit::CALLERS_LIMIT && !self.each.contains_key(client) {
             if now.saturating_duration_since(self.swept) >= RateLimit::SWEEP_EVERY {
                 self.swept = now;
                 self.each.retain(|_, point| *point > now);
@@ -297,7 +297,7 @@ impl Used {
                 return &mut self.all;
             }
         }
-        self.each.entry(caller.clone()).or_insert(now)
+        self.each.entry(client.clone()).or_insert(now)
     }
 }
 
@@ -329,13 +329,13 @@ mod tests {
         RateLimit::new(name(), whose, settings, Count::default())
     }
 
-    fn caller(number: u32) -> ClientIdentity {
+    fn client(number: u32) -> ClientIdentity {
         ClientIdentity::Address(IpAddr::V4(Ipv4Addr::from_bits(number)))
     }
 
     /// How many of a hundred calls at once are let through.
-    fn at_once(rate: &RateLimit, caller: &ClientIdentity) -> usize {
-        (0..100).filter(|_| rate.take(caller).is_ok()).count()
+    fn at_once(rate: &RateLimit, client: &ClientIdentity) -> usize {
+        (0..100).filter(|_| rate.take(client).is_ok()).count()
     }
 
     #[tokio::test(start_paused = true)]
@@ -365,21 +365,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn callers_do_not_use_up_what_others_may_ask() {
         let rate = rate(RateLimitScope::ClientOfRoute, TEN_A_SECOND);
-        assert_eq!(at_once(&rate, &caller(1)), 10);
-        assert_eq!(at_once(&rate, &caller(2)), 10);
-        assert_eq!(at_once(&rate, &caller(1)), 0);
+        assert_eq!(at_once(&rate, &client(1)), 10);
+        assert_eq!(at_once(&rate, &client(2)), 10);
+        assert_eq!(at_once(&rate, &client(1)), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn callers_beyond_the_limit_share_until_others_are_forgotten() {
         let rate = rate(RateLimitScope::ClientOfRoute, TEN_A_SECOND);
         let most = u32::try_from(RateLimit::CALLERS_LIMIT).unwrap();
-        assert!((0..most).all(|number| rate.take(&caller(number)).is_ok()));
-        let more = (most..most + 50).filter(|number| rate.take(&caller(*number)).is_ok()).count();
+        assert!((0..most).all(|number| rate.take(&client(number)).is_ok()));
+        let more = (most..most + 50).filter(|number| rate.take(&client(*number)).is_ok()).count();
         assert_eq!(more, 10, "fifty who are not told apart have what one has");
-        assert_eq!(at_once(&rate, &caller(0)), 9, "who was there before is not forgotten for them");
+        assert_eq!(at_once(&rate, &client(0)), 9, "who was there before is not forgotten for them");
         tokio::time::advance(2 * SECOND).await;
-        assert_eq!(at_once(&rate, &caller(most)), 10);
+        assert_eq!(at_once(&rate, &client(most)), 10);
         assert_eq!(rate.used.lock().unwrap().each.len(), 1);
     }
 
@@ -415,10 +415,10 @@ mod tests {
         [(), ()].map(|()| rate(whose, settings).counted_in(SharedStore::in_memory(memory), "old"))
     }
 
-    async fn through(rate: &RateLimit, caller: &ClientIdentity) -> usize {
+    async fn through(rate: &RateLimit, client: &ClientIdentity) -> usize {
         let mut through = 0;
         for _ in 0..30 {
-            through += usize::from(rate.take_of_all(caller).await.is_ok());
+            through += usize::from(rate.take_of_all(client).await.is_ok());
         }
         through
     }
@@ -428,18 +428,18 @@ mod tests {
         let memory = Memory::default();
         let [one, other] = replicas(&memory, RateLimitScope::ClientOfRoute, TEN_A_SECOND);
         for _ in 0..7 {
-            one.take_of_all(&caller(1)).await.unwrap();
+            one.take_of_all(&client(1)).await.unwrap();
         }
-        assert_eq!(through(&other, &caller(1)).await, 3);
-        assert_eq!(through(&other, &caller(2)).await, 10);
-        assert_eq!(one.take_of_all(&caller(1)).await, Err(Stopped::For(SECOND / 10)));
+        assert_eq!(through(&other, &client(1)).await, 3);
+        assert_eq!(through(&other, &client(2)).await, 10);
+        assert_eq!(one.take_of_all(&client(1)).await, Err(Stopped::For(SECOND / 10)));
         tokio::time::advance(SECOND / 10).await;
-        assert_eq!(through(&one, &caller(1)).await, 1);
-        assert_eq!(through(&other, &caller(1)).await, 0);
+        assert_eq!(through(&one, &client(1)).await, 1);
+        assert_eq!(through(&other, &client(1)).await, 0);
         // Another limit of the same name is counted for itself.
         let half = RateSettings { rate: calls(5, SECOND), burst: Some(5), ..TEN_A_SECOND };
         let [more, _] = replicas(&memory, RateLimitScope::ClientOfRoute, half);
-        assert_eq!(through(&more, &caller(1)).await, 5);
+        assert_eq!(through(&more, &client(1)).await, 5);
     }
 
     #[tokio::test(start_paused = true)]

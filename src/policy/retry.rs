@@ -94,7 +94,7 @@ impl Retry {
     /// Runs attempts until one of them decides.
     pub(super) async fn run<F>(
         &self,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         mut attempt_once: impl FnMut() -> F,
     ) -> Result<UpstreamResponse, UpstreamError>
     where
@@ -113,19 +113,19 @@ impl Retry {
                 self.retries.add();
             }
             let outcome = answer.insert(next);
-            let Some(at) = self.next_attempt_at(outcome, ask.idempotent, attempt, ask.due.at) else { break };
-            let (upstream, request_id) = (&self.upstream, ask.ticket.request_id());
+            let Some(at) = self.next_attempt_at(outcome, upstream_call.idempotent, attempt, upstream_call.deadline.at) else { break };
+            let (upstream, request_id) = (&self.upstream, upstream_call.context.request_id());
             let wait_ms = millis(at.saturating_duration_since(Instant::now()));
             match outcome {
-                Ok(reply) => warn!(
-                    %upstream, request_id, attempt, status = reply.status.as_u16(), wait_ms, "retrying upstream request"
+                Ok(response) => warn!(
+                    %upstream, request_id, attempt, status = response.status.as_u16(), wait_ms, "retrying upstream request"
                 ),
                 Err(error) => warn!(
                     %upstream, request_id, attempt, error = %Chain(error), wait_ms, "retrying upstream request"
                 ),
             }
             sleep_until(at).await;
-            if let Some(meanwhile) = &ask.meanwhile {
+            if let Some(meanwhile) = &upstream_call.meanwhile {
                 meanwhile.send(ProgressEvent::Retry { attempt: attempt + 1 });
             }
         }
@@ -166,10 +166,10 @@ fn is_retryable(outcome: &Result<UpstreamResponse, UpstreamError>, idempotent: b
             Repeat::IfIdempotent => idempotent,
             Repeat::Never => false,
         },
-        Ok(reply) => {
+        Ok(response) => {
             idempotent
                 && matches!(
-                    reply.status,
+                    response.status,
                     StatusCode::TOO_MANY_REQUESTS
                         | StatusCode::BAD_GATEWAY
                         | StatusCode::SERVICE_UNAVAILABLE
@@ -181,11 +181,11 @@ fn is_retryable(outcome: &Result<UpstreamResponse, UpstreamError>, idempotent: b
 
 /// What `Retry-After` says (RFC 9110, section 10.2.3): seconds, or a date, which is held against the one of
 /// the reply.
-fn retry_after(reply: &UpstreamResponse) -> Option<Duration> {
-    let seconds = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
+fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
+    let seconds = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
     match seconds {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => date_ahead(&reply.headers, header::RETRY_AFTER),
+        Err(_) => date_ahead(&response.headers, header::RETRY_AFTER),
     }
 }
 
@@ -252,7 +252,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{Script, ask, failed, name, status},
+        policy::mock::{Script, upstream_call, failed, name, status},
         upstream::ProgressSender,
     };
 
@@ -263,9 +263,9 @@ mod tests {
     }
 
     fn come_back(code: u16, seconds: &'static str) -> Result<UpstreamResponse, UpstreamError> {
-        let mut reply = status(code)?;
-        reply.headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
-        Ok(reply)
+        let mut response = status(code)?;
+        response.headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
+        Ok(response)
     }
 
     fn retry() -> Retry {
@@ -275,16 +275,16 @@ mod tests {
     async fn call(
         retry: &Retry,
         script: &Script,
-        ask: UpstreamCall,
+        upstream_call: UpstreamCall,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        retry.run(&ask, || script.answer(&ask)).await
+        retry.run(&upstream_call, || script.answer(&upstream_call)).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_in_passing_is_not_seen_by_the_caller() {
         let script = Script::new([failed(), status(503), status(200)]);
-        let reply = call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
-        assert_eq!((reply.status.as_u16(), script.asked()), (200, 3));
+        let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
+        assert_eq!((response.status.as_u16(), script.asked()), (200, 3));
     }
 
     #[tokio::test(start_paused = true)]
@@ -295,7 +295,7 @@ mod tests {
         let retry = Retry::new(name(), settings, budget.clone(), Count::default());
         let script = Script::new((0..5).map(|_| status(503)));
         for _ in 0..5 {
-            assert_eq!(call(&retry, &script, ask(30 * SECOND)).await.unwrap().status.as_u16(), 503);
+            assert_eq!(call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap().status.as_u16(), 503);
         }
         assert_eq!((script.asked(), budget.spend(), budget.spend()), (5, true, false));
     }
@@ -304,8 +304,8 @@ mod tests {
     async fn who_listens_hears_of_every_further_attempt() {
         let script = Script::new([failed(), status(503), status(200)]);
         let (meanwhile, mut hearing) = ProgressSender::new();
-        let ask = UpstreamCall { meanwhile: Some(meanwhile), ..ask(30 * SECOND) };
-        call(&retry(), &script, ask).await.unwrap();
+        let upstream_call = UpstreamCall { meanwhile: Some(meanwhile), ..upstream_call(30 * SECOND) };
+        call(&retry(), &script, upstream_call).await.unwrap();
         let mut heard = Vec::new();
         while let Ok(happened) = hearing.try_recv() {
             heard.push(happened);
@@ -317,19 +317,19 @@ mod tests {
     async fn the_last_answer_counts_when_all_attempts_are_used() {
         let script = Script::new([status(503), status(502), status(504), status(200)]);
         let retry = retry();
-        let reply = call(&retry, &script, ask(30 * SECOND)).await.unwrap();
-        assert_eq!((reply.status.as_u16(), script.asked(), retry.retries.get()), (504, 3, 2));
+        let response = call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap();
+        assert_eq!((response.status.as_u16(), script.asked(), retry.retries.get()), (504, 3, 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_may_have_had_its_effect_is_not_repeated() {
         for outcome in [cut_off(), status(503)] {
             let script = Script::new([outcome, status(200)]);
-            let _ = call(&retry(), &script, UpstreamCall { idempotent: false, ..ask(30 * SECOND) }).await;
+            let _ = call(&retry(), &script, UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) }).await;
             assert_eq!(script.asked(), 1);
         }
         let script = Script::new([failed(), status(200)]);
-        call(&retry(), &script, UpstreamCall { idempotent: false, ..ask(30 * SECOND) }).await.unwrap();
+        call(&retry(), &script, UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) }).await.unwrap();
         assert_eq!(script.asked(), 2, "what was never sent may be repeated");
     }
 
@@ -337,7 +337,7 @@ mod tests {
     async fn what_would_be_the_same_again_is_not_asked_again() {
         for code in [200, 404, 500, 501] {
             let script = Script::new([status(code), status(200)]);
-            assert_eq!(call(&retry(), &script, ask(30 * SECOND)).await.unwrap().status.as_u16(), code);
+            assert_eq!(call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap().status.as_u16(), code);
             assert_eq!(script.asked(), 1, "{code}");
         }
     }
@@ -346,17 +346,17 @@ mod tests {
     async fn an_upstream_that_names_a_time_is_asked_at_that_time() {
         let begun = Instant::now();
         let script = Script::new([come_back(429, "7"), status(200)]);
-        call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
+        call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
         assert_eq!(begun.elapsed(), 7 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_date_counts_by_the_clock_of_the_one_who_wrote_it() {
         let begun = Instant::now();
-        let mut reply = come_back(503, "Sun, 06 Nov 1994 08:49:42 GMT").unwrap();
-        reply.headers.insert(header::DATE, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
-        let script = Script::new([Ok(reply), status(200)]);
-        call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
+        let mut response = come_back(503, "Sun, 06 Nov 1994 08:49:42 GMT").unwrap();
+        response.headers.insert(header::DATE, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
+        let script = Script::new([Ok(response), status(200)]);
+        call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
         assert_eq!(begun.elapsed(), 5 * SECOND);
     }
 
@@ -364,16 +364,16 @@ mod tests {
     async fn what_the_upstream_said_counts_when_we_turn_the_next_attempt_away() {
         let resting = Err(UpstreamError::CircuitOpen { upstream: name(), of_route: false, rest: SECOND });
         let script = Script::new([status(503), resting]);
-        let reply = call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
-        assert_eq!(reply.status.as_u16(), 503);
+        let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
+        assert_eq!(response.status.as_u16(), 503);
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_past_the_deadline() {
         let begun = Instant::now();
         let script = Script::new([come_back(503, "60"), status(200)]);
-        let reply = call(&retry(), &script, ask(30 * SECOND)).await.unwrap();
-        assert_eq!((reply.status.as_u16(), begun.elapsed()), (503, Duration::ZERO));
+        let response = call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap();
+        assert_eq!((response.status.as_u16(), begun.elapsed()), (503, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
@@ -381,7 +381,7 @@ mod tests {
         let script = Script::new((0..400).map(|_| failed()));
         let retry = retry();
         for _ in 0..100 {
-            call(&retry, &script, ask(30 * SECOND)).await.unwrap_err();
+            call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap_err();
         }
         // A hundred calls, the ten to begin with, and a fifth of the calls.
         assert!((100..=130).contains(&script.asked()), "{}", script.asked());

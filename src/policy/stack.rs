@@ -93,7 +93,7 @@ pub struct RoutePolicies {
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The upstream's reply.
-    pub reply: UpstreamResponse,
+    pub response: UpstreamResponse,
     /// Age of a cached response.
     pub age: Option<Duration>,
     /// Its cache entry, if it is cached.
@@ -102,8 +102,8 @@ pub struct Response {
 
 impl Response {
     /// A response that is not cached.
-    pub(super) fn of_upstream(reply: UpstreamResponse) -> Self {
-        Self { reply, age: None, entry: None }
+    pub(super) fn of_upstream(response: UpstreamResponse) -> Self {
+        Self { response, age: None, entry: None }
     }
 }
 
@@ -113,42 +113,42 @@ impl RoutePolicies {
     /// # Errors
     ///
     /// [`UpstreamError`], where there is no response.
-    pub async fn call(self: &Arc<Self>, ask: &UpstreamCall) -> Result<Response, UpstreamError> {
+    pub async fn call(self: &Arc<Self>, upstream_call: &UpstreamCall) -> Result<Response, UpstreamError> {
         let upstream = &self.upstream;
         let call = Box::pin(async {
             // Clients that call too often are rejected before anything is done for them, even where it would
             // cost the upstream nothing.
-            admit(upstream.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
-            admit(self.rate_per_client.as_ref(), ask, OverLimit::Rejected).await?;
+            admit(upstream.rate_per_client.as_ref(), upstream_call, OverLimit::Rejected).await?;
+            admit(self.rate_per_client.as_ref(), upstream_call, OverLimit::Rejected).await?;
             // Response cache and coalescing. After the limits per client; before everything that protects the
             // upstream, which a cached response does not reach.
             match &self.responses {
                 Some(responses) => {
                     let route = self.clone();
-                    let send = move |ask| async move { route.send(&ask).await };
-                    Box::pin(responses.get_or_fetch(ask, send)).await
+                    let send = move |upstream_call| async move { route.send(&upstream_call).await };
+                    Box::pin(responses.get_or_fetch(upstream_call, send)).await
                 }
-                None => self.send(ask).await.map(Response::of_upstream),
+                None => self.send(upstream_call).await.map(Response::of_upstream),
             }
         });
         // The client's timeout covers everything, time in the queue included. Outside of coalescing, as each
         // client that waits for a shared request has its own.
-        upstream.within_deadline(ask, call).await
+        upstream.within_deadline(upstream_call, call).await
     }
 
     /// Applies the route's rate limit, retries and hedging to a request.
-    async fn send(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    async fn send(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         // Rate limit of all clients. After the cache, as it counts upstream requests.
-        admit(self.rate.as_ref(), ask, OverLimit::Rejected).await?;
+        admit(self.rate.as_ref(), upstream_call, OverLimit::Rejected).await?;
         let tried = AttemptedEndpoints::default();
         // Retries, within the timeout. Around everything below, so that each attempt has its own circuit
         // breaker result, queue and timeout, and no slot is held during backoff.
-        let first = self.retry.run(ask, || self.attempt(ask, &tried));
+        let first = self.retry.run(upstream_call, || self.attempt(upstream_call, &tried));
         match &self.hedge {
             // Hedging. Around the retries, so that the second request has none.
             Some(hedge) => {
-                let second = async |ask: UpstreamCall| self.attempt(&ask, &tried).await;
-                Box::pin(hedge.race(ask, first, second)).await
+                let second = async |upstream_call: UpstreamCall| self.attempt(&upstream_call, &tried).await;
+                Box::pin(hedge.race(upstream_call, first, second)).await
             }
             None => first.await,
         }
@@ -157,13 +157,13 @@ impl RoutePolicies {
     /// One attempt.
     async fn attempt(
         &self,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         tried: &AttemptedEndpoints,
     ) -> Result<UpstreamResponse, UpstreamError> {
         // Circuit breaker of the route, for responses 502, 503 and 504. Outside of the upstream's circuit
         // breaker, whose rejections say nothing about the route.
-        let probe = self.breaker.enter(ask)?;
-        let result = self.upstream.attempt(ask, tried, OverLimit::Rejected).await;
+        let probe = self.breaker.enter(upstream_call)?;
+        let result = self.upstream.attempt(upstream_call, tried, OverLimit::Rejected).await;
         probe.record(&result);
         result
     }
@@ -176,33 +176,33 @@ impl UpstreamPolicies {
     /// # Errors
     ///
     /// [`UpstreamError`], where there is no response.
-    pub async fn follow_up(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    pub async fn follow_up(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         let tried = AttemptedEndpoints::default();
-        let call = Box::pin(self.retry.run(ask, || self.attempt(ask, &tried, OverLimit::Waits)));
-        self.within_deadline(ask, call).await
+        let call = Box::pin(self.retry.run(upstream_call, || self.attempt(upstream_call, &tried, OverLimit::Waits)));
+        self.within_deadline(upstream_call, call).await
     }
 
     /// One attempt, with the policies that protect the upstream.
     async fn attempt(
         &self,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         tried: &AttemptedEndpoints,
         over: OverLimit,
     ) -> Result<UpstreamResponse, UpstreamError> {
         // Circuit breaker of the upstream. Before the queue and the rate limit, so that a rejected call uses
         // neither.
-        let probe = self.breaker.enter(ask)?;
+        let probe = self.breaker.enter(upstream_call)?;
         let result = async {
             // Rate limit. Inside of the retries, as each attempt is a request; before the queue, so that no
             // slot is held.
-            admit(self.rate.as_ref(), ask, over).await?;
+            admit(self.rate.as_ref(), upstream_call, over).await?;
             // Concurrency limit. Inside of the timeout, so that a call that times out leaves the queue;
             // around the request, so that a slot is held as long as a connection. Follow-ups do not count for
             // their client.
-            let client = matches!(over, OverLimit::Rejected).then_some(&ask.caller);
+            let client = matches!(over, OverLimit::Rejected).then_some(&upstream_call.client);
             let _slot = self.concurrency.acquire(client).await?;
             // Attempt timeout, without the time in the queue.
-            self.within_attempt(ask, tried).await
+            self.within_attempt(upstream_call, tried).await
         }
         .await;
         probe.record(&result);
@@ -212,22 +212,22 @@ impl UpstreamPolicies {
     /// A request to the upstream, counted and traced, within the time of an attempt.
     async fn within_attempt(
         &self,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         tried: &AttemptedEndpoints,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        let due = self.settings.attempt_timeout.map(Deadline::after);
+        let deadline = self.settings.attempt_timeout.map(Deadline::after);
         // The upstream client gets the earlier deadline, so that the failure counts as the upstream's.
-        let sooner = due.filter(|due| due.at < ask.due.at).map(|due| UpstreamCall { due, ..ask.clone() });
-        let ask = sooner.as_ref().unwrap_or(ask);
+        let sooner = deadline.filter(|deadline| deadline.at < upstream_call.deadline.at).map(|deadline| UpstreamCall { deadline, ..upstream_call.clone() });
+        let upstream_call = sooner.as_ref().unwrap_or(upstream_call);
         let request = pin!(async {
             // Metrics and span. Innermost, as they count requests that are really sent.
-            let (attempt, traced) = Attempt::begin(&self.counts.attempts, ask, &self.upstream);
-            attempt.end(self.upstream.answer(traced.as_ref().unwrap_or(ask), tried).await)
+            let (attempt, traced) = Attempt::begin(&self.counts.attempts, upstream_call, &self.upstream);
+            attempt.end(self.upstream.answer(traced.as_ref().unwrap_or(upstream_call), tried).await)
         });
-        let Some(due) = due else { return request.await };
-        timeout_at(due.at, request).await.unwrap_or_else(|_| {
+        let Some(deadline) = deadline else { return request.await };
+        timeout_at(deadline.at, request).await.unwrap_or_else(|_| {
             self.counts.attempts_late.add();
-            Err(UpstreamError::AttemptDeadline { upstream: self.upstream.name().clone(), after: due.after })
+            Err(UpstreamError::AttemptDeadline { upstream: self.upstream.name().clone(), after: deadline.after })
         })
     }
 
@@ -235,20 +235,20 @@ impl UpstreamPolicies {
     /// client's connection.
     async fn within_deadline<T>(
         &self,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         call: Pin<Box<impl Future<Output = Result<T, UpstreamError>>>>,
     ) -> Result<T, UpstreamError> {
-        timeout_at(ask.due.at, call).await.unwrap_or_else(|_| {
+        timeout_at(upstream_call.deadline.at, call).await.unwrap_or_else(|_| {
             self.counts.late.add();
-            Err(UpstreamError::Deadline { upstream: self.upstream.name().clone(), after: ask.due.after })
+            Err(UpstreamError::Deadline { upstream: self.upstream.name().clone(), after: upstream_call.deadline.after })
         })
     }
 }
 
 /// Applies a rate limit, where there is one.
-async fn admit(rate: Option<&RateLimit>, ask: &UpstreamCall, over: OverLimit) -> Result<(), UpstreamError> {
+async fn admit(rate: Option<&RateLimit>, upstream_call: &UpstreamCall, over: OverLimit) -> Result<(), UpstreamError> {
     match rate {
-        Some(rate) => rate.admit(&ask.caller, over).await,
+        Some(rate) => rate.admit(&upstream_call.client, over).await,
         None => Ok(()),
     }
 }
@@ -409,7 +409,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{Inside, answering_after, ask, name},
+        policy::mock::{Inside, answering_after, upstream_call, name},
         upstream::{UpstreamSettings, http::HttpSettings},
     };
 
@@ -424,14 +424,14 @@ mod tests {
     async fn a_call_past_its_deadline_is_dropped() {
         let policies = before("127.0.0.1:9", PolicySettings::default());
         let inside = Inside::default();
-        let (ask, slow) = (ask(2 * SECOND), answering_after(3 * SECOND, &inside));
-        let error = policies.within_deadline(&ask, Box::pin(slow.answer(&ask))).await.unwrap_err();
+        let (upstream_call, slow) = (upstream_call(2 * SECOND), answering_after(3 * SECOND, &inside));
+        let error = policies.within_deadline(&upstream_call, Box::pin(slow.answer(&upstream_call))).await.unwrap_err();
         assert!(matches!(error, UpstreamError::Deadline { after, .. } if after == 2 * SECOND), "{error}");
         assert_eq!(policies.counts.late.get(), 1);
         assert_eq!(inside.count(), 0, "the call went on behind its caller's back");
         let quick = answering_after(SECOND, &inside);
-        let ask = UpstreamCall { due: Deadline::after(2 * SECOND), ..ask };
-        policies.within_deadline(&ask, Box::pin(quick.answer(&ask))).await.unwrap();
+        let upstream_call = UpstreamCall { deadline: Deadline::after(2 * SECOND), ..upstream_call };
+        policies.within_deadline(&upstream_call, Box::pin(quick.answer(&upstream_call))).await.unwrap();
     }
 
     #[tokio::test]
@@ -440,7 +440,7 @@ mod tests {
         let settings =
             PolicySettings { attempt_timeout: Some(Duration::from_millis(50)), ..PolicySettings::default() };
         let policies = before(&silent.local_addr().unwrap().to_string(), settings);
-        let once = UpstreamCall { idempotent: false, ..ask(60 * SECOND) };
+        let once = UpstreamCall { idempotent: false, ..upstream_call(60 * SECOND) };
         let error = policies.follow_up(&once).await.unwrap_err();
         assert!(matches!(error, UpstreamError::AttemptDeadline { .. }), "{error}");
         assert_eq!((policies.counts.attempts_late.get(), policies.counts.late.get()), (1, 0));

@@ -236,12 +236,12 @@ impl Collector {
         };
         let ask =
             UpstreamCall::new(request.into(), RESPONSE_LIMIT_BYTES, Deadline::after(self.timeout), false);
-        let reply = timeout(self.timeout, self.http.answer(&ask)).await;
-        let reply = reply.map_err(|_| ExportError::Late(self.timeout))?.map_err(ExportError::Failed)?;
-        if !reply.status.is_success() {
-            return Err(ExportError::Refused(reply.status));
+        let response = timeout(self.timeout, self.http.answer(&ask)).await;
+        let response = response.map_err(|_| ExportError::Late(self.timeout))?.map_err(ExportError::Failed)?;
+        if !response.status.is_success() {
+            return Err(ExportError::Refused(response.status));
         }
-        Ok(read_answer(&reply.body))
+        Ok(read_answer(&response.body))
     }
 
     fn answered(&mut self) {

@@ -25,13 +25,13 @@ pub struct Failure {
     /// Whom it asks.
     pub upstream: Arc<str>,
     /// The way in.
-    pub face: &'static str,
+    pub api: &'static str,
     /// The name of the call in the log.
     pub request_id: RequestId,
     /// How it ended: `error`, or `cancelled`.
     pub outcome: &'static str,
     /// Why there was an error, in a word; empty where there was none.
-    pub fault: &'static str,
+    pub error_type: &'static str,
     /// What the upstream answered, where it did.
     pub upstream_status: Option<u16>,
     /// Which rule decided, where a reply came so far.
@@ -123,10 +123,10 @@ mod tests {
             at: SystemTime::UNIX_EPOCH,
             tool: tool.into(),
             upstream: "old".into(),
-            face: "rest",
+            api: "rest",
             request_id: RequestId::next(),
             outcome: "error",
-            fault: "unreadable",
+            error_type: "unreadable",
             upstream_status: Some(200),
             decided: Some(Decided::Rule(0)),
             reason: Some(reason.into()),

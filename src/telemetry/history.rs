@@ -201,8 +201,8 @@ mod tests {
     fn call(meters: &Meters, tool: &str, outcome: &'static str, milliseconds: u64) {
         let route = meters.route(tool.into(), "old".into(), 0);
         route.began("rest");
-        let fault = (outcome == "error").then_some("unreadable");
-        let end = CallEnd { face: "rest", protocol: "", outcome, fault };
+        let error_type = (outcome == "error").then_some("unreadable");
+        let end = CallEnd { api: "rest", protocol: "", outcome, error_type };
         route.ended(end, Duration::from_millis(milliseconds));
     }
 

@@ -68,11 +68,11 @@ impl Decoded {
 /// A sentence, when the reply names a charset that does not exist, or has bytes that its charset
 /// has not: a wrong guess would put wrong letters into a result.
 pub(crate) fn decode(
-    reply: &UpstreamResponse,
+    response: &UpstreamResponse,
     body: &Bytes,
     rule: Option<Charset>,
 ) -> Result<Decoded, String> {
-    let (encoding, mark, because) = encoding_of(reply, body, rule)?;
+    let (encoding, mark, because) = encoding_of(response, body, rule)?;
     let body = body.slice(mark..);
     if encoding == UTF_8 {
         let Ok(text) = ByteString::try_from(body) else {
@@ -101,14 +101,14 @@ pub(crate) fn decode(
 }
 
 /// Reads a body as text, with `�` for what can't be read. For the messages of errors only.
-pub(crate) fn decode_lossy(reply: &UpstreamResponse, body: &Bytes) -> String {
-    let encoding = encoding_of(reply, body, None).map_or(UTF_8, |(encoding, ..)| encoding);
+pub(crate) fn decode_lossy(response: &UpstreamResponse, body: &Bytes) -> String {
+    let encoding = encoding_of(response, body, None).map_or(UTF_8, |(encoding, ..)| encoding);
     encoding.decode(body).0.into_owned()
 }
 
 /// The encoding, the length of the byte order mark, and who said so.
 fn encoding_of(
-    reply: &UpstreamResponse,
+    response: &UpstreamResponse,
     body: &[u8],
     rule: Option<Charset>,
 ) -> Result<(&'static Encoding, usize, &'static str), String> {
@@ -120,7 +120,7 @@ fn encoding_of(
     if let Some((encoding, length)) = mark {
         return Ok((encoding, length, "a byte order mark"));
     }
-    if let Some(label) = reply.charset() {
+    if let Some(label) = response.charset() {
         return match Encoding::for_label(label.as_bytes()) {
             Some(encoding) => Ok((encoding, 0, "Content-Type")),
             None => Err("expected a charset in `Content-Type`, found a name that is none; a rule can name it with `charset`, \
@@ -128,7 +128,7 @@ fn encoding_of(
                 .to_owned()),
         };
     }
-    match declared(reply.media_type().as_deref(), body)? {
+    match declared(response.media_type().as_deref(), body)? {
         Some(declared) => Ok((declared.encoding, 0, declared.because)),
         None => Ok((UTF_8, 0, "default")),
     }
@@ -277,8 +277,8 @@ mod tests {
     fn check(content_type: &str, rule: Option<&str>, body: &'static [u8], expected: Result<&str, &str>) {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
-        let reply = UpstreamResponse::new(StatusCode::OK, headers, Bytes::from_static(body));
-        let decoded = decode(&reply, &reply.body, rule.map(|label| label.parse().unwrap()));
+        let response = UpstreamResponse::new(StatusCode::OK, headers, Bytes::from_static(body));
+        let decoded = decode(&response, &response.body, rule.map(|label| label.parse().unwrap()));
         match (decoded, expected) {
             (Ok(decoded), Ok(text)) => assert_eq!(decoded.as_str(), text),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),

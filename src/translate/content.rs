@@ -346,7 +346,7 @@ impl Payload {
             },
             Self::Resource { uri, media_type, body } => Block::Resource {
                 uri: render(uri)?,
-                mime_type: media_type.clone().or_else(|| view.reply.media_type().map(Into::into)),
+                mime_type: media_type.clone().or_else(|| view.response.media_type().map(Into::into)),
                 body: match body {
                     BodyTemplate::Text(template) => ResourceBody::Text(render(template)?),
                     BodyTemplate::Blob(template) => ResourceBody::Blob(base64_text(render(template)?)?),

@@ -30,22 +30,22 @@ const MEMBER_LIMIT: usize = 10_000;
 ///
 /// A sentence that names the coding and says what is wrong: it is unknown, or the data is cut off, broken or
 /// longer than `limit_bytes`.
-pub(super) fn expand(reply: &UpstreamResponse, limit_bytes: usize) -> Result<Bytes, Why> {
+pub(super) fn expand(response: &UpstreamResponse, limit_bytes: usize) -> Result<Bytes, Why> {
     // What has no content (a 204, the answer to HEAD) may still say how it would be compressed.
-    if reply.body.is_empty() {
+    if response.body.is_empty() {
         return Ok(Bytes::new());
     }
-    let mut body = reply.body.clone();
+    let mut body = response.body.clone();
     // They were applied in the order in which they are named.
-    for coding in codings(reply)?.into_iter().rev() {
+    for coding in codings(response)?.into_iter().rev() {
         body = undo(coding, &body, limit_bytes).map_err(Why::plainly)?;
     }
     Ok(body)
 }
 
 /// The names of the codings that are undone, in that order; nothing for a body that was never compressed.
-pub(super) fn names(reply: &UpstreamResponse) -> Option<String> {
-    let codings = codings(reply).ok().filter(|codings| !codings.is_empty() && !reply.body.is_empty())?;
+pub(super) fn names(response: &UpstreamResponse) -> Option<String> {
+    let codings = codings(response).ok().filter(|codings| !codings.is_empty() && !response.body.is_empty())?;
     Some(codings.iter().rev().map(|coding| coding.name()).collect::<Vec<_>>().join(", then "))
 }
 
@@ -94,10 +94,10 @@ impl From<io::Error> for Wrong {
 }
 
 /// The codings that `Content-Encoding` names, in order; `identity` is none.
-fn codings(reply: &UpstreamResponse) -> Result<Vec<Coding>, Why> {
+fn codings(response: &UpstreamResponse) -> Result<Vec<Coding>, Why> {
     const LONGEST_SHOWN_BYTES: usize = 40;
     let mut codings = Vec::new();
-    for value in reply.headers.get_all(header::CONTENT_ENCODING) {
+    for value in response.headers.get_all(header::CONTENT_ENCODING) {
         for name in value.as_bytes().split(|byte| *byte == b',') {
             let name = String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase();
             codings.push(match name.as_str() {
@@ -296,8 +296,8 @@ mod tests {
     fn expanded_within(limit: usize, coding: &str, body: &[u8]) -> Result<Vec<u8>, String> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_ENCODING, coding.parse().unwrap());
-        let reply = UpstreamResponse::new(StatusCode::OK, headers, Bytes::copy_from_slice(body));
-        expand(&reply, limit).map(|bytes| bytes.to_vec()).map_err(|why| why.to_string())
+        let response = UpstreamResponse::new(StatusCode::OK, headers, Bytes::copy_from_slice(body));
+        expand(&response, limit).map(|bytes| bytes.to_vec()).map_err(|why| why.to_string())
     }
 
     #[track_caller]

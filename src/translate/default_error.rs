@@ -22,23 +22,23 @@ pub const RETRY_AFTER_META_KEY: &str = "glossator/retryAfter";
 pub const CODE_META_KEY: &str = "glossator/upstreamCode";
 
 /// A tool error with the status of the reply, or the end of the program, for programs to read.
-pub(super) fn marked(error: ToolResult, reply: &UpstreamResponse) -> ToolResult {
-    match &reply.exit {
+pub(super) fn marked(error: ToolResult, response: &UpstreamResponse) -> ToolResult {
+    match &response.exit {
         Some(exit) => error.with_meta(EXIT_META_KEY, exit.end.to_json()),
-        None => error.with_meta(STATUS_META_KEY, reply.status.as_u16()),
+        None => error.with_meta(STATUS_META_KEY, response.status.as_u16()),
     }
 }
 
 /// The tool error for a status that is no success.
 pub(super) fn of_status(view: &ResponseView<'_>, translator: &Translator) -> ToolResult {
-    let reply = view.reply;
-    if let Some(exit) = &reply.exit {
+    let response = view.response;
+    if let Some(exit) = &response.exit {
         return marked(
-            ToolResult::error(Fault::Upstream { status: reply.status.as_u16() }, of_end(exit.end)),
-            reply,
+            ToolResult::error(Fault::Upstream { status: response.status.as_u16() }, of_end(exit.end)),
+            response,
         );
     }
-    let status = reply.status;
+    let status = response.status;
     let result = if status.is_client_error() {
         let (message, code) = message_of(view, translator);
         let text = match message {
@@ -53,24 +53,24 @@ pub(super) fn of_status(view: &ResponseView<'_>, translator: &Translator) -> Too
     } else {
         ToolResult::error(Fault::Upstream { status: status.as_u16() }, sentence_for(view, status))
     };
-    match retry_after(reply) {
-        Some(seconds) => marked(result.with_meta(RETRY_AFTER_META_KEY, seconds), reply),
-        None => marked(result, reply),
+    match retry_after(response) {
+        Some(seconds) => marked(result.with_meta(RETRY_AFTER_META_KEY, seconds), response),
+        None => marked(result, response),
     }
 }
 
 /// The tool error of a rule whose own words failed.
-pub(super) fn without_words(view: &ResponseView<'_>, fault: Fault, translator: &Translator) -> ToolResult {
-    if !view.reply.status.is_success() {
+pub(super) fn without_words(view: &ResponseView<'_>, error_type: Fault, translator: &Translator) -> ToolResult {
+    if !view.response.status.is_success() {
         return of_status(view, translator);
     }
     let text = "The upstream reported an error that could not be put into words.";
-    marked(ToolResult::error(fault, text), view.reply)
+    marked(ToolResult::error(error_type, text), view.response)
 }
 
 /// For how many seconds the upstream wants to be left alone, where it says so in seconds.
-fn retry_after(reply: &UpstreamResponse) -> Option<u32> {
-    reply.headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+fn retry_after(response: &UpstreamResponse) -> Option<u32> {
+    response.headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
 /// What a program says of its failure is not passed on, as that of a server is not.
@@ -99,7 +99,7 @@ fn sentence_for(view: &ResponseView<'_>, status: StatusCode) -> String {
     if status.is_informational() {
         return format!("The upstream answered with status {status}, which is no answer.");
     }
-    let when = match retry_after(view.reply) {
+    let when = match retry_after(view.response) {
         Some(1) => "in 1 second".to_owned(),
         Some(seconds) => format!("in {seconds} seconds"),
         None => "later".to_owned(),
@@ -126,11 +126,11 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
             _ => (None, None),
         };
     }
-    let media_type = view.reply.media_type().unwrap_or_default();
+    let media_type = view.response.media_type().unwrap_or_default();
     let text = view.lossy_text();
     if is_page(&media_type, &text) {
         let page = translator.redaction.beginning(&text, PAGE_LIMIT_BYTES);
-        let message = message_of_page(&page, view.reply.status);
+        let message = message_of_page(&page, view.response.status);
         return (message.and_then(|message| safe_text(&begun(&message), &sent)), None);
     }
     if !media_type.is_empty() && !media_type.starts_with("text/") {
@@ -238,7 +238,7 @@ pub(super) fn told(
         Verdict::ProtocolError { code, message } => (vec![Content::text(shown(&message))], code),
     };
     let outcome = Outcome::Error(Fault::Reported { status: None });
-    let result = marked(ToolResult::new(outcome, content), view.reply);
+    let result = marked(ToolResult::new(outcome, content), view.response);
     Err(Box::new(match code {
         Some(code) => result.with_meta(CODE_META_KEY, code),
         None => result,
@@ -247,7 +247,7 @@ pub(super) fn told(
 
 /// Whether the reply is what an upstream answered that is known to be an MCP server.
 fn is_of_upstream(view: &ResponseView<'_>) -> bool {
-    view.reply.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
+    view.response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
 }
 
 /// Whether a code says that the server itself failed, or did not understand us (JSON-RPC 2.0, section 5.1):

@@ -107,7 +107,7 @@ impl TranslationRun<'_> {
     ) -> ToolResult {
         // The text may be meant to hide the response from clients; the log has it for the operator.
         self.note_body(view);
-        let fault = fault_of(view, rule.status);
+        let error_type = fault_of(view, rule.status);
         let code_names = rule.code.iter().flat_map(CodeTemplate::names);
         let asked: Vec<&str> = rule.text.names().iter().chain(code_names).map(String::as_str).collect();
         let value = if rule.reads_value() {
@@ -145,9 +145,9 @@ impl TranslationRun<'_> {
         let mut result = match self.error_text(rule, &names, &budget) {
             Some(text) => {
                 self.trace.step(|| ("error".into(), cut_bytes(&text, LONGEST_TRACED)));
-                marked(ToolResult::error(fault, text), view.reply)
+                marked(ToolResult::error(error_type, text), view.response)
             }
-            None => without_words(view, fault, self.translator),
+            None => without_words(view, error_type, self.translator),
         };
         if let Some(code) = code {
             self.trace.step(|| ("code".into(), code.to_string()));
@@ -181,7 +181,7 @@ impl TranslationRun<'_> {
         let status =
             raised.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
         let status = status.filter(|status| (400..=599).contains(status));
-        let fault = fault_of(view, status);
+        let error_type = fault_of(view, status);
         let text = match message {
             Value::String(text) => text.trim().to_owned(),
             Value::Null => String::new(),
@@ -189,10 +189,10 @@ impl TranslationRun<'_> {
         };
         if text.is_empty() {
             self.note("`error` of a filter gave an empty text");
-            return without_words(view, fault, self.translator);
+            return without_words(view, error_type, self.translator);
         }
         self.trace.step(|| ("error".into(), cut_bytes(&text, LONGEST_TRACED)));
-        let result = marked(ToolResult::error(fault, text), view.reply);
+        let result = marked(ToolResult::error(error_type, text), view.response);
         match raised.get("code") {
             Some(code @ (Value::Number(_) | Value::String(_)))
                 if code.to_string().len() <= CodeTemplate::LONGEST_BYTES =>
@@ -217,9 +217,9 @@ impl TranslationRun<'_> {
 /// Why it is an error: the upstream's own status says so, or it was hidden in another. An exit status is none
 /// of HTTP.
 fn fault_of(view: &ResponseView<'_>, declared: Option<u16>) -> Fault {
-    let status = view.reply.status;
+    let status = view.response.status;
     match declared {
-        None if view.reply.exit.is_some() => Fault::Reported { status: None },
+        None if view.response.exit.is_some() => Fault::Reported { status: None },
         None if status.is_client_error() || status.is_server_error() => {
             Fault::Upstream { status: status.as_u16() }
         }

@@ -118,41 +118,41 @@ impl Matcher {
         view: &ResponseView<'_>,
         finding: &LazyExtraction<'_>,
     ) -> Result<Captures, String> {
-        let reply = view.reply;
+        let response = view.response;
         if let Some(patterns) = &self.status
-            && !patterns.0.iter().any(|pattern| pattern.holds(reply.status))
+            && !patterns.0.iter().any(|pattern| pattern.holds(response.status))
         {
-            return Err(format!("`status` is {}, expected {}", reply.status.as_u16(), listed(patterns)));
+            return Err(format!("`status` is {}, expected {}", response.status.as_u16(), listed(patterns)));
         }
         if let Some(patterns) = &self.content_type {
-            let media_type = reply.media_type().unwrap_or_default();
+            let media_type = response.media_type().unwrap_or_default();
             if !patterns.0.iter().any(|pattern| pattern.holds(&media_type)) {
                 let found = if media_type.is_empty() { "missing".into() } else { format!("`{media_type}`") };
                 return Err(format!("`content_type` is {found}, expected {}", listed(patterns)));
             }
         }
         if let Some(patterns) = &self.exit
-            && !reply
+            && !response
                 .exit
                 .as_ref()
                 .is_some_and(|exit| patterns.0.iter().any(|pattern| pattern.holds(exit.end)))
         {
             return Err(format!(
                 "{}, expected `exit_status` to be {}",
-                end_in_words(reply),
+                end_in_words(response),
                 listed(patterns)
             ));
         }
         let mut captures = Captures::new();
         if let Some(pattern) = &self.stderr {
-            let Some(exit) = &reply.exit else {
+            let Some(exit) = &response.exit else {
                 return Err("there is no `stderr`: no program ran".to_owned());
             };
             let found = pattern.captures(&exit.stderr_text());
             captures.extend(found.ok_or_else(|| format!("`stderr` does not match `{pattern}`"))?);
         }
         for (name, pattern) in &self.headers.0 {
-            let found = reply
+            let found = response
                 .headers
                 .get_all(name)
                 .iter()
@@ -410,10 +410,10 @@ impl fmt::Display for ExitPattern {
 }
 
 /// The end of a reply in a sentence, as rules speak of it: `status is 404`, `exit status is 2`.
-pub(super) fn end_in_words(reply: &UpstreamResponse) -> String {
-    match &reply.exit {
+pub(super) fn end_in_words(response: &UpstreamResponse) -> String {
+    match &response.exit {
         Some(exit) => format!("exit status is {}", exit.end),
-        None => format!("status is {}", reply.status.as_u16()),
+        None => format!("status is {}", response.status.as_u16()),
     }
 }
 

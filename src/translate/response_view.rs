@@ -28,7 +28,7 @@ pub(super) type ExpandedBody = OnceCell<Result<Bytes, Why>>;
 
 /// A reply as the rules of its route see it, in one charset.
 pub(crate) struct ResponseView<'a> {
-    pub(super) reply: &'a UpstreamResponse,
+    pub(super) response: &'a UpstreamResponse,
     body: &'a ExpandedBody,
     pub(super) facts: CallInput<'a>,
     charset: Option<Charset>,
@@ -43,37 +43,37 @@ pub(crate) struct ResponseView<'a> {
 impl<'a> ResponseView<'a> {
     /// A view of a reply, whose body may have been expanded for another.
     pub(super) fn new(
-        reply: &'a UpstreamResponse,
+        response: &'a UpstreamResponse,
         body: &'a ExpandedBody,
         facts: CallInput<'a>,
         limits: TranslationLimits,
     ) -> Self {
         let (charset, text, json, headers, too_much) = Default::default();
-        Self { reply, body, facts, charset, text, json, headers, limits, too_much }
+        Self { response, body, facts, charset, text, json, headers, limits, too_much }
     }
 
     /// The same reply, read in another charset.
     pub(super) fn recoded(&self, charset: Option<Charset>) -> Self {
-        Self { charset, ..Self::new(self.reply, self.body, self.facts, self.limits) }
+        Self { charset, ..Self::new(self.response, self.body, self.facts, self.limits) }
     }
 
     /// The same reply with another text: one that was found in it.
     pub(super) fn of_text(&self, text: ByteString) -> Self {
         let (charset, because) = ("UTF-8", "what was found");
         let text = OnceCell::from(Ok(Decoded { text, charset, because }));
-        Self { text, ..Self::new(self.reply, self.body, self.facts, self.limits) }
+        Self { text, ..Self::new(self.response, self.body, self.facts, self.limits) }
     }
 
     /// The body, compression undone.
     pub(crate) fn body(&self) -> Result<&'a Bytes, Why> {
-        self.body.get_or_init(|| expand(self.reply, self.limits.reply_bytes)).as_ref().map_err(Clone::clone)
+        self.body.get_or_init(|| expand(self.response, self.limits.reply_bytes)).as_ref().map_err(Clone::clone)
     }
 
     /// What was expanded, in words; nothing for a body that was never compressed.
     pub(super) fn expansion(&self) -> Option<String> {
-        match (content_encoding::names(self.reply), self.body()) {
+        match (content_encoding::names(self.response), self.body()) {
             (Some(names), Ok(body)) => {
-                Some(format!("{names}: {} bytes to {} bytes", self.reply.body.len(), body.len()))
+                Some(format!("{names}: {} bytes to {} bytes", self.response.body.len(), body.len()))
             }
             (_, Err(why)) => Some(why.to_string()),
             (None, Ok(_)) => None,
@@ -82,14 +82,14 @@ impl<'a> ResponseView<'a> {
 
     pub(super) fn decoded(&self) -> Result<&Decoded, Why> {
         // Charsets have names of their own; nothing of the response is in what is wrong with them.
-        let read = || decode(self.reply, self.body()?, self.charset).map_err(Why::plainly);
+        let read = || decode(self.response, self.body()?, self.charset).map_err(Why::plainly);
         self.text.get_or_init(read).as_ref().map_err(Clone::clone)
     }
 
     /// The text with `�` for what can't be read; nothing where there is none. For the messages of errors
     /// only.
     pub(super) fn lossy_text(&self) -> String {
-        self.body().map(|body| decode_lossy(self.reply, body)).unwrap_or_default()
+        self.body().map(|body| decode_lossy(self.response, body)).unwrap_or_default()
     }
 
     pub(crate) fn text(&self) -> Result<&str, Why> {
@@ -167,8 +167,8 @@ impl<'a> ResponseView<'a> {
     pub(crate) fn headers(&self) -> &Value {
         self.headers.get_or_init(|| {
             let mut headers = Map::new();
-            for name in self.reply.headers.keys() {
-                let values = self.reply.headers.get_all(name).iter();
+            for name in self.response.headers.keys() {
+                let values = self.response.headers.get_all(name).iter();
                 let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
                 headers.insert(name.as_str().to_owned(), values.join(", ").into());
             }
@@ -325,7 +325,7 @@ fn found_words(found: &Extracted) -> String {
 
 /// The extractor for a reply that no rule has one for.
 pub(super) fn by_media_type(view: &ResponseView<'_>) -> ExtractorKind {
-    let Some(media_type) = view.reply.media_type() else {
+    let Some(media_type) = view.response.media_type() else {
         // RFC 9110, section 8.3: without `Content-Type` the recipient may look at the data.
         let is_structure = |json: JsonText| json.as_str().starts_with(['{', '[']);
         let document = view.checked_json().is_ok_and(is_structure);
@@ -365,11 +365,11 @@ pub fn look<T>(
     extract: Option<&Extract>,
     facts: CallInput<'_>,
     limits: &TranslationLimits,
-    reply: &UpstreamResponse,
+    response: &UpstreamResponse,
     questions: impl FnOnce(&Inspection<'_>) -> T,
 ) -> T {
     let body = ExpandedBody::new();
-    let view = ResponseView::new(reply, &body, facts, *limits);
+    let view = ResponseView::new(response, &body, facts, *limits);
     let json;
     let extract = match extract {
         None if view.json().is_some() => {

@@ -125,7 +125,7 @@ impl TranslationRun<'_> {
             shown.extend(answered.into_iter().map(|content| Shown { content, text }));
         }
         if shown.is_empty() {
-            let block = block.unwrap_or_else(|| default_block(view.reply, whole_text, structured.as_ref()));
+            let block = block.unwrap_or_else(|| default_block(view.response, whole_text, structured.as_ref()));
             let is_structure = matches!(block.block, Block::Text(Text::OfStructure));
             let text = if is_structure { TextKind::Json } else { TextKind::Made };
             shown.push(Shown { content: block, text });
@@ -240,23 +240,23 @@ impl TranslationRun<'_> {
 }
 
 /// What is shown of a success that says nothing.
-pub fn words_of_nothing(reply: &UpstreamResponse) -> String {
-    match &reply.exit {
+pub fn words_of_nothing(response: &UpstreamResponse) -> String {
+    match &response.exit {
         Some(exit) => format!("Done: the program ended with {} and without output.", exit.end.in_words()),
-        None => format!("Done: the upstream answered {} without content.", reply.status),
+        None => format!("Done: the upstream answered {} without content.", response.status),
     }
 }
 
 /// The block of a rule without content: the text of the response if that is the whole value, else the
 /// structure's JSON.
 fn default_block(
-    reply: &UpstreamResponse,
+    response: &UpstreamResponse,
     whole_text: Option<ByteString>,
     structured: Option<&Structured>,
 ) -> Content {
     let is_string = structured.is_none_or(|structured| structured.json().as_str().starts_with('"'));
     match whole_text.filter(|text| !text.is_empty()) {
-        None if structured.is_none() => Content::text(words_of_nothing(reply)),
+        None if structured.is_none() => Content::text(words_of_nothing(response)),
         Some(text) if is_string => Block::Text(Text::Shared(text)).into(),
         _ => Block::Text(Text::OfStructure).into(),
     }

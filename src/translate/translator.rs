@@ -195,12 +195,12 @@ impl fmt::Display for Note {
 pub fn translate(
     translator: &Translator,
     facts: CallInput<'_>,
-    reply: &UpstreamResponse,
+    response: &UpstreamResponse,
     trace: &mut Trace,
 ) -> Translation {
     let mut notes = Vec::new();
     let body = ExpandedBody::new();
-    let view = ResponseView::new(reply, &body, facts, translator.limits);
+    let view = ResponseView::new(response, &body, facts, translator.limits);
     if let Some(expansion) = trace.is_on().then(|| view.expansion()).flatten() {
         trace.step(|| ("expand".into(), expansion));
     }
@@ -273,7 +273,7 @@ impl TranslationRun<'_> {
                 Err(_) => finding.trace(self.trace),
             }
             // What can't be looked into may be what this rule is for: no other may have it.
-            if let Some(why) = view.too_much().filter(|_| view.reply.status.is_success()) {
+            if let Some(why) = view.too_much().filter(|_| view.response.status.is_success()) {
                 self.note(format!("the reply could not be read: {why}"));
                 return (self.unreadable(view, why), Some(index));
             }
@@ -287,9 +287,9 @@ impl TranslationRun<'_> {
         view: &ResponseView<'_>,
         finding: &LazyExtraction<'_>,
     ) -> Result<Captures, String> {
-        let status = view.reply.status;
-        let end = || end_in_words(view.reply);
-        let is_program = view.reply.exit.is_some();
+        let status = view.response.status;
+        let end = || end_in_words(view.response);
+        let is_program = view.response.exit.is_some();
         match rule.action {
             Action::Success(_) if !status.is_success() && !rule.matcher.names_status() => {
                 return Err(match is_program {
@@ -310,9 +310,9 @@ impl TranslationRun<'_> {
 
     /// What no rule was written for.
     fn unruled(&mut self, view: &ResponseView<'_>) -> ToolResult {
-        let status = view.reply.status;
+        let status = view.response.status;
         if !status.is_success() {
-            let why = format!("no rule decides, and {}: an error by default", end_in_words(view.reply));
+            let why = format!("no rule decides, and {}: an error by default", end_in_words(view.response));
             self.trace.step(|| ("default".into(), why));
             self.note_body(view);
             return default_error::of_status(view, self.translator);
@@ -321,19 +321,19 @@ impl TranslationRun<'_> {
             self.trace.step(|| ("on_no_match".into(), "no rule holds: an error".into()));
             self.note("no rule of the route holds for a reply with a success status");
             self.note_body(view);
-            let media_type = match view.reply.media_type() {
+            let media_type = match view.response.media_type() {
                 Some(media_type) => format!("of type {}", self.translator.redaction.capped(&media_type, 100)),
                 None => "without a type".to_owned(),
             };
             let status = status.as_u16();
-            let what = match view.reply.exit {
+            let what = match view.response.exit {
                 Some(_) => "it fits no rule of this tool".to_owned(),
                 None => format!("it is of status {status}, {media_type}, and fits no rule of this tool"),
             };
             return self.unreadable(view, &what);
         }
         self.trace.step(|| {
-            let media_type = view.reply.media_type().unwrap_or_else(|| "missing".into());
+            let media_type = view.response.media_type().unwrap_or_else(|| "missing".into());
             ("default".into(), format!("no rule decides: by media type, which is {media_type}"))
         });
         let content = ContentTemplate::Default;
@@ -357,7 +357,7 @@ impl TranslationRun<'_> {
                 self.trace.step(|| ("limit".into(), why.clone()));
                 self.note("the result is longer than the rule's limit, and can't be cut to it");
                 self.notes.push(Note::Quoting(why.clone()));
-                marked(ToolResult::error(Fault::Unreadable, why), view.reply)
+                marked(ToolResult::error(Fault::Unreadable, why), view.response)
             }
             Failure::Unreadable(why) => {
                 let why = self.note_why("the reply could not be read", &why);
@@ -370,13 +370,13 @@ impl TranslationRun<'_> {
 
     /// The tool error for a reply that a rule could not read. Its text is cut when all of it is known.
     fn unreadable(&self, view: &ResponseView<'_>, why: &str) -> ToolResult {
-        let what = match view.reply.exit {
+        let what = match view.response.exit {
             Some(_) => "The output of the program",
             None => "The upstream's reply",
         };
         let text =
             format!("{what} could not be understood: {}.", redacted(&self.translator.redaction.hide(why)));
-        marked(ToolResult::error(Fault::Unreadable, text), view.reply)
+        marked(ToolResult::error(Fault::Unreadable, text), view.response)
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {

@@ -58,9 +58,9 @@ impl Known<'_> {
             let made = match *name {
                 "args" => Some(from_json(view.facts.args)),
                 "input_responses" => Some(from_json(view.facts.answers)),
-                "status" => Some(Name::from(view.reply.status.as_u16())),
-                "exit_status" => view.reply.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
-                "stderr" => view.reply.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
+                "status" => Some(Name::from(view.response.status.as_u16())),
+                "exit_status" => view.response.exit.as_ref().map(|exit| from_json(&exit.end.to_json())),
+                "stderr" => view.response.exit.as_ref().map(|exit| text_shown(&exit.stderr_text())),
                 "headers" => Some(shown(view.headers())),
                 "text" => view.text().ok().map(text_shown),
                 "json" => view.json().map(shown),
@@ -80,8 +80,8 @@ pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -
     JqNames {
         args: view.facts.args,
         answers: view.facts.answers,
-        status: view.reply.status.as_u16(),
-        exit: view.reply.exit.as_deref(),
+        status: view.response.status.as_u16(),
+        exit: view.response.exit.as_deref(),
         headers: view.headers(),
         captures,
         most_values: view.most_values(),

@@ -316,23 +316,23 @@ impl BodyCharge {
     /// [`UpstreamError::BufferFull`].
     pub(crate) async fn share(
         &self,
-        reply: UpstreamResponse,
+        response: UpstreamResponse,
         upstream: &UpstreamName,
         limit_bytes: usize,
         until: Instant,
     ) -> Result<UpstreamResponse, UpstreamError> {
         let mut account = BodyAccount::new(Some(self), limit_bytes, until);
-        let length = charged_length(&reply, limit_bytes);
+        let length = charged_length(&response, limit_bytes);
         account.cover(length).await.map_err(|full| full.of(upstream))?;
-        Ok(UpstreamResponse { body: account.finish(reply.body), ..reply })
+        Ok(UpstreamResponse { body: account.finish(response.body), ..response })
     }
 }
 
 /// The length that a body is charged with: of one that is compressed, the longest that it may have
 /// afterwards.
-fn charged_length(reply: &UpstreamResponse, limit_bytes: usize) -> usize {
-    let is_compressed = reply.headers.contains_key(header::CONTENT_ENCODING) && !reply.body.is_empty();
-    if is_compressed { limit_bytes.max(reply.body.len()) } else { reply.body.len() }
+fn charged_length(response: &UpstreamResponse, limit_bytes: usize) -> usize {
+    let is_compressed = response.headers.contains_key(header::CONTENT_ENCODING) && !response.body.is_empty();
+    if is_compressed { limit_bytes.max(response.body.len()) } else { response.body.len() }
 }
 
 impl<'a> BodyAccount<'a> {
@@ -393,15 +393,15 @@ impl<'a> BodyAccount<'a> {
     /// [`BufferFull`], of one that is compressed: it is charged with more than came.
     pub(super) async fn finish_reply(
         mut self,
-        reply: UpstreamResponse,
+        response: UpstreamResponse,
     ) -> Result<UpstreamResponse, BufferFull> {
-        let length = charged_length(&reply, self.limit_bytes);
-        if length > reply.body.len() {
+        let length = charged_length(&response, self.limit_bytes);
+        if length > response.body.len() {
             self.cover(length).await?;
         } else {
             self.shrink(length);
         }
-        Ok(UpstreamResponse { body: self.wrap(reply.body), ..reply })
+        Ok(UpstreamResponse { body: self.wrap(response.body), ..response })
     }
 
     fn shrink(&mut self, length: usize) {

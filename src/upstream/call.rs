@@ -22,15 +22,15 @@ pub struct UpstreamCall {
     /// How many bytes of body are read.
     pub response_limit_bytes: usize,
     /// When it must be over, waits and retries included. Enforced by `policy`, not here.
-    pub due: Deadline,
+    pub deadline: Deadline,
     /// Whether it does no harm to send the request again.
     pub idempotent: bool,
-    /// The client that it is sent for. For `policy`, as `due` and `idempotent` are: nothing of it is sent.
-    pub caller: ClientIdentity,
+    /// The client that it is sent for. For `policy`, as `deadline` and `idempotent` are: nothing of it is sent.
+    pub client: ClientIdentity,
     /// The channel for progress before the response.
     pub meanwhile: Option<ProgressSender>,
     /// The call that it is sent for.
-    pub ticket: CallContext,
+    pub context: CallContext,
     /// How the body of its response is charged to the memory that all responses share; not at all where there
     /// is none.
     pub charge: Option<BodyCharge>,
@@ -43,17 +43,17 @@ impl UpstreamCall {
     pub fn new(
         request: UpstreamRequest,
         response_limit_bytes: usize,
-        due: Deadline,
+        deadline: Deadline,
         idempotent: bool,
     ) -> Self {
         Self {
             request,
             response_limit_bytes,
-            due,
+            deadline,
             idempotent,
-            caller: ClientIdentity::Only,
+            client: ClientIdentity::Only,
             meanwhile: None,
-            ticket: CallContext::default(),
+            context: CallContext::default(),
             charge: None,
             traced: false,
         }
@@ -66,18 +66,18 @@ impl UpstreamCall {
     /// [`UpstreamError::BufferFull`].
     pub(crate) async fn charged(
         &self,
-        reply: UpstreamResponse,
+        response: UpstreamResponse,
         upstream: &UpstreamName,
     ) -> Result<UpstreamResponse, UpstreamError> {
         match &self.charge {
-            None => Ok(reply),
-            Some(charge) => charge.share(reply, upstream, self.response_limit_bytes, self.due.at).await,
+            None => Ok(response),
+            Some(charge) => charge.share(response, upstream, self.response_limit_bytes, self.deadline.at).await,
         }
     }
 
     /// The account of its response's body.
     pub(super) fn account(&self, limit_bytes: usize) -> BodyAccount<'_> {
-        BodyAccount::new(self.charge.as_ref(), limit_bytes, self.due.at)
+        BodyAccount::new(self.charge.as_ref(), limit_bytes, self.deadline.at)
     }
 }
 

@@ -21,24 +21,24 @@ use crate::{
 /// Runs a CGI program for a request. Dropping the future ends it, with all that it started.
 pub(super) async fn answer(
     cgi: &ProgramSettings,
-    ask: &UpstreamCall,
+    upstream_call: &UpstreamCall,
 ) -> Result<UpstreamResponse, UpstreamError> {
     let upstream = || cgi.name.clone();
-    let UpstreamRequest::Http(request) = &ask.request else {
+    let UpstreamRequest::Http(request) = &upstream_call.request else {
         return Err(UpstreamError::of_another_kind(&cgi.name));
     };
     let variables = variables(request, &cgi.program)
         .map_err(|error| UpstreamError::Unsendable { upstream: upstream(), source: error.into() })?;
-    let limit_bytes = ask.response_limit_bytes;
+    let limit_bytes = upstream_call.response_limit_bytes;
     let running = Run {
         arguments: &[],
         variables: &variables,
         input: &request.body,
         limit_bytes: limit_bytes.saturating_add(HEAD_LIMIT_BYTES),
-        ask,
+        upstream_call,
     };
     let Finished { output, exit } = run(cgi, running).await?;
-    let mut reply = response(&output, &exit).map_err(|error| match error {
+    let mut response = response(&output, &exit).map_err(|error| match error {
         ResponseError::HeadTooLong => UpstreamError::HeadTooLong {
             upstream: upstream(),
             limit_bytes: HEAD_LIMIT_BYTES,
@@ -47,13 +47,13 @@ pub(super) async fn answer(
         other => UpstreamError::NotCgi { upstream: upstream(), source: withheld(&other, &exit).into() },
     })?;
     if request.method == Method::HEAD {
-        reply.body.clear();
+        response.body.clear();
     }
-    if reply.body.len() > limit_bytes {
+    if response.body.len() > limit_bytes {
         return Err(UpstreamError::TooLong { upstream: upstream(), limit_bytes });
     }
-    reply.beside = Some(Box::new(exit));
-    Ok(reply)
+    response.beside = Some(Box::new(exit));
+    Ok(response)
 }
 
 /// Why a request can't be the variables of a program.
@@ -291,19 +291,19 @@ mod tests {
 
     #[track_caller]
     fn check(output: &str, status: u16, body: &str) -> UpstreamResponse {
-        let reply = answer(output).unwrap();
-        assert_eq!((reply.status.as_u16(), &reply.body[..]), (status, body.as_bytes()));
-        reply
+        let response = answer(output).unwrap();
+        assert_eq!((response.status.as_u16(), &response.body[..]), (status, body.as_bytes()));
+        response
     }
 
     #[test]
     fn an_answer_has_a_head_and_a_body() {
-        let reply = check(
+        let response = check(
             "Content-type: text/plain; charset=latin1\nX-A: 1\nX-A: 2\n\nbody\n\nmore",
             200,
             "body\n\nmore",
         );
-        assert_eq!((reply.charset(), reply.headers.get_all("x-a").iter().count()), (Some("latin1"), 2));
+        assert_eq!((response.charset(), response.headers.get_all("x-a").iter().count()), (Some("latin1"), 2));
         check("Status: 404 Not Found\r\nContent-Type: text/html\r\n\r\nno\r\n", 404, "no\r\n");
         check("Status: 204\n\n", 204, "");
         check("Content-Type: text/plain\nContent-Length: 2\n\nok", 200, "ok");
@@ -317,9 +317,9 @@ mod tests {
 
     #[test]
     fn headers_of_a_connection_stay_there() {
-        let reply =
+        let response =
             check("Content-Type: text/plain\nConnection: close\nTransfer-Encoding: chunked\n\nx", 200, "x");
-        assert_eq!(reply.headers.len(), 1);
+        assert_eq!(response.headers.len(), 1);
     }
 
     #[test]

@@ -24,13 +24,13 @@ use crate::{
 /// Runs a command for a call. Dropping the future ends it, with all that it started.
 pub(super) async fn answer(
     command: &ProgramSettings,
-    ask: &UpstreamCall,
+    upstream_call: &UpstreamCall,
 ) -> Result<UpstreamResponse, UpstreamError> {
-    let UpstreamRequest::Command(request) = &ask.request else {
+    let UpstreamRequest::Command(request) = &upstream_call.request else {
         return Err(UpstreamError::of_another_kind(&command.name));
     };
-    let limit_bytes = ask.response_limit_bytes;
-    let running = Run { arguments: &request.words, variables: &[], input: &request.stdin, limit_bytes, ask };
+    let limit_bytes = upstream_call.response_limit_bytes;
+    let running = Run { arguments: &request.words, variables: &[], input: &request.stdin, limit_bytes, upstream_call };
     let Finished { output, exit } = run(command, running).await?;
     Ok(UpstreamResponse::of_program(output, exit))
 }
@@ -63,7 +63,7 @@ pub(super) struct Run<'a> {
     /// How long its output may be.
     pub(super) limit_bytes: usize,
     /// The call that it runs for.
-    pub(super) ask: &'a UpstreamCall,
+    pub(super) upstream_call: &'a UpstreamCall,
 }
 
 /// Runs a program to its end. Dropping the future ends it, with all that it started; so does a limit that it
@@ -82,10 +82,10 @@ pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Fini
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let missing = || broken(io::Error::other("it has no pipes"));
     let (stdout, stderr) = (stdout.ok_or_else(missing)?, stderr.ok_or_else(missing)?);
-    let mut account = run.ask.account(run.limit_bytes);
+    let mut account = run.upstream_call.account(run.limit_bytes);
     let mut written = Written {
         program,
-        ticket: &run.ask.ticket,
+        context: &run.upstream_call.context,
         output: BytesMut::new(),
         stderr: Vec::new(),
         is_taken: false,
@@ -129,7 +129,7 @@ pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Fini
 /// The output of a program so far. When it is dropped unread, at least the log has the end of standard error.
 struct Written<'a> {
     program: &'a Program,
-    ticket: &'a CallContext,
+    context: &'a CallContext,
     output: BytesMut,
     stderr: Vec<u8>,
     is_taken: bool,
@@ -148,7 +148,7 @@ impl Drop for Written<'_> {
         if !self.is_taken && !self.stderr.is_empty() {
             let stderr = String::from_utf8_lossy(last(&self.stderr)).into_owned();
             let stderr = Quoted(stderr.trim_end());
-            let request_id = self.ticket.request_id();
+            let request_id = self.context.request_id();
             let program = &self.program.called;
             debug!(%program, request_id, %stderr, "command killed before it finished");
         }
@@ -179,11 +179,11 @@ async fn read(
             return Ok(());
         }
         if output.len() > run.limit_bytes {
-            let limit_bytes = run.ask.response_limit_bytes;
+            let limit_bytes = run.upstream_call.response_limit_bytes;
             return Err(UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes });
         }
         account.grow(output.len()).await.map_err(|full| full.of(upstream))?;
-        if let Some(meanwhile) = &run.ask.meanwhile {
+        if let Some(meanwhile) = &run.upstream_call.meanwhile {
             meanwhile.send(ProgressEvent::Received { bytes: output.len() as u64, of: None });
         }
     }

@@ -8,7 +8,7 @@
 
 mod buffer;
 mod call;
-mod caller;
+mod client;
 mod cgi;
 mod command;
 mod error;
@@ -28,7 +28,7 @@ use crate::{model::UpstreamResponse, route::UpstreamName};
 
 pub use buffer::{BodyCharge, UpstreamBuffer};
 pub use call::{AttemptedEndpoints, Deadline, ProgressEvent, ProgressReceiver, ProgressSender, UpstreamCall};
-pub use caller::{Client, ClientIdentity, PerClientLimit, PerClientPermit};
+pub use client::{Client, ClientIdentity, PerClientLimit, PerClientPermit};
 pub use error::{Cause, ErrorProperties, RateLimitScope, Repeat, Stage, UpstreamError};
 pub(crate) use shared_task::SharedTask;
 
@@ -105,15 +105,15 @@ impl Upstream {
     /// [`UpstreamError`], where there is none.
     pub async fn answer(
         &self,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         tried: &AttemptedEndpoints,
     ) -> Result<UpstreamResponse, UpstreamError> {
         match self {
-            Self::Http(upstream) => upstream.attempt(ask, tried).await,
+            Self::Http(upstream) => upstream.attempt(upstream_call, tried).await,
             // Boxed, or calls of HTTP would be as large as these.
-            Self::Command(settings) => Box::pin(command::answer(settings, ask)).await,
-            Self::Cgi(settings) => Box::pin(cgi::answer(settings, ask)).await,
-            Self::Mcp(upstream) => Box::pin(upstream.answer(ask)).await,
+            Self::Command(settings) => Box::pin(command::answer(settings, upstream_call)).await,
+            Self::Cgi(settings) => Box::pin(cgi::answer(settings, upstream_call)).await,
+            Self::Mcp(upstream) => Box::pin(upstream.answer(upstream_call)).await,
         }
     }
 }

@@ -31,7 +31,7 @@ const SIZES: [usize; 3] = [200, 16 * 1024, 1024 * 1024];
 /// A JSON reply that no rule looks into: checked and spliced.
 #[divan::bench(args = SIZES)]
 fn json_as_it_came(bencher: Bencher<'_, '_>, bytes: usize) {
-    run(bencher, &translator(None, None), &reply("application/json", json_of(bytes)));
+    run(bencher, &translator(None, None), &response("application/json", json_of(bytes)));
 }
 
 /// The same with a schema to meet: read into a tree, checked, sent as it came.
@@ -39,7 +39,7 @@ fn json_as_it_came(bencher: Bencher<'_, '_>, bytes: usize) {
 fn json_with_schema(bencher: Bencher<'_, '_>, bytes: usize) {
     let schema = json!({"type": "object", "properties": {"items": {"type": "array", "items": {
         "type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}, "required": ["id"]}}}});
-    run(bencher, &translator(None, Some(schema)), &reply("application/json", json_of(bytes)));
+    run(bencher, &translator(None, Some(schema)), &response("application/json", json_of(bytes)));
 }
 
 /// The same reshaped by jq.
@@ -50,19 +50,19 @@ fn json_through_jq(bencher: Bencher<'_, '_>, bytes: usize) {
         None,
         Some("{count: (.items | length), first: .items[0]}"),
     );
-    run(bencher, &translator(Some(rule), None), &reply("application/json", json_of(bytes)));
+    run(bencher, &translator(Some(rule), None), &response("application/json", json_of(bytes)));
 }
 
 #[divan::bench(args = SIZES)]
 fn text(bencher: Bencher<'_, '_>, bytes: usize) {
     let rule = rule(ExtractorKind::Text(Text::default()), None, None);
-    run(bencher, &translator(Some(rule), None), &reply("text/plain", pairs_of(bytes)));
+    run(bencher, &translator(Some(rule), None), &response("text/plain", pairs_of(bytes)));
 }
 
 #[divan::bench(args = SIZES)]
 fn pairs(bencher: Bencher<'_, '_>, bytes: usize) {
     let rule = rule(ExtractorKind::Pairs(Pairs::default()), None, None);
-    run(bencher, &translator(Some(rule), None), &reply("text/plain", pairs_of(bytes)));
+    run(bencher, &translator(Some(rule), None), &response("text/plain", pairs_of(bytes)));
 }
 
 /// Eight typed fields of `key: value` lines, with the schema that comes of them.
@@ -76,7 +76,7 @@ fn pairs_to_typed_fields(bencher: Bencher<'_, '_>, bytes: usize) {
     let fields = Fields::new((0..8).map(field).collect());
     let schema = Value::Object(fields.schema());
     let rule = rule(ExtractorKind::Pairs(Pairs::default()), Some(fields), None);
-    run(bencher, &translator(Some(rule), Some(schema)), &reply("text/plain", pairs_of(bytes)));
+    run(bencher, &translator(Some(rule), Some(schema)), &response("text/plain", pairs_of(bytes)));
 }
 
 #[divan::bench(args = SIZES)]
@@ -85,13 +85,13 @@ fn regex_each_line(bencher: Bencher<'_, '_>, bytes: usize) {
     let patterns = CapturePatterns(vec![CapturePattern::plain(pattern)]);
     let regex = Regex { patterns, each: Each::Line, records: Records::default() };
     let rule = rule(ExtractorKind::Regex(regex), None, None);
-    run(bencher, &translator(Some(rule), None), &reply("text/plain", pairs_of(bytes)));
+    run(bencher, &translator(Some(rule), None), &response("text/plain", pairs_of(bytes)));
 }
 
 #[divan::bench(args = SIZES)]
 fn binary(bencher: Bencher<'_, '_>, bytes: usize) {
     let rule = rule(ExtractorKind::Binary(Binary { kind: None, media_type: None }), None, None);
-    run(bencher, &translator(Some(rule), None), &reply("image/png", vec![0x5a; bytes]));
+    run(bencher, &translator(Some(rule), None), &response("image/png", vec![0x5a; bytes]));
 }
 
 fn run(bencher: Bencher<'_, '_>, translator: &Translator, reply: &UpstreamResponse) {
@@ -107,7 +107,7 @@ fn run(bencher: Bencher<'_, '_>, translator: &Translator, reply: &UpstreamRespon
     });
 }
 
-fn reply(media_type: &'static str, body: impl Into<Bytes>) -> UpstreamResponse {
+fn response(media_type: &'static str, body: impl Into<Bytes>) -> UpstreamResponse {
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(media_type))]);
     UpstreamResponse::new(StatusCode::OK, headers, body.into())
 }

@@ -81,7 +81,7 @@ pub(crate) fn configuration(data: &[u8]) {
     }
 }
 
-/// Any reply under any route: content, no panic, and every success meets its schema.
+/// Any response under any route: content, no panic, and every success meets its schema.
 ///
 /// The first line is `ROUTE STATUS MEDIA-TYPE`, the rest is the body.
 pub(crate) fn translate(data: &[u8]) {
@@ -96,10 +96,10 @@ pub(crate) fn translate(data: &[u8]) {
     if let Some(Ok(media_type)) = words.next().map(HeaderValue::from_str) {
         headers.insert(CONTENT_TYPE, media_type);
     }
-    let reply = UpstreamResponse::new(status, headers, body.to_vec().into());
+    let response = UpstreamResponse::new(status, headers, body.to_vec().into());
     let args = json!({ "city": "Oslo" });
     let facts = CallInput::new(&case.route.definition.name, &args);
-    let result = translated(&case.route.translator, facts, &reply, &mut Trace::on()).result;
+    let result = translated(&case.route.translator, facts, &response, &mut Trace::on()).result;
     let mut written = Vec::new();
     write_result(&result, Shapes::ObjectsOnly, &mut written);
     let written: Value = serde_json::from_slice(&written).expect("a result is JSON");
@@ -118,7 +118,7 @@ pub(crate) fn recording(data: &[u8]) {
 
 /// Any sample: the file that is proposed loads.
 pub(crate) fn inferred(data: &[u8]) {
-    let Ok(reply) = UpstreamResponse::from_recording(&Bytes::copy_from_slice(data)) else { return };
+    let Ok(response) = UpstreamResponse::from_recording(&Bytes::copy_from_slice(data)) else { return };
     let naming = Naming {
         name: "sample".into(),
         upstream: "legacy".into(),
@@ -126,7 +126,7 @@ pub(crate) fn inferred(data: &[u8]) {
         method: "GET".into(),
         path: "/x".into(),
     };
-    let proposal = infer::propose(&[Sample { name: "sample".into(), reply }], &naming);
+    let proposal = infer::propose(&[Sample { name: "sample".into(), response }], &naming);
     if let Err(problems) = config::load(&Sources::of_text("proposed.yaml", &proposal.yaml)) {
         panic!("{problems}\n{}", proposal.yaml);
     }

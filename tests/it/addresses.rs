@@ -10,7 +10,7 @@ use glossator::{
     upstream::http::{HealthCheckSettings, HttpUpstream, OutlierDetectionSettings, State},
 };
 
-use crate::support::{Gate, Scripted, Setup, Step, reply, route, soon};
+use crate::support::{Gate, Scripted, Setup, Step, response, route, soon};
 
 /// Where nobody listens.
 fn nowhere() -> SocketAddr {
@@ -18,7 +18,7 @@ fn nowhere() -> SocketAddr {
 }
 
 async fn answering(text: &'static str) -> Scripted {
-    Scripted::answering(reply("200 OK", "text/plain", text)).await
+    Scripted::answering(response("200 OK", "text/plain", text)).await
 }
 
 /// Two addresses, and a client that asks once.
@@ -51,7 +51,7 @@ async fn what_is_handed_through_goes_to_an_address_that_is_there_with_its_body()
     setup.passthrough = true;
     let proxy = setup.start().await;
     for _ in 0..20 {
-        assert_eq!(proxy.ask("PUT /thing", &[], "a body").await.text(), "there");
+        assert_eq!(proxy.send("PUT /thing", &[], "a body").await.text(), "there");
     }
     let state = there.state();
     assert!(state.asked.len() == 20 && state.asked.iter().all(|asked| asked.body == b"a body"));
@@ -60,7 +60,7 @@ async fn what_is_handed_through_goes_to_an_address_that_is_there_with_its_body()
 
 #[tokio::test]
 async fn a_second_attempt_asks_another_address() {
-    let bad = Scripted::answering(reply("503 Service Unavailable", "text/plain", "no")).await;
+    let bad = Scripted::answering(response("503 Service Unavailable", "text/plain", "no")).await;
     let good = answering("yes").await;
     let mut setup = both(bad.address, good.address);
     setup.policy.retry = RetrySettings {
@@ -113,7 +113,7 @@ async fn an_address_that_is_not_healthy_is_left_out_until_it_is() {
         } else {
             "200 OK"
         };
-        vec![Step::Send(reply(status, "text/plain", "ill"))]
+        vec![Step::Send(response(status, "text/plain", "ill"))]
     })
     .await;
     let good = answering("good").await;

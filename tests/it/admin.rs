@@ -12,7 +12,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Program, Scripted, reply, soon};
+use crate::support::{Client, Program, Scripted, response, soon};
 
 /// The admin API of a configuration that nobody serves, and that nobody reloads.
 pub(crate) fn admin(text: &str) -> (Admin, server::App) {
@@ -29,7 +29,7 @@ fn admin_of_process(text: &str) -> (Admin, server::App, ProcessControl) {
     (Admin::new(gateway, meters, process, &loaded.admin), app, control)
 }
 
-pub(crate) async fn ask(admin: &Admin, line: &str, headers: &[(&str, &str)]) -> (u16, String) {
+pub(crate) async fn send(admin: &Admin, line: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let (method, path) = line.split_once(' ').unwrap();
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
@@ -51,8 +51,8 @@ const ROUTES: &str = "upstreams: { old: { url: http://127.0.0.1:1, headers: { X-
 async fn probes_ask_by_any_name_and_everybody_else_by_one_that_is_allowed() {
     let (admin, _) = admin(ROUTES);
     for path in ["/healthz", "/readyz"] {
-        assert_eq!(ask(&admin, &format!("GET {path}"), &[("host", "10.1.2.3:9901")]).await.0, 200);
-        assert_eq!(ask(&admin, &format!("POST {path}"), &[HERE]).await.0, 405);
+        assert_eq!(send(&admin, &format!("GET {path}"), &[("host", "10.1.2.3:9901")]).await.0, 200);
+        assert_eq!(send(&admin, &format!("POST {path}"), &[HERE]).await.0, 405);
     }
     for path in [
         "GET /metrics",
@@ -65,16 +65,16 @@ async fn probes_ask_by_any_name_and_everybody_else_by_one_that_is_allowed() {
         "GET /failures",
         "GET /upstreams",
     ] {
-        let (status, told) = ask(&admin, path, &[("host", "evil.example")]).await;
+        let (status, told) = send(&admin, path, &[("host", "evil.example")]).await;
         assert!(status == 403 && told.contains("admin.allowed_hosts"), "{path}: {told}");
         let page = [HERE, ("origin", "http://evil.example")];
-        assert_eq!(ask(&admin, path, &page).await.0, 403, "{path}");
+        assert_eq!(send(&admin, path, &page).await.0, 403, "{path}");
     }
-    let (status, told) = ask(&admin, "GET /nothing", &[HERE]).await;
+    let (status, told) = send(&admin, "GET /nothing", &[HERE]).await;
     assert!(status == 404 && told.contains("/metrics"), "{told}");
-    assert_eq!(ask(&admin, "GET /reload", &[HERE]).await.0, 405);
+    assert_eq!(send(&admin, "GET /reload", &[HERE]).await.0, 405);
     // Nobody reads this one again.
-    assert_eq!(ask(&admin, "POST /reload", &[HERE, JSON]).await.0, 503);
+    assert_eq!(send(&admin, "POST /reload", &[HERE, JSON]).await.0, 503);
 }
 
 /// A page at another port of this machine is another server's page.
@@ -90,25 +90,25 @@ async fn no_page_but_the_ports_own_may_ask() {
     ];
     for line in ["POST /reload", "POST /playground", "GET /config", "GET /metrics", "GET /"] {
         for page in pages {
-            let (status, told) = ask(&admin, line, &[HERE, JSON, page]).await;
+            let (status, told) = send(&admin, line, &[HERE, JSON, page]).await;
             assert!(status == 403 && told.contains("pages of other origins"), "{line} {page:?}: {told}");
         }
     }
     let own = [HERE, JSON, ("origin", "http://localhost:9901"), ("sec-fetch-site", "same-origin")];
-    assert_eq!(ask(&admin, "POST /reload", &own).await.0, 503);
+    assert_eq!(send(&admin, "POST /reload", &own).await.0, 503);
     // What browsers send without asking first changes nothing, whatever they leave out.
     for media_type in
         ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
     {
         for line in ["POST /reload", "POST /playground"] {
             assert_eq!(
-                ask(&admin, line, &[HERE, ("content-type", media_type)]).await.0,
+                send(&admin, line, &[HERE, ("content-type", media_type)]).await.0,
                 415,
                 "{line} {media_type}"
             );
         }
     }
-    assert_eq!(ask(&admin, "POST /reload", &[HERE]).await.0, 415);
+    assert_eq!(send(&admin, "POST /reload", &[HERE]).await.0, 415);
     // A link leads to the page, and to nothing that is in force.
     let link = [
         HERE,
@@ -116,7 +116,7 @@ async fn no_page_but_the_ports_own_may_ask() {
         ("sec-fetch-mode", "navigate"),
         ("sec-fetch-dest", "document"),
     ];
-    assert_eq!((ask(&admin, "GET /", &link).await.0, ask(&admin, "GET /config", &link).await.0), (200, 403));
+    assert_eq!((send(&admin, "GET /", &link).await.0, send(&admin, "GET /config", &link).await.0), (200, 403));
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn errors_of_routing_have_the_form_of_all_others() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_takes_too_long_is_ended() {
     let (admin, _app, _nobody_reloads) = admin_of_process(ROUTES);
-    let (status, told) = ask(&admin, "POST /reload", &[HERE, JSON]).await;
+    let (status, told) = send(&admin, "POST /reload", &[HERE, JSON]).await;
     assert_eq!((status, &*told), (503, r#"{"error":"the request took longer than 60s"}"#));
 }
 
@@ -179,7 +179,7 @@ async fn files_of_the_page_are_compressed_and_nothing_else() {
     assert_eq!(coding.unwrap(), "gzip");
     let mut html = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&*body), &mut html).unwrap();
-    assert_eq!(html, ask(&admin, "GET /", &[HERE]).await.1);
+    assert_eq!(html, send(&admin, "GET /", &[HERE]).await.1);
     for path in ["/config", "/metrics"] {
         assert_eq!(get(path).await.0, None, "{path}");
     }
@@ -190,7 +190,7 @@ async fn probes_name_one_host() {
     let (admin, _) = admin(ROUTES);
     for path in ["GET /healthz", "GET /readyz"] {
         for wrong in [&[][..], &[HERE, HERE], &[("host", "a b")], &[("host", "")]] {
-            assert_eq!(ask(&admin, path, wrong).await.0, 400, "{path} {wrong:?}");
+            assert_eq!(send(&admin, path, wrong).await.0, 400, "{path} {wrong:?}");
         }
     }
 }
@@ -198,33 +198,33 @@ async fn probes_name_one_host() {
 #[tokio::test]
 async fn a_token_is_asked_for_where_there_is_one() {
     let (admin, _) = admin(&format!("admin: {{ token: 'sesame, open sesame' }}\n{ROUTES}"));
-    assert_eq!(ask(&admin, "GET /healthz", &[HERE]).await.0, 200);
+    assert_eq!(send(&admin, "GET /healthz", &[HERE]).await.0, 200);
     for wrong in ["", "Bearer sesame", "Basic sesame, open sesame", "Bearer sesame, open sesame!"] {
-        let (status, told) = ask(&admin, "GET /config", &[HERE, ("authorization", wrong)]).await;
+        let (status, told) = send(&admin, "GET /config", &[HERE, ("authorization", wrong)]).await;
         assert!(status == 401 && !told.contains("sesame"), "{told}");
     }
     let right = [HERE, ("authorization", "bearer sesame, open sesame")];
-    assert_eq!(ask(&admin, "GET /config", &right).await.0, 200);
+    assert_eq!(send(&admin, "GET /config", &right).await.0, 200);
 }
 
 #[tokio::test]
 async fn what_is_in_force_is_shown_without_secrets() {
     let (admin, _) = admin(&format!("server: {{ secret_key: 0123456789abcdef0 }}\n{ROUTES}"));
-    let (_, told) = ask(&admin, "GET /config", &[HERE]).await;
+    let (_, told) = send(&admin, "GET /config", &[HERE]).await;
     let shown: Value = serde_json::from_str(&told).unwrap();
     assert_eq!(shown["routes"]["a"]["request"], "GET old/a");
     let headers = &shown["upstreams"]["old"]["headers"];
     assert_eq!(headers["X-Api-Key"], "(hidden)");
     assert_eq!(shown["server"]["secret_key"], "(hidden)");
     assert!(!told.contains("hunter2") && !told.contains("0123456789abcdef0"), "{told}");
-    let (_, told) = ask(&admin, "GET /routes", &[HERE]).await;
+    let (_, told) = send(&admin, "GET /routes", &[HERE]).await;
     let routes: Value = serde_json::from_str(&told).unwrap();
     assert_eq!(routes["routes"][0]["endpoints"], json!(["GET /a", "POST /tools/a"]));
 }
 
 #[tokio::test]
 async fn calls_are_counted_by_what_came_of_them() {
-    let upstream = Scripted::answering(reply("404 Not Found", "text/plain", "no")).await;
+    let upstream = Scripted::answering(response("404 Not Found", "text/plain", "no")).await;
     let (admin, app) = admin(&format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes: {{ a: {{ description: A., request: GET old/a, response: [{{ when: {{ status: 404 }}, error: none }}] }} }}\n",
         upstream.address
@@ -238,7 +238,7 @@ async fn calls_are_counted_by_what_came_of_them() {
         let _ = handler.respond(call(body)).await;
     }
     drop(snapshot);
-    let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
+    let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
     for line in [
         r#"glossator_calls_total{route="a",upstream="old",api="rest",mcp_version="",outcome="error",error_type="upstream_error"} 1"#,
         r#"glossator_rule_matches_total{route="a",rule="1"} 1"#,
@@ -263,7 +263,7 @@ async fn calls_are_counted_by_what_came_of_them() {
 
 #[tokio::test]
 async fn a_route_that_a_reload_removes_leaves_the_metrics() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let routes = |names: &[&str]| {
         let routes =
             names.iter().map(|name| format!("  {name}: {{ description: A., request: GET old/a }}\n"));
@@ -278,11 +278,11 @@ async fn a_route_that_a_reload_removes_leaves_the_metrics() {
         let request = Request::post(path).header("host", "localhost").body(Body::empty()).unwrap();
         assert_eq!(app.handler.respond(request).await.status(), 200);
     }
-    let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
+    let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
     assert!(text.contains(r#"route="kept""#) && text.contains(r#"route="gone""#), "{text}");
     let reloaded = config::load(&Sources::of_text("a.yaml", routes(&["kept"]))).unwrap();
     assert_eq!(app.apply(&reloaded).unwrap(), [""; 0]);
-    let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
+    let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
     let kept = r#"glossator_calls_total{route="kept",upstream="old",api="rest",mcp_version="",outcome="success",error_type=""} 1"#;
     assert!(text.contains(kept) && !text.contains(r#"route="gone""#), "{text}");
 }
@@ -305,7 +305,7 @@ async fn errors_of_mcp_are_counted_by_method_and_code() {
         let request = request.header("accept", "application/json, text/event-stream");
         let _ = app.handler.respond(request.body(Body::from(body)).unwrap()).await;
     }
-    let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
+    let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
     for line in [
         r#"glossator_mcp_errors_total{method="tools/call",code="-32602"} 2"#,
         r#"glossator_mcp_errors_total{method="other",code="-32601"} 1"#,
@@ -318,7 +318,7 @@ async fn errors_of_mcp_are_counted_by_method_and_code() {
 
 #[tokio::test]
 async fn what_an_upstream_says_that_no_rule_is_for_rises() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "temp: 5")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "temp: 5")).await;
     let routes = format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n\
          \x20 a: {{ description: A., request: GET old/a, response: [{{ when: {{ text: ^OK }}, content: fine }}] }}\n\
@@ -333,7 +333,7 @@ async fn what_an_upstream_says_that_no_rule_is_for_rises() {
             Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
         let _ = handler.respond(call).await;
     }
-    let (_, text) = ask(&admin, "GET /metrics", &[HERE]).await;
+    let (_, text) = send(&admin, "GET /metrics", &[HERE]).await;
     for line in [
         r#"glossator_unmatched_responses_total{route="a",reason="no_rule"} 1"#,
         r#"glossator_unmatched_responses_total{route="a",reason="unparseable"} 0"#,
@@ -357,7 +357,7 @@ async fn a_breaker_that_opens_and_a_request_that_is_not_let_in_are_seen() {
         let _ = handler.respond(call).await;
     }
     let openmetrics = ("accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5");
-    let (_, text) = ask(&admin, "GET /metrics", &[HERE, openmetrics]).await;
+    let (_, text) = send(&admin, "GET /metrics", &[HERE, openmetrics]).await;
     for line in [
         r#"glossator_upstream_circuit_breaker_state{upstream="old",state="open"} 1"#,
         r#"glossator_upstream_circuit_breaker_state{upstream="old",state="closed"} 0"#,
@@ -382,11 +382,11 @@ async fn a_process_is_not_ready_while_an_upstream_that_it_needs_is_away() {
         [("[old]", "a", false), ("[old]", "b", true), ("['*']", "b", false), ("[]", "a", true)]
     {
         let (admin, app) = admin(&format!("admin: {{ readiness_upstreams: {needs} }}\n{upstreams}"));
-        assert_eq!(ask(&admin, "GET /readyz", &[HERE]).await.0, 200, "nobody has asked yet");
+        assert_eq!(send(&admin, "GET /readyz", &[HERE]).await.0, 200, "nobody has asked yet");
         let call =
             Request::post(format!("/tools/{tool}")).header("host", "localhost").body(Body::empty()).unwrap();
         let _ = app.handler.respond(call).await;
-        let (status, told) = ask(&admin, "GET /readyz", &[HERE]).await;
+        let (status, told) = send(&admin, "GET /readyz", &[HERE]).await;
         let told: Value = serde_json::from_str(&told).unwrap();
         assert_eq!(
             (status, &told["ready"]),
@@ -421,16 +421,16 @@ async fn operators(program: &mut Program) -> Client {
 }
 
 async fn standing(client: &mut Client) -> Value {
-    client.ask("GET /readyz", &[], "").await.json()["configuration"].clone()
+    client.send("GET /readyz", &[], "").await.json()["configuration"].clone()
 }
 
 async fn tools(client: &mut Client) -> usize {
-    client.ask("GET /tools", &[], "").await.json().as_array().unwrap().len()
+    client.send("GET /tools", &[], "").await.json().as_array().unwrap().len()
 }
 
 #[tokio::test]
 async fn a_file_that_has_changed_is_read_again_by_itself() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let file = std::env::temp_dir().join(format!("glossator-it-operators-{}.yaml", std::process::id()));
     std::fs::write(&file, config_of(&upstream, &["a"], "")).unwrap();
     let mut program = Program::start_from(&file, &["--listen", "127.0.0.1:0"]).await;
@@ -448,14 +448,14 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
     assert_eq!(tools(&mut client).await, 2);
     soon("the failure", async { while standing(&mut operator).await["failed_since"].is_null() {} }).await;
     assert_eq!(standing(&mut operator).await["generation"], 2);
-    let text = operator.ask("GET /metrics", &[], "").await.text().to_owned();
+    let text = operator.send("GET /metrics", &[], "").await.text().to_owned();
     assert!(text.contains("glossator_config_last_reload_successful 0\n"), "{text}");
-    let reloaded = operator.ask("POST /reload", &["Content-Type: application/json"], "").await;
+    let reloaded = operator.send("POST /reload", &["Content-Type: application/json"], "").await;
     assert_eq!(reloaded.status, 422);
     assert!(reloaded.json()["problems"].as_str().unwrap().contains("did you mean `routes`?"));
 
     std::fs::write(&file, config_of(&upstream, &["c", "d", "e"], "")).unwrap();
-    let reloaded = operator.ask("POST /reload", &["Content-Type: application/json"], "").await;
+    let reloaded = operator.send("POST /reload", &["Content-Type: application/json"], "").await;
     assert_eq!((reloaded.status, tools(&mut client).await), (200, 3), "{}", reloaded.text());
     assert!(standing(&mut operator).await.get("failed_since").is_none());
     std::fs::remove_file(&file).unwrap();
@@ -463,7 +463,7 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
 
 #[tokio::test]
 async fn a_setting_that_takes_a_restart_is_pending_until_it_is_as_before() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let file = std::env::temp_dir().join(format!("glossator-it-pending-{}.yaml", std::process::id()));
     let text = config_of(&upstream, &["a"], "").replace("reload_interval: 20ms", "reload_interval: 0s");
     std::fs::write(&file, &text).unwrap();
@@ -472,9 +472,9 @@ async fn a_setting_that_takes_a_restart_is_pending_until_it_is_as_before() {
     let drain = text.replace("reload_interval: 0s", "reload_interval: 0s, shutdown_timeout: 7s");
     for (text, pending) in [(&text, 0), (&drain, 1), (&drain, 1), (&text, 0)] {
         std::fs::write(&file, text).unwrap();
-        let reloaded = operator.ask("POST /reload", &["Content-Type: application/json"], "").await;
+        let reloaded = operator.send("POST /reload", &["Content-Type: application/json"], "").await;
         assert_eq!(reloaded.status, 200, "{}", reloaded.text());
-        let metrics = operator.ask("GET /metrics", &[], "").await.text().to_owned();
+        let metrics = operator.send("GET /metrics", &[], "").await.text().to_owned();
         assert!(metrics.contains(&format!("glossator_config_restart_pending {pending}\n")), "{metrics}");
     }
     std::fs::remove_file(&file).unwrap();
@@ -484,7 +484,7 @@ async fn a_setting_that_takes_a_restart_is_pending_until_it_is_as_before() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_mounted_folder_that_is_swapped_is_read_again() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let folder = std::env::temp_dir().join(format!("glossator-it-configmap-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     let version = |name: &str, names: &[&str]| -> PathBuf {
@@ -508,16 +508,16 @@ async fn a_mounted_folder_that_is_swapped_is_read_again() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_process_that_is_told_to_stop_is_not_ready_and_finishes_what_it_has() {
-    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut program = Program::start(&config_of(&upstream, &["a"], ""), &["--listen", "127.0.0.1:0"]).await;
     let mut calling = program.connect().await;
     let mut operator = operators(&mut program).await;
     calling.write("POST /tools/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
     program.terminate();
-    soon("it is not ready", async { while operator.ask("GET /readyz", &[], "").await.status != 503 {} })
+    soon("it is not ready", async { while operator.send("GET /readyz", &[], "").await.status != 503 {} })
         .await;
-    assert_eq!(operator.ask("GET /healthz", &[], "").await.status, 200);
+    assert_eq!(operator.send("GET /healthz", &[], "").await.status, 200);
     gate.open();
     assert_eq!(calling.read(false).await.told(), "done");
     assert!(program.ended().await.0.success());

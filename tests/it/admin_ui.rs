@@ -5,12 +5,12 @@ use http::Request;
 use serde_json::{Value, json};
 
 use crate::{
-    admin::{HERE, admin, ask},
-    support::{Scripted, reply},
+    admin::{HERE, admin, send},
+    support::{Scripted, response},
 };
 
 async fn told(admin: &glossator::admin::Admin, path: &str) -> Value {
-    let (status, body) = ask(admin, &format!("GET {path}"), &[HERE]).await;
+    let (status, body) = send(admin, &format!("GET {path}"), &[HERE]).await;
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).unwrap()
 }
@@ -27,7 +27,7 @@ async fn call(app: &glossator::server::App, tool: &str, request_id: &str) {
 
 #[tokio::test]
 async fn the_last_hour_is_told_of_all_calls_and_of_each_route() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let (admin, app) = admin(&format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n  a: {{ description: A., request: GET old/a }}\n  \
          b: {{ description: B., request: GET old/b, response: [{{ error: no }}] }}\n",
@@ -46,12 +46,12 @@ async fn the_last_hour_is_told_of_all_calls_and_of_each_route() {
     assert_eq!(history["routes"]["b"]["errors_by_point"], json!([1]));
     let of_a = told(&admin, "/history/a").await;
     assert_eq!((&of_a["calls"], &of_a["p50_ms"].as_array().unwrap().len()), (&json!([1, 1]), &2));
-    assert_eq!(ask(&admin, "GET /history/never", &[HERE]).await.0, 404);
+    assert_eq!(send(&admin, "GET /history/never", &[HERE]).await.0, 404);
 }
 
 #[tokio::test]
 async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_request_id() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "hunter2")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "hunter2")).await;
     let (admin, app) = admin(&format!(
         "upstreams: {{ old: 'http://{}', gone: {{ url: 'http://127.0.0.1:1', retry: {{ max_attempts: 1 }} }} }}\nroutes:\n  \
          a: {{ description: A., request: 'GET old/a', response: [{{ extract: json }}] }}\n  \
@@ -80,13 +80,13 @@ async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_requ
     let one = told(&admin, "/failures?request_id=two").await;
     assert_eq!((one["failures"].as_array().unwrap().len(), &one["failures"][0]["route"]), (1, &json!("b")));
     assert_eq!(told(&admin, "/failures?route=a&limit=9").await["failures"].as_array().unwrap().len(), 1);
-    let (status, why) = ask(&admin, "GET /failures?limit=x", &[HERE]).await;
+    let (status, why) = send(&admin, "GET /failures?limit=x", &[HERE]).await;
     assert!(status == 400 && why.contains("`limit` takes a number"), "{why}");
 }
 
 #[tokio::test]
 async fn upstreams_are_told_with_what_stands_before_them() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let (admin, app) = admin(&format!(
         "upstreams:\n  old: {{ url: 'http://{}', max_in_flight: 7 }}\n  gone: {{ url: 'http://127.0.0.1:1', retry: {{ max_attempts: 1 }}, circuit_breaker: {{ consecutive_failures: 1 }} }}\n  \
          echo: {{ command: [echo] }}\nroutes:\n  \
@@ -200,7 +200,7 @@ async fn a_route_is_taken_to_the_playground_as_it_is_written_without_its_secrets
         of_d["rule"],
         "rest: GET /d\nresponse: { extract: json }\ndescription: C.\nrequest: GET old/c\n"
     );
-    assert_eq!(ask(&admin, "GET /playground/nothing", &[HERE]).await.0, 404);
+    assert_eq!(send(&admin, "GET /playground/nothing", &[HERE]).await.0, 404);
     assert!(!format!("{of_a}{routes}").contains("s3cr3t"));
     // As it is, it can be tried.
     for name in ["a", "b", "d"] {
@@ -325,7 +325,7 @@ async fn the_playground_takes_so_much_and_from_whom_it_may() {
     for path in
         ["/playground", "/history", "/failures", "/upstreams", "/status", "/playground/a", "/history/a"]
     {
-        assert_eq!(ask(&locked, &format!("GET {path}"), &[HERE]).await.0, 401, "{path}");
+        assert_eq!(send(&locked, &format!("GET {path}"), &[HERE]).await.0, 401, "{path}");
     }
     assert_eq!(post(&locked, "/playground", &[HERE], &attempt).await.0, 401);
     let right = [HERE, ("authorization", "Bearer sesame, open sesame")];

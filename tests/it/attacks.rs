@@ -10,11 +10,11 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::support::{Client, Loaded, Proxy, RouteExt, Scripted, Setup, reply, route, soon};
+use crate::support::{Client, Loaded, Proxy, RouteExt, Scripted, Setup, response, route, soon};
 
 /// The program before a server that says it is well to everybody, with everything else handed through.
 async fn handing_through() -> (Proxy, Scripted) {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
     (setup.start().await, upstream)
@@ -200,7 +200,7 @@ async fn a_line_feed_in_a_body_is_no_line() {
 /// they are.
 #[tokio::test]
 async fn a_page_elsewhere_calls_nothing_by_what_it_shows() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
     setup.routes = vec![route("thing", "GET /things/{which}").at("GET /thing/{which}")];
@@ -213,20 +213,20 @@ async fn a_page_elsewhere_calls_nothing_by_what_it_shows() {
     let sibling = ["Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: script"];
     for headers in [&image, &frame, &named, &sibling] {
         for path in ["/thing/1", "/old/page", "/tools"] {
-            let said = proxy.ask(&format!("GET {path}"), headers, "").await;
+            let said = proxy.send(&format!("GET {path}"), headers, "").await;
             assert_eq!(said.status, 403, "{path} {headers:?}: {}", said.text());
         }
     }
-    assert_eq!(proxy.ask("GET /thing/1", &link, "").await.status, 403, "a link calls nothing");
+    assert_eq!(proxy.send("GET /thing/1", &link, "").await.status, 403, "a link calls nothing");
     assert!(upstream.state().asked.is_empty());
-    assert_eq!(proxy.ask("GET /old/page", &link, "").await.status, 200, "what is handed through has links");
+    assert_eq!(proxy.send("GET /old/page", &link, "").await.status, 200, "what is handed through has links");
     let ours = ["Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"];
-    assert_eq!(proxy.ask("GET /thing/1", &ours, "").await.status, 200);
+    assert_eq!(proxy.send("GET /thing/1", &ours, "").await.status, 200);
     let typed = ["Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"];
-    assert_eq!(proxy.ask("GET /thing/1", &typed, "").await.status, 200);
+    assert_eq!(proxy.send("GET /thing/1", &typed, "").await.status, 200);
     let here = ["Sec-Fetch-Site: same-site", "Sec-Fetch-Dest: image", "Referer: http://localhost:3000/page"];
     assert_eq!(
-        proxy.ask("GET /thing/1", &here, "").await.status,
+        proxy.send("GET /thing/1", &here, "").await.status,
         200,
         "a page of this machine, as with `Origin`"
     );
@@ -234,7 +234,7 @@ async fn a_page_elsewhere_calls_nothing_by_what_it_shows() {
 
 #[tokio::test]
 async fn bodies_that_do_not_end_keep_nobody_out() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.door.body_limit_bytes = 200 << 10;
     setup.door.request_buffer_limit_bytes = 600 << 10;
@@ -264,7 +264,7 @@ async fn bodies_that_do_not_end_keep_nobody_out() {
 /// What was read is still there while an old server takes its time.
 #[tokio::test]
 async fn bodies_count_until_their_calls_are_answered() {
-    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "well")).await;
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.door.body_limit_bytes = 200 << 10;
     setup.door.request_buffer_limit_bytes = 200 << 10;
@@ -275,7 +275,7 @@ async fn bodies_count_until_their_calls_are_answered() {
         upstream.until("the first call is in flight", |state| state.asked.len() == 1).await;
         let second = proxy.call("get_thing", &long).await;
         let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
-        let by_mcp = proxy.ask("POST /mcp", &headers, &long).await;
+        let by_mcp = proxy.send("POST /mcp", &headers, &long).await;
         gate.open();
         [second, by_mcp]
     };
@@ -301,7 +301,7 @@ async fn arguments_of_many_tiny_values_are_refused() {
     for revision in ["2025-06-18", "2026-07-28"] {
         let revision = format!("MCP-Protocol-Version: {revision}");
         let headers = ["Content-Type: application/json", accept, &revision];
-        let said = proxy.ask("POST /mcp", &headers, &message).await;
+        let said = proxy.send("POST /mcp", &headers, &message).await;
         assert!(said.text().contains("at most 100000 values"), "{}", said.text());
     }
     assert!(upstream.state().asked.is_empty());
@@ -313,7 +313,7 @@ async fn arguments_of_many_tiny_values_are_refused() {
 #[tokio::test]
 async fn who_sits_there_makes_room_for_who_asks() {
     let (proxy, _upstream) = {
-        let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+        let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
         let mut setup = Setup::new(upstream.address);
         setup.server.max_connections = 32;
         (setup.start().await, upstream)
@@ -327,7 +327,7 @@ async fn who_sits_there_makes_room_for_who_asks() {
             1 => client.write("POST /mcp HTTP/1.1\r\nHo").await,
             2 => client.write(&format!("POST /tools/get_thing HTTP/1.1\r\n{begun}")).await,
             3 => client.write(&format!("POST /mcp HTTP/1.1\r\n{begun}")).await,
-            _ => assert_eq!(soon("a place", client.ask("GET /health", &[], "")).await.status, 200),
+            _ => assert_eq!(soon("a place", client.send("GET /health", &[], "")).await.status, 200),
         }
         crowd.push(client);
     }
@@ -339,7 +339,7 @@ async fn who_sits_there_makes_room_for_who_asks() {
 
 #[tokio::test]
 async fn nobody_who_waits_for_an_answer_makes_room() {
-    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "well")).await;
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.server.max_connections = 8;
     let proxy = setup.start().await;
@@ -357,7 +357,7 @@ async fn nobody_who_waits_for_an_answer_makes_room() {
     let mut crowd = Vec::new();
     for _ in 0..50 {
         let mut client = proxy.connect().await;
-        assert_eq!(soon("a place", client.ask("GET /health", &[], "")).await.status, 200);
+        assert_eq!(soon("a place", client.send("GET /health", &[], "")).await.status, 200);
         crowd.push(client);
     }
     gate.open();
@@ -368,7 +368,7 @@ async fn nobody_who_waits_for_an_answer_makes_room() {
 
 #[tokio::test]
 async fn a_head_that_comes_drop_by_drop_has_an_end() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.server.header_timeout = Duration::from_millis(200);
     let proxy = setup.start().await;
@@ -396,7 +396,7 @@ async fn a_head_that_comes_drop_by_drop_has_an_end() {
 
 #[tokio::test]
 async fn an_argument_stays_in_its_place() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
     setup.routes = vec![route("thing", "GET /things/{which}/state").at("GET /thing/{which}")];
     let proxy = setup.start().await;
@@ -428,7 +428,7 @@ async fn an_argument_stays_in_its_place() {
         assert!(said.status < 500, "{which}: {}", said.text());
     }
     for path in ["/thing/..", "/thing/%2e%2e", "/thing/..%2f..", "/thing//x", "/thing/a%2fb", "/thing/%00"] {
-        let said = proxy.ask(&format!("GET {path}"), &[], "").await;
+        let said = proxy.send(&format!("GET {path}"), &[], "").await;
         assert!(said.status < 500, "{path}: {}", said.text());
     }
     for asked in upstream.state().asked {
@@ -446,7 +446,7 @@ async fn an_argument_stays_in_its_place() {
 
 #[tokio::test]
 async fn an_argument_makes_no_header() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let file = format!(
         "upstreams: {{ old: 'http://{}' }}
 routes:
@@ -474,7 +474,7 @@ routes:
     ] {
         let mut client = Client::connect(served.address).await;
         let body = json!({ "which": which }).to_string();
-        let said = client.ask("POST /tools/thing", &["Content-Type: application/json"], &body).await;
+        let said = client.send("POST /tools/thing", &["Content-Type: application/json"], &body).await;
         assert!(said.status < 500, "{which:?}: {}", said.text());
     }
     let asked = upstream.state().asked;
@@ -489,7 +489,7 @@ routes:
 /// What an argument says is text of its element, whatever it looks like.
 #[tokio::test]
 async fn an_argument_makes_no_element() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let file = format!(
         "upstreams: {{ old: 'http://{}' }}\n\
          routes:\n  find:\n    description: Finds.\n    request:\n      method: POST\n      path: /soap\n      \
@@ -503,7 +503,7 @@ async fn an_argument_makes_no_element() {
     let call = async |by: &str, name: &str| {
         let arguments = json!({ "by": by, "name": name }).to_string();
         let mut client = served.connect().await;
-        client.ask("POST /tools/find", &["Content-Type: application/json"], &arguments).await
+        client.send("POST /tools/find", &["Content-Type: application/json"], &arguments).await
     };
     assert_eq!(call("x' all='1", "</name><admin/>&amp;]]>").await.told(), "well");
     for control in ["a\u{0}b", "a\u{8}b", "\u{1b}[2J", "\u{fffe}"] {

@@ -3,7 +3,7 @@
 use glossator::auth::KeyHash;
 use serde_json::{Value, json};
 
-use crate::support::{Cgi, Gate, Scripted, Step, reply};
+use crate::support::{Cgi, Gate, Scripted, Step, response};
 
 fn config(upstream: &Scripted, more: &str) -> String {
     format!(
@@ -16,7 +16,7 @@ fn config(upstream: &Scripted, more: &str) -> String {
 }
 
 async fn thing() -> Scripted {
-    Scripted::answering(reply("200 OK", "application/json", r#"{"price": 1.50}"#)).await
+    Scripted::answering(response("200 OK", "application/json", r#"{"price": 1.50}"#)).await
 }
 
 #[tokio::test]
@@ -98,19 +98,19 @@ async fn exactly_the_announced_length_is_read() {
 async fn every_error_is_json_with_its_status() {
     let upstream = thing().await;
     let config = config(&upstream, "    envelope: plain\nserver: { body_limit: 20B }\n");
-    let ask = |line| Cgi::new(&config, line);
+    let send = |line| Cgi::new(&config, line);
     for (what, asked, status) in [
-        ("no such path", ask("GET /nothing"), 404),
-        ("wrong method", ask("GET /things/x"), 405),
-        ("wrong argument", ask("POST /things/x").json(r#"{"size": "big"}"#), 400),
-        ("no JSON", ask("POST /things/x").json("{"), 400),
-        ("too long, and not read", ask("POST /things/x").json(&" ".repeat(21)).input(""), 413),
-        ("another host", ask("GET /tools").with("HTTP_HOST", "evil.example.com"), 403),
-        ("a page of another host", ask("GET /tools").with("HTTP_ORIGIN", "http://evil.example.com"), 403),
-        ("another name of the server", ask("GET /tools").with("SERVER_NAME", "evil.example.com"), 403),
-        ("no method", ask("GET /tools").without("REQUEST_METHOD"), 500),
-        ("a strange length", ask("POST /things/x").with("CONTENT_LENGTH", "many"), 400),
-        ("a path of nothing", ask("GET tools"), 400),
+        ("no such path", send("GET /nothing"), 404),
+        ("wrong method", send("GET /things/x"), 405),
+        ("wrong argument", send("POST /things/x").json(r#"{"size": "big"}"#), 400),
+        ("no JSON", send("POST /things/x").json("{"), 400),
+        ("too long, and not read", send("POST /things/x").json(&" ".repeat(21)).input(""), 413),
+        ("another host", send("GET /tools").with("HTTP_HOST", "evil.example.com"), 403),
+        ("a page of another host", send("GET /tools").with("HTTP_ORIGIN", "http://evil.example.com"), 403),
+        ("another name of the server", send("GET /tools").with("SERVER_NAME", "evil.example.com"), 403),
+        ("no method", send("GET /tools").without("REQUEST_METHOD"), 500),
+        ("a strange length", send("POST /things/x").with("CONTENT_LENGTH", "many"), 400),
+        ("a path of nothing", send("GET tools"), 400),
     ] {
         let answer = asked.run().await;
         assert_eq!(answer.response.status, status, "{what}: {answer:?}");
@@ -148,13 +148,13 @@ async fn what_a_client_sends_is_nothing_that_a_file_may_name() {
 async fn endpoints_are_told_with_the_path_that_the_web_server_has_us_at() {
     let upstream = thing().await;
     let config = config(&upstream, "");
-    let ask = |line| Cgi::new(&config, line).with("SCRIPT_NAME", "/cgi-bin/tools");
-    let manifest = ask("GET /tools").run().await.response.json();
+    let send = |line| Cgi::new(&config, line).with("SCRIPT_NAME", "/cgi-bin/tools");
+    let manifest = send("GET /tools").run().await.response.json();
     assert_eq!(manifest[0]["endpoint"], "/cgi-bin/tools/things/{name}");
-    let document = ask("GET /openapi.json").run().await.response.json();
+    let document = send("GET /openapi.json").run().await.response.json();
     assert_eq!(document["servers"], json!([{ "url": "/cgi-bin/tools" }]));
     assert!(document["paths"]["/things/{name}"]["post"].is_object(), "{document}");
-    let head = ask("HEAD /tools").run().await.response;
+    let head = send("HEAD /tools").run().await.response;
     assert_eq!((head.status, head.body.len()), (200, 0));
 }
 
@@ -225,17 +225,17 @@ async fn keys_are_asked_for_as_on_a_port_and_variables_vouch_for_nobody() {
     let upstream = thing().await;
     let clients = format!("clients: {{ robot: {{ api_key_hashes: '{}' }} }}\n", KeyHash::of(KEY));
     let config = config(&upstream, &clients);
-    let ask = || Cgi::new(&config, "POST /things/ball");
+    let send = || Cgi::new(&config, "POST /things/ball");
     let bearer = format!("Bearer {KEY}");
     for (asked, status) in [
-        (ask(), 401),
-        (ask().with("HTTP_AUTHORIZATION", "Bearer glk_made-up-made-up-made-up"), 401),
-        (ask().with("QUERY_STRING", &format!("access_token={KEY}")), 401),
-        (ask().with("REMOTE_USER", "robot").with("AUTH_TYPE", "Bearer"), 401),
-        (ask().with("SSL_CLIENT_VERIFY", "SUCCESS").with("SSL_CLIENT_S_DN_CN", "robot"), 401),
-        (ask().with("HTTP_AUTHORIZATION", &bearer).with("HTTP_X_API_KEY", KEY), 400),
-        (ask().with("HTTP_AUTHORIZATION", &bearer), 200),
-        (ask().with("HTTP_X_API_KEY", KEY), 200),
+        (send(), 401),
+        (send().with("HTTP_AUTHORIZATION", "Bearer glk_made-up-made-up-made-up"), 401),
+        (send().with("QUERY_STRING", &format!("access_token={KEY}")), 401),
+        (send().with("REMOTE_USER", "robot").with("AUTH_TYPE", "Bearer"), 401),
+        (send().with("SSL_CLIENT_VERIFY", "SUCCESS").with("SSL_CLIENT_S_DN_CN", "robot"), 401),
+        (send().with("HTTP_AUTHORIZATION", &bearer).with("HTTP_X_API_KEY", KEY), 400),
+        (send().with("HTTP_AUTHORIZATION", &bearer), 200),
+        (send().with("HTTP_X_API_KEY", KEY), 200),
     ] {
         let before = upstream.state().asked.len();
         let answer = asked.run().await;

@@ -31,7 +31,7 @@ impl Script {
         served
             .connect()
             .await
-            .ask("POST /tools/t", &["Content-Type: application/json"], &arguments.to_string())
+            .send("POST /tools/t", &["Content-Type: application/json"], &arguments.to_string())
             .await
     }
 }
@@ -117,7 +117,7 @@ async fn the_worked_example_answers() {
     let mut client = served.connect().await;
     let mut call = async |tool: &str, arguments: Value| {
         let line = format!("POST /tools/{tool}");
-        client.ask(&line, &["Content-Type: application/json"], &arguments.to_string()).await
+        client.send(&line, &["Content-Type: application/json"], &arguments.to_string()).await
     };
     assert_eq!(
         call("find_number", json!({"name": "mo"})).await.json()["structuredContent"]["result"],
@@ -146,8 +146,8 @@ async fn what_it_says_beside_its_answer_is_in_the_log() {
     )
     .await;
     let mut client = program.connect().await;
-    assert_eq!(client.ask("POST /tools/a", &["X-Request-Id: mine"], "").await.status, 502);
-    assert_eq!(client.ask("POST /tools/b", &["X-Request-Id: yours"], "").await.status, 200);
+    assert_eq!(client.send("POST /tools/a", &["X-Request-Id: mine"], "").await.status, 502);
+    assert_eq!(client.send("POST /tools/b", &["X-Request-Id: yours"], "").await.status, 200);
     let log = program.log().await;
     let of = |id: &str, level: &str, key: &str| {
         let mut lines = log.iter().filter(|line| line["request_id"] == id && line["level"] == level);

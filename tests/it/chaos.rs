@@ -113,7 +113,7 @@ async fn one_client(client: &mut Client, calls: usize, told: &HashMap<&str, Told
             _ => upstream,
         };
         let begun = Instant::now();
-        let response = client.ask(&format!("POST /tools/{upstream}_{}", fault.name()), &[], "").await;
+        let response = client.send(&format!("POST /tools/{upstream}_{}", fault.name()), &[], "").await;
         let counts = &told[upstream];
         counts.calls.fetch_add(1, Ordering::Relaxed);
         if check(fault, &response, begun.elapsed()) {

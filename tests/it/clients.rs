@@ -6,7 +6,7 @@ use glossator::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Client, Loaded, Response, Scripted, reply};
+use crate::support::{Client, Loaded, Response, Scripted, response};
 
 const READER: &str = "glk_reader-reader-reader-reader-reader";
 const WRITER: &str = "glk_writer-writer-writer-writer-writer";
@@ -44,7 +44,7 @@ fn load(text: &str) -> config::Loaded {
 }
 
 async fn upstream() -> Scripted {
-    Scripted::answering(reply("200 OK", "text/plain", "well")).await
+    Scripted::answering(response("200 OK", "text/plain", "well")).await
 }
 
 async fn served(more: &str) -> (Scripted, Loaded) {
@@ -58,9 +58,9 @@ fn bearer(key: &str) -> String {
 }
 
 /// Asks with these headers, over a connection of its own.
-async fn ask(served: &Loaded, line: &str, headers: &[&str], body: &str) -> Response {
+async fn send(served: &Loaded, line: &str, headers: &[&str], body: &str) -> Response {
     let headers: Vec<&str> = headers.iter().copied().filter(|header| !header.is_empty()).collect();
-    Client::connect(served.address).await.ask(line, &headers, body).await
+    Client::connect(served.address).await.send(line, &headers, body).await
 }
 
 /// Sends an MCP request in both eras. Each with the header given.
@@ -77,7 +77,7 @@ async fn both(served: &Loaded, credential: &str, method: &str, params: Value) ->
     let send = async |headers: Vec<String>, params: &Value| {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-        ask(served, "POST /mcp", &headers, &body).await
+        send(served, "POST /mcp", &headers, &body).await
     };
     let older = send(headers("2025-11-25"), &params).await;
     let mut newer = params.clone();
@@ -121,7 +121,7 @@ async fn who_shows_nothing_is_told_how_and_nothing_else() {
         "GET /mcp",
     ];
     for line in calls {
-        check_challenge(&ask(&served, line, &[], "").await, 401, &["scope=\"read\""]);
+        check_challenge(&send(&served, line, &[], "").await, 401, &["scope=\"read\""]);
     }
     for method in ["initialize", "tools/list", "ping"] {
         for response in both(&served, "", method, json!({ "protocolVersion": "2025-11-25" })).await {
@@ -129,7 +129,7 @@ async fn who_shows_nothing_is_told_how_and_nothing_else() {
             assert_eq!(response.json()["error"]["code"], -32600);
         }
     }
-    let health = ask(&served, "GET /health", &[], "").await;
+    let health = send(&served, "GET /health", &[], "").await;
     assert_eq!((health.status, health.text()), (200, r#"{"status":"ok"}"#));
     assert_eq!(upstream.state().connections, 0);
 }
@@ -155,13 +155,13 @@ async fn a_key_is_shown_in_one_way_and_once() {
         (vec![format!("Cookie: key={READER}")], 401),
     ] {
         let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-        let response = ask(&served, "GET /time", &headers, "").await;
+        let response = send(&served, "GET /time", &headers, "").await;
         assert_eq!(response.status, status, "{headers:?}: {}", response.text());
         assert_eq!(response.header("www-authenticate").is_some(), status != 200);
     }
-    let in_query = ask(&served, &format!("GET /time?access_token={READER}&api_key={READER}"), &[], "").await;
+    let in_query = send(&served, &format!("GET /time?access_token={READER}&api_key={READER}"), &[], "").await;
     assert_eq!(in_query.status, 401);
-    let expired = ask(&served, "GET /time", &[&bearer(OLD)], "").await;
+    let expired = send(&served, "GET /time", &[&bearer(OLD)], "").await;
     check_challenge(&expired, 401, &["error=\"invalid_token\"", "the key has expired"]);
     for asked in &upstream.state().asked {
         assert!(!asked.head.contains("glk_"), "{}", asked.head);
@@ -181,12 +181,12 @@ async fn a_caller_sees_and_calls_what_it_may() {
         ),
     ] {
         let credential = bearer(key);
-        let manifest = ask(&served, "GET /tools", &[&credential], "").await.json();
+        let manifest = send(&served, "GET /tools", &[&credential], "").await.json();
         assert_eq!(names(&manifest, "name"), tools);
-        let document = ask(&served, "GET /openapi.json", &[&credential], "").await.json();
+        let document = send(&served, "GET /openapi.json", &[&credential], "").await.json();
         assert_eq!(document["paths"].get("/thing").is_some(), key == WRITER);
         assert_eq!(document["security"], json!([{ "bearer": [] }, { "key": [] }]));
-        let status = ask(&served, "GET /status", &[&credential], "").await.json();
+        let status = send(&served, "GET /status", &[&credential], "").await.json();
         assert_eq!(status["tools"], tools.len());
         for (method, list, key, expected) in [
             ("tools/list", "tools", "name", &tools),
@@ -201,8 +201,8 @@ async fn a_caller_sees_and_calls_what_it_may() {
     }
     let reader = bearer(READER);
     let needs = ["error=\"insufficient_scope\"", "scope=\"write\""];
-    check_challenge(&ask(&served, "PUT /thing", &[&reader], "").await, 403, &needs);
-    check_challenge(&ask(&served, "POST /tools/set_thing", &[&reader], "").await, 403, &needs);
+    check_challenge(&send(&served, "PUT /thing", &[&reader], "").await, 403, &needs);
+    check_challenge(&send(&served, "POST /tools/set_thing", &[&reader], "").await, 403, &needs);
     for (method, params) in [
         ("tools/call", json!({ "name": "set_thing", "arguments": {} })),
         ("resources/read", json!({ "uri": "test:secret" })),
@@ -215,7 +215,7 @@ async fn a_caller_sees_and_calls_what_it_may() {
         check_challenge(&response, 403, &["error=\"insufficient_scope\"", "scope=\"read write\""]);
     }
     let writer = bearer(WRITER);
-    assert_eq!(ask(&served, "PUT /thing", &[&writer], "").await.status, 200);
+    assert_eq!(send(&served, "PUT /thing", &[&writer], "").await.status, 200);
     for response in
         both(&served, &writer, "tools/call", json!({ "name": "set_thing", "arguments": {} })).await
     {
@@ -228,7 +228,7 @@ async fn a_caller_sees_and_calls_what_it_may() {
 async fn a_hidden_tool_and_a_missing_one_are_answered_alike() {
     let (_upstream, served) = served("server: { allowed_origins: ['https://app.test'] }").await;
     let told = async |line: &str, name: &str, headers: &[&str]| {
-        let response = ask(&served, &line.replace("NAME", name), headers, "").await;
+        let response = send(&served, &line.replace("NAME", name), headers, "").await;
         let head: Vec<String> = response.head.lines().map(str::to_owned).collect();
         let head: Vec<String> = head
             .into_iter()
@@ -247,10 +247,10 @@ async fn a_hidden_tool_and_a_missing_one_are_answered_alike() {
         }
     }
     let reader = bearer(READER);
-    let seen = ask(&served, "OPTIONS /tools/get_thing", &[&reader], "").await;
+    let seen = send(&served, "OPTIONS /tools/get_thing", &[&reader], "").await;
     assert_eq!((seen.status, seen.header("allow").as_deref()), (204, Some("POST")));
-    assert_eq!(ask(&served, "GET /tools/get_thing", &[&reader], "").await.status, 405);
-    assert_eq!(ask(&served, "OPTIONS /thing", &[&bearer(WRITER)], "").await.status, 204);
+    assert_eq!(send(&served, "GET /tools/get_thing", &[&reader], "").await.status, 405);
+    assert_eq!(send(&served, "OPTIONS /thing", &[&bearer(WRITER)], "").await.status, 204);
 }
 
 #[tokio::test]
@@ -265,25 +265,25 @@ async fn a_session_is_nobodys_but_its_clients() {
         ("Content-Type: application/json", "Accept: application/json, text/event-stream");
     for (key, status) in [(READER, 200), (WRITER, 404), (READER, 200)] {
         let headers = [&session, version, json_type, stream, &bearer(key)];
-        assert_eq!(ask(&served, "POST /mcp", &headers, &list).await.status, status);
+        assert_eq!(send(&served, "POST /mcp", &headers, &list).await.status, status);
     }
     let others = [&session, version, stream, &bearer(WRITER)];
-    assert_eq!(ask(&served, "GET /mcp", &others, "").await.status, 404);
-    assert_eq!(ask(&served, "DELETE /mcp", &others, "").await.status, 404);
-    assert_eq!(ask(&served, "DELETE /mcp", &[&session, version, &bearer(READER)], "").await.status, 204);
+    assert_eq!(send(&served, "GET /mcp", &others, "").await.status, 404);
+    assert_eq!(send(&served, "DELETE /mcp", &others, "").await.status, 404);
+    assert_eq!(send(&served, "DELETE /mcp", &[&session, version, &bearer(READER)], "").await.status, 204);
     let foreign = ["Mcp-Session-Id: made-up", version, json_type, stream, &bearer(READER)];
-    assert_eq!(ask(&served, "POST /mcp", &foreign, &list).await.status, 404);
+    assert_eq!(send(&served, "POST /mcp", &foreign, &list).await.status, 404);
 }
 
 #[tokio::test]
 async fn what_is_handed_through_has_scopes_of_its_own() {
     let (upstream, served) = served("passthrough: { upstream: old, scopes: [write] }").await;
-    check_challenge(&ask(&served, "GET /old", &[], "").await, 401, &[]);
-    check_challenge(&ask(&served, "GET /old", &[&bearer(READER)], "").await, 403, &["scope=\"write\""]);
+    check_challenge(&send(&served, "GET /old", &[], "").await, 401, &[]);
+    check_challenge(&send(&served, "GET /old", &[&bearer(READER)], "").await, 403, &["scope=\"write\""]);
     assert_eq!(upstream.state().connections, 0);
     let both = [&format!("X-API-Key: {WRITER}"), "Authorization: Basic eDp5"];
-    assert_eq!(ask(&served, "GET /old", &both, "").await.status, 200);
-    assert_eq!(ask(&served, "GET /old", &[&bearer(WRITER)], "").await.status, 200);
+    assert_eq!(send(&served, "GET /old", &both, "").await.status, 200);
+    assert_eq!(send(&served, "GET /old", &[&bearer(WRITER)], "").await.status, 200);
     let state = upstream.state();
     assert_eq!(state.asked[0].header("authorization"), ["Basic eDp5"], "that was not shown to us");
     assert!(state.asked.iter().all(|asked| !asked.head.contains("glk_")));
@@ -299,14 +299,14 @@ async fn limits_are_the_callers_and_not_its_addresss() {
         file(&upstream, "").replace("scopes: [], rest", "scopes: [], rate_limit_per_client: 1 per 1h, rest");
     let served = Loaded::start(&load(&text)).await;
     for (key, status) in [(READER, 200), (READER, 429), (WRITER, 200), (WRITER, 429)] {
-        assert_eq!(ask(&served, "GET /time", &[&bearer(key)], "").await.status, status);
+        assert_eq!(send(&served, "GET /time", &[&bearer(key)], "").await.status, status);
     }
 }
 
 #[tokio::test]
 async fn clients_change_with_the_file() {
     let (upstream, mut served) = served("").await;
-    let time = async |served: &Loaded, key: &str| ask(served, "GET /time", &[&bearer(key)], "").await.status;
+    let time = async |served: &Loaded, key: &str| send(served, "GET /time", &[&bearer(key)], "").await.status;
     assert_eq!((time(&served, READER).await, time(&served, OLD).await), (200, 401));
     let other = file(&upstream, "")
         .replace(&KeyHash::of(READER).to_string(), &KeyHash::of("glk_another").to_string());
@@ -315,9 +315,9 @@ async fn clients_change_with_the_file() {
     let open =
         "upstreams: { old: 'http://127.0.0.1:1' }\nroutes: { a: { description: x, request: GET old/a } }";
     served.app.apply(&load(open)).unwrap();
-    assert_eq!(ask(&served, "GET /tools", &[], "").await.status, 200);
+    assert_eq!(send(&served, "GET /tools", &[], "").await.status, 200);
     served.app.apply(&load(&other)).unwrap();
-    assert_eq!(ask(&served, "GET /tools", &[], "").await.status, 401);
+    assert_eq!(send(&served, "GET /tools", &[], "").await.status, 401);
 }
 
 #[tokio::test]
@@ -325,11 +325,11 @@ async fn a_named_page_may_ask_before_it_shows_who_it_is() {
     let (_upstream, served) = served("server: { allowed_origins: ['https://app.test'] }").await;
     for (line, path) in [("OPTIONS /mcp", "/mcp"), ("OPTIONS /thing", "/thing")] {
         let headers = ["Origin: https://app.test", "Access-Control-Request-Method: PUT"];
-        let question = ask(&served, line, &headers, "").await;
+        let question = send(&served, line, &headers, "").await;
         assert_eq!(question.status, 204, "{path}");
         assert_eq!(question.header("access-control-allow-origin").as_deref(), Some("https://app.test"));
     }
-    let refused = ask(&served, "GET /tools", &["Origin: https://app.test"], "").await;
+    let refused = send(&served, "GET /tools", &["Origin: https://app.test"], "").await;
     check_challenge(&refused, 401, &[]);
     assert!(refused.header("access-control-expose-headers").unwrap().contains("www-authenticate"));
 }

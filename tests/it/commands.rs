@@ -16,7 +16,7 @@ async fn served(text: &str) -> Loaded {
 
 async fn call(text: &str, arguments: Value) -> Response {
     let served = served(text).await;
-    served.connect().await.ask("POST /tools/t", &[JSON], &arguments.to_string()).await
+    served.connect().await.send("POST /tools/t", &[JSON], &arguments.to_string()).await
 }
 
 /// One upstream, `x`, and one route, `t`.
@@ -171,7 +171,7 @@ async fn a_program_out_of_time_is_ended_with_all_it_started() {
     );
     let text = one(&script(&lines), "request: 'RUN x', timeout: 300ms");
     let served = served(&text).await;
-    let response = served.connect().await.ask("POST /tools/t", &[JSON], "{}").await;
+    let response = served.connect().await.send("POST /tools/t", &[JSON], "{}").await;
     assert_eq!(response.status, 504);
     gone(&processes(&left, 3).await).await;
     std::fs::remove_file(left).unwrap();
@@ -235,7 +235,7 @@ async fn the_log_has_what_clients_do_not_get_for_whoever_asks_for_every_detail()
     );
     let text = format!("{text}server: {{ listen: '127.0.0.1:0' }}\n");
     let program = Program::start(&text, &["--log-level", "debug"]).await;
-    let response = program.connect().await.ask("POST /tools/t", &["X-Request-Id: mine"], "").await;
+    let response = program.connect().await.send("POST /tools/t", &["X-Request-Id: mine"], "").await;
     assert_eq!(response.status, 502);
     let log = program.log().await;
     let line = log.iter().find(|line| line["stderr"].is_string()).unwrap_or_else(|| panic!("{log:?}"));
@@ -265,7 +265,7 @@ async fn the_worked_example_runs_what_is_there() {
     let served = Loaded::start(&config::load(&Sources::of_path(&path)).unwrap()).await;
     let mut client = served.connect().await;
     let mut call = async |tool: &str, arguments: Value| {
-        client.ask(&format!("POST /tools/{tool}"), &[JSON], &arguments.to_string()).await
+        client.send(&format!("POST /tools/{tool}"), &[JSON], &arguments.to_string()).await
     };
     let usage = call("disk_usage", json!({"path": "/"})).await.json()["structuredContent"].clone();
     assert_eq!(usage["mounted_on"], "/");

@@ -7,7 +7,7 @@ use std::sync::{
 
 use glossator::config::{self, Sources};
 
-use crate::support::{Asked, Loaded, Response, Scripted, Step, reply};
+use crate::support::{Asked, Loaded, Response, Scripted, Step, response};
 
 /// The program before an upstream with this `auth`.
 async fn before(upstream: &Scripted, auth: &str) -> Loaded {
@@ -23,11 +23,11 @@ async fn before(upstream: &Scripted, auth: &str) -> Loaded {
 
 async fn call(program: &Loaded, tool: &str) -> Response {
     let headers = ["Authorization: Bearer callers"];
-    program.connect().await.ask(&format!("POST /tools/{tool}"), &headers, "").await
+    program.connect().await.send(&format!("POST /tools/{tool}"), &headers, "").await
 }
 
 fn ok() -> Vec<Step> {
-    vec![Step::Send(reply("200 OK", "text/plain", "here"))]
+    vec![Step::Send(response("200 OK", "text/plain", "here"))]
 }
 
 /// A server that takes the bearer token of this number and later ones.
@@ -37,7 +37,7 @@ async fn taking_tokens_from(least: Arc<AtomicUsize>) -> Scripted {
             asked.header("authorization").first().and_then(|value| value.strip_prefix("Bearer token-"));
         match number.and_then(|number| number.parse::<usize>().ok()) {
             Some(number) if number >= least.load(Ordering::SeqCst) => ok(),
-            _ => vec![Step::Send(reply("401 Unauthorized", "text/plain", "who are you?"))],
+            _ => vec![Step::Send(response("401 Unauthorized", "text/plain", "who are you?"))],
         }
     })
     .await
@@ -50,7 +50,7 @@ async fn token_server() -> Scripted {
         let number = count.fetch_add(1, Ordering::SeqCst) + 1;
         let token =
             format!(r#"{{"access_token": "token-{number}", "token_type": "Bearer", "expires_in": 3600}}"#);
-        vec![Step::Send(reply("200 OK", "application/json", &token))]
+        vec![Step::Send(response("200 OK", "application/json", &token))]
     })
     .await
 }
@@ -108,7 +108,7 @@ async fn a_token_is_asked_for_once_and_replaced_when_it_is_refused() {
 async fn nothing_is_sent_while_there_is_no_token() {
     let upstream = Scripted::start(|_| ok()).await;
     let refusal = r#"{"error": "invalid_client", "error_description": "no such secret: s3cr3t"}"#;
-    let server = Scripted::answering(reply("401 Unauthorized", "application/json", refusal)).await;
+    let server = Scripted::answering(response("401 Unauthorized", "application/json", refusal)).await;
     let program = before(&upstream, &oauth(&server)).await;
     for words in ["try again later", "try again in 1 s", "try again in 1 s", "try again in 1 s"] {
         let response = call(&program, "get_thing").await;
@@ -149,7 +149,7 @@ async fn what_is_handed_through_has_the_callers_credential_and_none_of_ours() {
     let loaded = config::load(&Sources::of_text("glossator.yaml", text)).unwrap();
     let program = Loaded::start(&loaded).await;
     for headers in [&[][..], &["Authorization: Bearer callers"]] {
-        program.connect().await.ask("GET /page", headers, "").await;
+        program.connect().await.send("GET /page", headers, "").await;
     }
     let asked = upstream.state().asked;
     assert!(asked[0].header("authorization").is_empty(), "{asked:?}");

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::support::{Client, Gate, Program, Scripted, Step, reply, soon};
+use crate::support::{Client, Gate, Program, Scripted, Step, response, soon};
 
 const REQUEST: &str = "GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -14,7 +14,7 @@ async fn start(limit: &str) -> (Program, Gate, Scripted) {
     let gate = Gate::new();
     let held = gate.clone();
     let upstream = Scripted::start(move |_| {
-        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "old"))]
+        vec![Step::Hold(held.clone()), Step::Send(response("200 OK", "text/plain", "old"))]
     })
     .await;
     let config = format!(
@@ -45,7 +45,7 @@ async fn probes_and_metrics_are_answered_when_clients_have_taken_all_descriptors
     }
     program.tells(ACCEPT_FAILED, 1).await;
     for path in ["/healthz", "/metrics"] {
-        let response = admin(&mut program).await.ask(&format!("GET {path}"), &[], "").await;
+        let response = admin(&mut program).await.send(&format!("GET {path}"), &[], "").await;
         assert_eq!(response.status, 200, "{path}");
     }
     program.tells(ACCEPT_FAILED, 2).await;

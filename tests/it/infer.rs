@@ -1,6 +1,6 @@
 //! Routes proposed from recorded replies: a folder a case under `tests/infer`.
 //!
-//! Every file but `expected.yaml` is a recorded reply of one endpoint, taken in the order of their names;
+//! Every file but `expected.yaml` is a recorded response of one endpoint, taken in the order of their names;
 //! `expected.yaml` is the file that is proposed. `UPDATE_GOLDEN=1 cargo test --test it infer` writes it anew; read the
 //! diff. Whatever is proposed loads without a warning, and its examples hold.
 
@@ -55,7 +55,7 @@ fn samples(case: &Path) -> Vec<Sample> {
     let read = |file: &std::path::PathBuf| {
         let name = file.file_name().unwrap().to_str().unwrap().to_owned();
         let recording = Recording::read(&Bytes::from(fs::read(file).unwrap())).unwrap();
-        Sample { name, reply: recording.choose(None).unwrap() }
+        Sample { name, response: recording.choose(None).unwrap() }
     };
     files.iter().map(read).collect()
 }
@@ -103,7 +103,7 @@ proptest! {
 
     #[test]
     fn whatever_the_replies_are_the_proposal_loads(replies in prop::collection::vec(a_reply(), 0..4), name in "\\PC{0,9}") {
-        let samples: Vec<_> = replies.into_iter().map(|reply| Sample { name: name.clone(), reply }).collect();
+        let samples: Vec<_> = replies.into_iter().map(|response| Sample { name: name.clone(), response }).collect();
         let proposal = propose(&samples, &naming("get_report"));
         let loaded = config::load(&Sources::of_text("a.yaml", proposal.yaml.clone()));
         prop_assert!(loaded.is_ok(), "{}\n{}", loaded.unwrap_err(), proposal.yaml);

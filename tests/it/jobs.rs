@@ -8,7 +8,7 @@ use std::sync::{
 
 use glossator::config::{self, Sources};
 
-use crate::support::{Asked, Gate, Loaded, Response, Scripted, Step, reply};
+use crate::support::{Asked, Gate, Loaded, Response, Scripted, Step, response};
 
 /// The program before an upstream, with one tool `make_report`, whose keys these are.
 async fn start(upstream: &Scripted, keys: &str) -> Loaded {
@@ -23,11 +23,11 @@ async fn start(upstream: &Scripted, keys: &str) -> Loaded {
 
 async fn call(program: &Loaded, arguments: &str) -> Response {
     let mut client = program.connect().await;
-    client.ask("POST /tools/make_report", &["Content-Type: application/json"], arguments).await
+    client.send("POST /tools/make_report", &["Content-Type: application/json"], arguments).await
 }
 
 fn json(body: &str) -> Vec<Step> {
-    vec![Step::Send(reply("200 OK", "application/json", body))]
+    vec![Step::Send(response("200 OK", "application/json", body))]
 }
 
 fn head(lines: &str) -> Vec<Step> {

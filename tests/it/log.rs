@@ -4,7 +4,7 @@ use glossator::auth::KeyHash;
 use serde_json::{Value, json};
 
 use crate::{
-    support::{Client, Gate, Program, Scripted, Step, reply},
+    support::{Client, Gate, Program, Scripted, Step, response},
     tokens::{ISSUER, Login, RESOURCE, claims},
 };
 
@@ -22,9 +22,9 @@ fn with<'a>(log: &'a [Value], key: &str, value: &str) -> Vec<&'a Value> {
 
 #[tokio::test]
 async fn a_reply_that_cannot_be_read_leaves_its_reason_and_not_itself() {
-    let upstream = Scripted::answering(reply("200 OK", "application/json", "not json, a secret")).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", "not json, a secret")).await;
     let program = Program::start(&config(&upstream), &[]).await;
-    let response = program.connect().await.ask("POST /tools/get_thing", &["X-Request-Id: mine"], "").await;
+    let response = program.connect().await.send("POST /tools/get_thing", &["X-Request-Id: mine"], "").await;
     assert_eq!(response.status, 502);
     let log = program.log().await;
     let reasons = with(&log, "message", "unparseable upstream response");
@@ -40,7 +40,7 @@ async fn a_reply_that_cannot_be_read_leaves_its_reason_and_not_itself() {
 
 #[tokio::test]
 async fn a_request_that_is_refused_has_one_line() {
-    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let program = Program::start(&config(&upstream), &[]).await;
     let mcp = "Accept: application/json, text/event-stream";
     for (id, line, header, body, status) in [
@@ -57,7 +57,7 @@ async fn a_request_that_is_refused_has_one_line() {
         if id == "mcp-json" {
             headers.push("Content-Type: application/json");
         }
-        let response = program.connect().await.ask(line, &headers, body).await;
+        let response = program.connect().await.send(line, &headers, body).await;
         assert_eq!(response.status, status, "{id}");
     }
     let log = program.log().await;
@@ -82,7 +82,7 @@ async fn a_request_that_is_refused_has_one_line() {
 
 #[tokio::test]
 async fn what_a_rule_hides_from_clients_is_in_the_log_for_whoever_asks_for_every_detail() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ERR table orders is locked")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ERR table orders is locked")).await;
     let rules = "[{ when: { text: '^ERR' }, error: The operation failed. }, { extract: text }]";
     let config = |level: &str| {
         format!(
@@ -92,7 +92,7 @@ async fn what_a_rule_hides_from_clients_is_in_the_log_for_whoever_asks_for_every
     };
     for (level, shown) in [("debug", true), ("info", false)] {
         let program = Program::start(&config(level), &[]).await;
-        let response = program.connect().await.ask("POST /tools/get_thing", &[], "").await;
+        let response = program.connect().await.send("POST /tools/get_thing", &[], "").await;
         assert!(!response.text().contains("locked"), "{}", response.text());
         let log = program.log().await;
         assert_eq!(log.iter().any(|line| line.to_string().contains("orders is locked")), shown, "{log:?}");
@@ -179,7 +179,7 @@ async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never
         for (name, rule, body, _) in MISFITS {
             let media_type =
                 if body.starts_with('{') || name == "json" { "application/json" } else { "text/plain" };
-            let upstream = Scripted::answering(reply("200 OK", media_type, body)).await;
+            let upstream = Scripted::answering(response("200 OK", media_type, body)).await;
             text += &format!("  {name}: 'http://{}'\n", upstream.address);
             routes += &format!("  {name}: {{ request: GET {name}/x, {rule} }}\n");
             upstreams.push(upstream);
@@ -189,15 +189,15 @@ async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never
         let arguments = json!({ "name": long }).to_string();
         let mut client = program.connect().await;
         let headers = ["Content-Type: application/json", "X-Request-Id: shell"];
-        assert_eq!(client.ask("POST /tools/shell", &headers, &arguments).await.status, 502);
+        assert_eq!(client.send("POST /tools/shell", &headers, &arguments).await.status, 502);
         for (name, ..) in MISFITS {
             let id = format!("X-Request-Id: {name}");
-            let response = client.ask(&format!("POST /tools/{name}"), &[&id], "").await;
+            let response = client.send(&format!("POST /tools/{name}"), &[&id], "").await;
             assert_eq!(response.status, 502, "{name}: {}", response.text());
         }
         let admin: Value = serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
         let admin = admin["address"].as_str().unwrap().parse().unwrap();
-        let failures = Client::connect(admin).await.ask("GET /failures", &[], "").await;
+        let failures = Client::connect(admin).await.send("GET /failures", &[], "").await;
         assert!(failures.text().contains("must be an integer"), "{}", failures.text());
         assert!(!failures.text().contains("Ada"), "{}", failures.text());
         let log = program.log().await;
@@ -229,10 +229,10 @@ async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never
 
 #[tokio::test]
 async fn a_call_has_one_line_that_tells_what_it_took() {
-    let upstream = Scripted::answering(reply("200 OK", "application/json", "{\"a\": 1}")).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", "{\"a\": 1}")).await;
     let program = Program::start(&config(&upstream), &[]).await;
     let mut client = program.connect().await;
-    client.ask("POST /tools/get_thing", &["X-Request-Id: rest"], "").await;
+    client.send("POST /tools/get_thing", &["X-Request-Id: rest"], "").await;
     let call = r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "get_thing"}}"#;
     let headers = [
         "X-Request-Id: mcp",
@@ -240,7 +240,7 @@ async fn a_call_has_one_line_that_tells_what_it_took() {
         "Accept: application/json, text/event-stream",
         "MCP-Protocol-Version: 2025-06-18",
     ];
-    assert_eq!(client.ask("POST /mcp", &headers, call).await.status, 200);
+    assert_eq!(client.send("POST /mcp", &headers, call).await.status, 200);
     let log = program.log().await;
     let calls = with(&log, "message", "call");
     assert_eq!(calls.len(), 2, "{log:?}");
@@ -266,7 +266,7 @@ async fn a_call_has_one_line_that_tells_what_it_took() {
 #[tokio::test]
 async fn a_call_names_its_client_and_nothing_that_it_has_shown() {
     const KEY: &str = "glk_robot-robot-robot-robot-robot-robot";
-    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let clients = format!(
         "clients: {{ robot: {{ api_key_hashes: '{}' }} }}\nlog: {{ level: debug }}\n",
         KeyHash::of(KEY)
@@ -277,7 +277,7 @@ async fn a_call_names_its_client_and_nothing_that_it_has_shown() {
     let mistaken = format!("Authorization: Bearer {KEY}x");
     for (id, header, status) in [("bearer", &bearer, 200), ("key", &key, 200), ("mistaken", &mistaken, 401)] {
         let headers = [header, &*format!("X-Request-Id: {id}")];
-        assert_eq!(client.ask("POST /tools/get_thing", &headers, "").await.status, status);
+        assert_eq!(client.send("POST /tools/get_thing", &headers, "").await.status, status);
     }
     let call = r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "get_thing"}}"#;
     let headers = [
@@ -287,7 +287,7 @@ async fn a_call_names_its_client_and_nothing_that_it_has_shown() {
         "MCP-Protocol-Version: 2025-11-25",
         &bearer,
     ];
-    assert_eq!(client.ask("POST /mcp", &headers, call).await.status, 200);
+    assert_eq!(client.send("POST /mcp", &headers, call).await.status, 200);
     program.terminate();
     let (_, told) = program.ended().await;
     assert!(!told.contains("glk_"), "{told}");
@@ -312,10 +312,10 @@ async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
          d: { request: GET locked/d }\nlog: { level: debug }\n";
     let program = Program::start(config, &[]).await;
     let mut client = program.connect().await;
-    client.ask("POST /tools/a", &["X-Request-Id: first"], "").await;
-    client.ask("POST /tools/b", &["X-Request-Id: second"], "").await;
-    client.ask("POST /tools/c", &["X-Request-Id: third"], "").await;
-    client.ask("POST /tools/d", &["X-Request-Id: fourth"], "").await;
+    client.send("POST /tools/a", &["X-Request-Id: first"], "").await;
+    client.send("POST /tools/b", &["X-Request-Id: second"], "").await;
+    client.send("POST /tools/c", &["X-Request-Id: third"], "").await;
+    client.send("POST /tools/d", &["X-Request-Id: fourth"], "").await;
     let log = program.log().await;
     for (message, id) in [
         ("retrying upstream request", "first"),
@@ -337,12 +337,12 @@ async fn whatever_is_said_of_a_call_on_its_way_has_its_name() {
 
 #[tokio::test]
 async fn what_our_own_limits_reject_has_one_line_that_names_them() {
-    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let text = config(&upstream).replace("request:", "rate_limit: 1 per hour, request:");
     let program = Program::start(&text, &[]).await;
     for (id, status) in [("good", 200), ("over", 429)] {
         let id = format!("X-Request-Id: {id}");
-        assert_eq!(program.connect().await.ask("POST /tools/get_thing", &[&id], "").await.status, status);
+        assert_eq!(program.connect().await.send("POST /tools/get_thing", &[&id], "").await.status, status);
     }
     let log = program.log().await;
     let lines = with(&log, "request_id", "over");
@@ -355,7 +355,7 @@ async fn what_our_own_limits_reject_has_one_line_that_names_them() {
 
 #[tokio::test]
 async fn a_request_without_a_clear_end_has_one_line() {
-    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let program = Program::start(&config(&upstream), &[]).await;
     let mut client = program.connect().await;
     client
@@ -371,7 +371,7 @@ async fn a_request_without_a_clear_end_has_one_line() {
 
 #[tokio::test]
 async fn a_request_that_the_end_of_the_server_cuts_off_has_its_client_and_path() {
-    let (upstream, _gate) = Scripted::holding(reply("200 OK", "application/json", "{}")).await;
+    let (upstream, _gate) = Scripted::holding(response("200 OK", "application/json", "{}")).await;
     let text = config(&upstream).replace("server: {", "server: { shutdown_timeout: 20ms,");
     let program = Program::start(&format!("{text}passthrough: old\n"), &[]).await;
     let (mut called, mut passed) = (program.connect().await, program.connect().await);
@@ -404,7 +404,7 @@ fn check_rejected(log: &[Value], id: &str, path: &str, reason: &str) {
 async fn a_response_that_finds_no_memory_has_one_line() {
     let gate = Gate::new();
     let upstream = {
-        let (gate, whole) = (gate.clone(), reply("200 OK", "text/plain", &"a".repeat(400 << 10)));
+        let (gate, whole) = (gate.clone(), response("200 OK", "text/plain", &"a".repeat(400 << 10)));
         Scripted::start(move |_| {
             let (first, rest) = whole.split_at(whole.len() / 2);
             vec![Step::Send(first.to_vec()), Step::Hold(gate.clone()), Step::Send(rest.to_vec())]
@@ -424,7 +424,7 @@ async fn a_response_that_finds_no_memory_has_one_line() {
     // It may come before the first response is read, and has the memory then until its deadline.
     let mut status = 0;
     while status != 503 {
-        status = program.connect().await.ask("POST /tools/long", &["X-Request-Id: over"], "").await.status;
+        status = program.connect().await.send("POST /tools/long", &["X-Request-Id: over"], "").await.status;
     }
     gate.open();
     drop(held);
@@ -442,10 +442,10 @@ async fn a_response_that_finds_no_memory_has_one_line() {
 
 #[tokio::test]
 async fn what_is_handed_through_has_a_line_with_its_path_status_length_and_time() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let program = Program::start(&format!("{}passthrough: old\n", config(&upstream)), &[]).await;
     let mut client = program.connect().await;
-    assert_eq!(client.ask("GET /some/page?q=secret", &["X-Request-Id: mine"], "").await.text(), "fine");
+    assert_eq!(client.send("GET /some/page?q=secret", &["X-Request-Id: mine"], "").await.text(), "fine");
     drop(client);
     let log = program.log().await;
     let lines = with(&log, "message", "passthrough");
@@ -467,7 +467,7 @@ async fn what_is_handed_through_has_a_line_with_its_path_status_length_and_time(
 
 #[tokio::test]
 async fn all_of_standard_error_is_json_where_the_log_is() {
-    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let program = Program::start(&config(&upstream), &[]).await;
     program.terminate();
     let (_, told) = program.ended().await;
@@ -481,8 +481,8 @@ async fn all_of_standard_error_is_json_where_the_log_is() {
 #[tokio::test]
 async fn what_is_said_of_keys_has_the_name_of_the_request_that_they_were_asked_for() {
     let login = Login::new();
-    let jwks = Scripted::answering(reply("200 OK", "application/json", &login.jwks())).await;
-    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let jwks = Scripted::answering(response("200 OK", "application/json", &login.jwks())).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     for (at, message) in [
         ("127.0.0.1:1".to_owned(), "JWKS refresh failed"),
         (jwks.address.to_string(), "JWKS refreshed: the keys have changed"),
@@ -493,7 +493,7 @@ async fn what_is_said_of_keys_has_the_name_of_the_request_that_they_were_asked_f
         let text = config(&upstream).replace("server: {", &format!("server: {{ {auth},"));
         let program = Program::start(&format!("{text}defaults: {{ scopes: [read] }}\n"), &[]).await;
         let shown = format!("Authorization: Bearer {}", login.by_edwards(&claims(json!({}))));
-        program.connect().await.ask("POST /tools/get_thing", &["X-Request-Id: mine", &shown], "").await;
+        program.connect().await.send("POST /tools/get_thing", &["X-Request-Id: mine", &shown], "").await;
         let log = program.log().await;
         let ids: Vec<&Value> =
             with(&log, "message", message).iter().map(|line| &line["request_id"]).collect();
@@ -503,18 +503,18 @@ async fn what_is_said_of_keys_has_the_name_of_the_request_that_they_were_asked_f
 
 #[tokio::test]
 async fn every_answer_has_the_name_of_its_request() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let config = format!("{}passthrough: old\n", config(&upstream));
     let program = Program::start(&config, &[]).await;
     for line in
         ["GET /tools", "GET /health", "POST /tools/nothing", "GET /mcp", "PUT /tools", "GET /handed/through"]
     {
-        let response = program.connect().await.ask(line, &["X-Request-Id: mine"], "").await;
+        let response = program.connect().await.send(line, &["X-Request-Id: mine"], "").await;
         assert_eq!(response.header("x-request-id").as_deref(), Some("mine"), "{line}: {}", response.status);
-        let response = program.connect().await.ask(line, &[], "").await;
+        let response = program.connect().await.send(line, &[], "").await;
         assert!(response.header("x-request-id").is_some_and(|id| id.len() > 8), "{line}");
     }
-    let refused = program.connect().await.ask("GET /tools", &["Host: evil.example"], "").await;
+    let refused = program.connect().await.send("GET /tools", &["Host: evil.example"], "").await;
     assert_eq!(refused.status, 400, "it names two");
     assert!(refused.header("x-request-id").is_some());
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     mcp::{NEWEST, streams::message},
-    support::{Asked, Client, Gate, Loaded, Response, Scripted, Step, reply, soon},
+    support::{Asked, Client, Gate, Loaded, Response, Scripted, Step, response, soon},
 };
 
 const OWNER: &str = "glk_owner-owner-owner-owner-owner-owner";
@@ -36,7 +36,7 @@ const ROUTES: &str = r#"
 async fn upstream(gate: &Gate) -> Scripted {
     let gate = gate.clone();
     Scripted::start(move |asked: &Asked| {
-        let send = |body: &str| Step::Send(reply("200 OK", "application/json", body));
+        let send = |body: &str| Step::Send(response("200 OK", "application/json", body));
         match asked.line().split(' ').take(2).collect::<Vec<_>>()[..] {
             ["POST", _] => vec![send(r#"{"id": 7}"#)],
             ["GET", "/wait"] => vec![Step::Hold(gate.clone()), send(r#""at last""#)],
@@ -126,7 +126,7 @@ async fn about(served: &Loaded, key: &str, method: &str, name: &str, mut params:
         &format!("Mcp-Method: {method}"),
         &format!("Mcp-Name: {name}"),
     ];
-    served.connect().await.ask("POST /mcp", &headers, &body).await.json()
+    served.connect().await.send("POST /mcp", &headers, &body).await.json()
 }
 
 /// The id of a task of the owner's.
@@ -318,7 +318,7 @@ async fn what_a_replica_says_of_a_caller_holds_for_one_request() {
     let gate = Gate::new();
     let upstream = upstream(&gate).await;
     // Somebody stands before the first replica and overhears what it is told.
-    let relay = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let relay = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let one = Loaded::start(&load(&upstream, &format!(", advertise_url: 'http://{}'", relay.address))).await;
     let two = replica(&upstream).await;
     let id = begun(&one, "make_plan").await;

@@ -2,7 +2,7 @@
 
 use std::{net::TcpListener, time::Duration};
 
-use crate::support::{Gate, Proxy, Scripted, Setup, Step, reply, soon};
+use crate::support::{Gate, Proxy, Scripted, Setup, Step, response, soon};
 
 async fn before(upstream: &Scripted) -> Proxy {
     let mut setup = Setup::new(upstream.address);
@@ -23,7 +23,7 @@ async fn a_request_crosses_unchanged_and_says_who_asked() {
         "TE: trailers",
         "Authorization: Basic callers",
     ];
-    let response = proxy.ask("PATCH /a%2Fb//./c;d?x=%20y&z", &headers, "body").await;
+    let response = proxy.send("PATCH /a%2Fb//./c;d?x=%20y&z", &headers, "body").await;
     assert_eq!((response.status, response.text()), (418, "hot"));
     assert_eq!(response.header("x-old").as_deref(), Some("a, b"));
     assert_eq!(response.header("set-cookie").as_deref(), Some("a=b"));
@@ -55,9 +55,9 @@ async fn a_request_crosses_unchanged_and_says_who_asked() {
 
 #[tokio::test]
 async fn a_client_can_not_have_our_word_on_who_asks_removed() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let proxy = before(&upstream).await;
-    proxy.ask("GET /a", &["Connection: x-forwarded-for, x-forwarded-host, via, cookie"], "").await;
+    proxy.send("GET /a", &["Connection: x-forwarded-for, x-forwarded-host, via, cookie"], "").await;
     let state = upstream.state();
     assert_eq!(state.asked[0].header("x-forwarded-for"), ["127.0.0.1"]);
     assert_eq!(state.asked[0].header("via"), ["1.1 glossator"]);
@@ -79,13 +79,13 @@ const WORDS_OF_PROXIES: [&str; 10] = [
 
 #[tokio::test]
 async fn a_client_does_not_lie_about_itself() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let lies = ["X_Forwarded_For: 192.0.2.1", "X_Real_IP: 192.0.2.1", "Proxy: http://evil.test:1"];
     let headers = [&WORDS_OF_PROXIES[..], &lies].concat();
-    before(&upstream).await.ask("GET /a", &headers, "").await;
+    before(&upstream).await.send("GET /a", &headers, "").await;
     let mut setup = Setup::new(upstream.address);
     (setup.passthrough, setup.door.trusted_proxies) = (true, vec!["127.0.0.1/32".parse().unwrap()]);
-    setup.start().await.ask("GET /a", &headers, "").await;
+    setup.start().await.send("GET /a", &headers, "").await;
 
     let state = upstream.state();
     let [untrusted, trusted] = &state.asked[..] else { panic!("{:?}", state.asked) };
@@ -107,7 +107,7 @@ async fn a_client_does_not_lie_about_itself() {
 
 #[tokio::test]
 async fn a_path_that_goes_up_is_refused() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let proxy = before(&upstream).await;
     for path in [
         "/a/../b",
@@ -121,7 +121,7 @@ async fn a_path_that_goes_up_is_refused() {
         "/a/%c0%ae%c0%ae/secret",
         "/a%00b",
     ] {
-        assert_eq!(proxy.ask(&format!("GET {path}"), &[], "").await.status, 400, "{path}");
+        assert_eq!(proxy.send(&format!("GET {path}"), &[], "").await.status, 400, "{path}");
     }
     assert!(upstream.state().asked.is_empty());
 }
@@ -158,16 +158,16 @@ async fn both_bodies_are_streamed() {
 
 #[tokio::test]
 async fn a_body_larger_than_our_own_limits_crosses() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", &"b".repeat(5 << 20))).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", &"b".repeat(5 << 20))).await;
     let proxy = before(&upstream).await;
-    let response = proxy.ask("PUT /old", &[], &"a".repeat(6 << 20)).await;
+    let response = proxy.send("PUT /old", &[], &"a".repeat(6 << 20)).await;
     assert_eq!((response.status, response.body.len()), (200, 5 << 20));
     assert_eq!(upstream.state().asked[0].body.len(), 6 << 20);
 }
 
 #[tokio::test]
 async fn our_own_paths_are_not_handed_through() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let proxy = before(&upstream).await;
     for path in ["/health", "/tools", "/status", "/mcp", "/mcp/", "/message/"] {
         assert_ne!(proxy.get(path).await.text(), "old", "{path}");
@@ -175,26 +175,26 @@ async fn our_own_paths_are_not_handed_through() {
     for path in ["/tools/unknown", "/health/", "/health/x", "/mcp/x", "/message/x/y"] {
         assert_eq!(proxy.get(path).await.status, 404, "{path}");
     }
-    assert_eq!(proxy.ask("GET /mcp/", &[], "").await.status, 405, "the endpoint itself");
+    assert_eq!(proxy.send("GET /mcp/", &[], "").await.status, 405, "the endpoint itself");
     assert_eq!(upstream.state().asked.len(), 0);
     assert_eq!(proxy.get("/").await.text(), "old");
     assert_eq!(proxy.get("/healthy").await.text(), "old");
     assert_eq!(proxy.get("/status/x").await.text(), "old");
-    assert_eq!(proxy.ask("HEAD /other", &[], "").await.header("content-length").as_deref(), Some("3"));
+    assert_eq!(proxy.send("HEAD /other", &[], "").await.header("content-length").as_deref(), Some("3"));
 }
 
 #[tokio::test]
 async fn what_cannot_be_handed_through_is_refused_cleanly() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let proxy = before(&upstream).await;
-    let websocket = proxy.ask("GET /socket", &["Connection: Upgrade", "Upgrade: websocket"], "").await;
+    let websocket = proxy.send("GET /socket", &["Connection: Upgrade", "Upgrade: websocket"], "").await;
     assert_eq!(websocket.status, 501);
     assert!(websocket.json()["error"].as_str().unwrap().contains("`websocket`"));
-    assert_eq!(proxy.ask("OPTIONS *", &[], "").await.status, 400);
-    assert_eq!(proxy.ask("CONNECT example.com:443", &[], "").await.status, 501);
+    assert_eq!(proxy.send("OPTIONS *", &[], "").await.status, 400);
+    assert_eq!(proxy.send("CONNECT example.com:443", &[], "").await.status, 501);
     assert_eq!(upstream.state().asked.len(), 0);
     let h2c = proxy
-        .ask("GET /", &["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AA"], "")
+        .send("GET /", &["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AA"], "")
         .await;
     assert_eq!(h2c.text(), "old");
     assert!(upstream.state().asked[0].header("http2-settings").is_empty());
@@ -241,7 +241,7 @@ async fn a_head_that_does_not_come_is_a_gateway_timeout() {
 
 #[tokio::test]
 async fn the_deadline_runs_from_the_last_part_of_the_request() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
     setup.patience.timeout = Duration::from_millis(400);
@@ -307,7 +307,7 @@ const UPLOAD: &str =
 
 #[tokio::test]
 async fn an_upload_that_comes_too_slowly_is_broken_off() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
     setup.patience.body_timeout = Duration::from_millis(50);
@@ -323,7 +323,7 @@ async fn an_upload_that_comes_too_slowly_is_broken_off() {
 /// Eight of them had all slots before, for as long as they liked.
 #[tokio::test]
 async fn slow_uploads_leave_slots_to_calls_and_to_other_requests() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
     (setup.policy.max_in_flight, setup.policy.waiting_limit) = (4, 0);
@@ -341,6 +341,6 @@ async fn slow_uploads_leave_slots_to_calls_and_to_other_requests() {
         client.read_until("HTTP/1.1 429").await;
     }
     assert_eq!(proxy.call("get_thing", "{}").await.status, 200);
-    let other = proxy.ask("GET /old", &["X-Forwarded-For: 192.0.2.7"], "").await;
+    let other = proxy.send("GET /old", &["X-Forwarded-For: 192.0.2.7"], "").await;
     assert_eq!(other.status, 200, "another client");
 }

@@ -8,7 +8,7 @@ use std::sync::{
 use glossator::config::{self, Sources};
 use serde_json::json;
 
-use crate::support::{Gate, Loaded, Response, Scripted, Step, reply, soon};
+use crate::support::{Gate, Loaded, Response, Scripted, Step, response, soon};
 
 /// A configuration before one upstream, whose address stands for `OLD`.
 async fn serve(upstream: &Scripted, text: &str) -> Loaded {
@@ -21,12 +21,12 @@ fn load(upstream: &Scripted, text: &str) -> config::Loaded {
 }
 
 async fn call(served: &Loaded, tool: &str, headers: &[&str]) -> Response {
-    served.connect().await.ask(&format!("POST /tools/{tool}"), headers, "").await
+    served.connect().await.send(&format!("POST /tools/{tool}"), headers, "").await
 }
 
 #[tokio::test]
 async fn who_calls_too_often_is_told_when_to_come_again() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let text = "
         upstreams: { old: OLD }
         routes:
@@ -44,7 +44,7 @@ async fn who_calls_too_often_is_told_when_to_come_again() {
     assert_eq!(call(&served, "b", &[]).await.told(), "ok", "another route has nothing to do with it");
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "a" } });
     let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
-    let mcp = served.connect().await.ask("POST /mcp", &headers, &body.to_string()).await;
+    let mcp = served.connect().await.send("POST /mcp", &headers, &body.to_string()).await;
     assert_eq!((mcp.status, &mcp.json()["result"]["isError"]), (200, &true.into()), "{}", mcp.text());
     served.app.apply(&load(&upstream, &text.replace("B.", "Another."))).unwrap();
     assert_eq!(call(&served, "a", &[]).await.status, 429, "a reload forgives nothing");
@@ -58,7 +58,7 @@ async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     let upstream = Scripted::start(|asked| {
         let is_good = asked.line().starts_with("GET /good");
         let status = if is_good { "200 OK" } else { "503 Service Unavailable" };
-        vec![Step::Send(reply(status, "text/plain", "ok"))]
+        vec![Step::Send(response(status, "text/plain", "ok"))]
     })
     .await;
     let served = serve(
@@ -105,10 +105,10 @@ async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_h
         let well = well.clone();
         Scripted::start(move |asked| match asked.line().starts_with("GET /health") {
             true if !well.load(Ordering::Relaxed) => {
-                vec![Step::Send(reply("500 Internal Server Error", "text/plain", "not yet"))]
+                vec![Step::Send(response("500 Internal Server Error", "text/plain", "not yet"))]
             }
-            true => vec![Step::Send(reply("200 OK", "text/plain", "well"))],
-            false if well.load(Ordering::Relaxed) => vec![Step::Send(reply("200 OK", "text/plain", "ok"))],
+            true => vec![Step::Send(response("200 OK", "text/plain", "well"))],
+            false if well.load(Ordering::Relaxed) => vec![Step::Send(response("200 OK", "text/plain", "ok"))],
             false => vec![Step::Reset],
         })
         .await
@@ -146,7 +146,7 @@ async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_h
 
 #[tokio::test]
 async fn callers_are_told_apart_by_the_word_of_a_proxy_that_is_trusted() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let text = "
         server: { trusted_proxies: [127.0.0.1] }
         upstreams: { old: { url: OLD, rate_limit_per_client: 1 per hour } }
@@ -167,7 +167,7 @@ async fn callers_are_told_apart_by_the_word_of_a_proxy_that_is_trusted() {
 
 #[tokio::test]
 async fn the_rate_of_an_upstream_counts_what_is_passed_through() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let text = "
         upstreams: { old: { url: OLD, rate_limit: 1 per hour } }
         passthrough: old
@@ -175,8 +175,8 @@ async fn the_rate_of_an_upstream_counts_what_is_passed_through() {
           a: { description: A., request: GET old/a }";
     let served = serve(&upstream, text).await;
     let mut client = served.connect().await;
-    assert_eq!(client.ask("GET /other", &[], "").await.text(), "ok");
-    let refused = client.ask("GET /other", &[], "").await;
+    assert_eq!(client.send("GET /other", &[], "").await.text(), "ok");
+    let refused = client.send("GET /other", &[], "").await;
     assert_eq!((refused.status, refused.header("retry-after").as_deref()), (429, Some("3600")));
     assert_eq!(call(&served, "a", &[]).await.status, 429);
     assert_eq!(upstream.state().asked.len(), 1);
@@ -199,12 +199,12 @@ async fn a_caller_that_waits_for_less_says_so() {
 
 async fn in_city(served: &Loaded, city: &str) -> Response {
     let body = json!({ "city": city }).to_string();
-    served.connect().await.ask("POST /tools/a", &["Content-Type: application/json"], &body).await
+    served.connect().await.send("POST /tools/a", &["Content-Type: application/json"], &body).await
 }
 
 #[tokio::test]
 async fn a_kept_reply_is_given_again_with_its_age_and_translated_anew() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "temp: 5")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "temp: 5")).await;
     let text = "
         upstreams: { old: OLD }
         routes:
@@ -237,7 +237,7 @@ async fn a_kept_reply_is_given_again_with_its_age_and_translated_anew() {
 
 #[tokio::test]
 async fn what_the_rules_take_for_an_error_is_not_kept() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ERR restarting")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ERR restarting")).await;
     let text = "
         upstreams: { old: OLD }
         routes:
@@ -257,7 +257,7 @@ async fn what_the_rules_take_for_an_error_is_not_kept() {
 async fn nobody_gets_what_another_caller_may_see() {
     let upstream = Scripted::start(|asked| {
         let who = asked.header("authorization").concat();
-        vec![Step::Send(reply("200 OK", "text/plain", &format!("for {who}")))]
+        vec![Step::Send(response("200 OK", "text/plain", &format!("for {who}")))]
     })
     .await;
     let text = "
@@ -298,7 +298,7 @@ async fn an_old_reply_is_asked_about_by_its_tag() {
 
 #[tokio::test]
 async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_waits() {
-    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let text =
         "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, coalesce: true } }";
     let served = serve(&upstream, text).await;
@@ -323,7 +323,7 @@ async fn calls_for_the_same_are_one_request_which_lives_as_long_as_one_of_them_w
 #[tokio::test]
 async fn who_joins_a_request_and_is_late_is_not_told_that_nothing_was_sent() {
     for policy in ["coalesce: true", "cache: 1m"] {
-        let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+        let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
         let text = format!(
             "
             upstreams: {{ old: OLD }}
@@ -352,7 +352,7 @@ async fn who_joins_a_request_and_is_late_is_not_told_that_nothing_was_sent() {
 async fn a_request_that_hangs_is_sent_once_more() {
     let upstream = Scripted::start(|asked| match asked.connection {
         0 => vec![Step::Hold(Gate::new())],
-        _ => vec![Step::Send(reply("200 OK", "text/plain", "quick"))],
+        _ => vec![Step::Send(response("200 OK", "text/plain", "quick"))],
     })
     .await;
     let text = "upstreams: { old: OLD }\nroutes: { a: { description: A., request: GET old/a, hedge: 50ms } }";
@@ -369,8 +369,8 @@ async fn an_old_reply_stands_in_for_a_failure_where_that_is_said() {
     let fails = failing.clone();
     let upstream = Scripted::start(move |_| {
         vec![Step::Send(match fails.load(Ordering::SeqCst) {
-            false => reply("200 OK", "text/plain", "well"),
-            true => reply("503 Service Unavailable", "text/plain", "down"),
+            false => response("200 OK", "text/plain", "well"),
+            true => response("503 Service Unavailable", "text/plain", "down"),
         })]
     })
     .await;
@@ -396,7 +396,7 @@ async fn an_old_reply_stands_in_for_a_failure_where_that_is_said() {
 
 #[tokio::test]
 async fn one_caller_does_not_take_every_place() {
-    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let text = format!(
         "server: {{ trusted_proxies: [127.0.0.1] }}
 upstreams: {{ old: {{ url: 'http://{}', max_in_flight_per_client: 1 }} }}
@@ -410,7 +410,7 @@ routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thin
     let served = Loaded::start(&loaded).await;
     let get = async |path: &str, from: &str| {
         let from = format!("X-Forwarded-For: {from}");
-        served.connect().await.ask(&format!("GET {path}"), &[&from], "").await
+        served.connect().await.send(&format!("GET {path}"), &[&from], "").await
     };
     let first = get("/thing", "10.0.0.1");
     let others = async {

@@ -3,7 +3,7 @@
 use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
-use crate::support::{Client, Loaded, Scripted, reply};
+use crate::support::{Client, Loaded, Scripted, response};
 #[cfg(unix)]
 use crate::support::{Program, soon};
 
@@ -22,17 +22,17 @@ async fn tools(client: &mut Client) -> Vec<String> {
     let names = |list: &Value| -> Vec<String> {
         list.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     };
-    let rest = client.ask("GET /tools", &[], "").await.json();
+    let rest = client.send("GET /tools", &[], "").await.json();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
     let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
-    let mcp = client.ask("POST /mcp", &headers, &body).await.json();
+    let mcp = client.send("POST /mcp", &headers, &body).await.json();
     assert_eq!(names(&rest), names(&mcp["result"]["tools"]), "the faces agree");
     names(&rest)
 }
 
 #[tokio::test]
 async fn a_call_in_flight_ends_with_the_table_that_it_began_with() {
-    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut served = Loaded::start(&load(&config(&upstream, &["old_tool"], ""))).await;
     let (mut calling, mut client) = (served.connect().await, served.connect().await);
     calling.write("POST /tools/old_tool HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -40,9 +40,9 @@ async fn a_call_in_flight_ends_with_the_table_that_it_began_with() {
     let other = load(&config(&upstream, &["new_tool", "other_tool"], "server: { body_limit: 10KiB }"));
     assert_eq!(served.app.apply(&other).unwrap(), [""; 0]);
     assert_eq!(tools(&mut client).await, ["new_tool", "other_tool"]);
-    assert_eq!(client.ask("POST /tools/old_tool", &[], "").await.status, 404);
+    assert_eq!(client.send("POST /tools/old_tool", &[], "").await.status, 404);
     let long = format!("{{\"text\":\"{}\"}}", "x".repeat(10 << 10));
-    let response = client.ask("POST /tools/new_tool", &["Content-Type: application/json"], &long).await;
+    let response = client.send("POST /tools/new_tool", &["Content-Type: application/json"], &long).await;
     assert_eq!(response.status, 413, "what comes in is judged by the new settings, too");
     gate.open();
     assert_eq!(calling.read(false).await.told(), "done");
@@ -50,15 +50,15 @@ async fn a_call_in_flight_ends_with_the_table_that_it_began_with() {
 
 #[tokio::test]
 async fn an_upstream_that_stays_the_same_keeps_its_connections() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut served = Loaded::start(&load(&config(&upstream, &["a"], ""))).await;
     let mut client = served.connect().await;
-    assert_eq!(client.ask("POST /tools/a", &[], "").await.told(), "ok");
+    assert_eq!(client.send("POST /tools/a", &[], "").await.told(), "ok");
     served.app.apply(&load(&config(&upstream, &["b"], ""))).unwrap();
-    assert_eq!(client.ask("POST /tools/b", &[], "").await.told(), "ok");
+    assert_eq!(client.send("POST /tools/b", &[], "").await.told(), "ok");
     assert_eq!(upstream.state().connections, 1);
     served.app.apply(&load(&config(&upstream, &["b"], "defaults: { max_in_flight: 7 }"))).unwrap();
-    assert_eq!(client.ask("POST /tools/b", &[], "").await.told(), "ok");
+    assert_eq!(client.send("POST /tools/b", &[], "").await.told(), "ok");
     assert_eq!(upstream.state().connections, 2);
 }
 
@@ -84,7 +84,7 @@ async fn what_is_made_of_the_same_certificates_is_the_same() {
 #[cfg(unix)]
 #[tokio::test]
 async fn sighup_puts_a_good_file_in_force_and_tells_of_a_bad_one() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let file = std::env::temp_dir().join(format!("glossator-it-reload-{}.yaml", std::process::id()));
     let listen = "server: { listen: '127.0.0.1:0' }";
     std::fs::write(&file, config(&upstream, &["a"], listen)).unwrap();

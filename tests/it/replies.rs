@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Gate, Scripted, Setup, Step, reply, route};
+use crate::support::{Gate, Scripted, Setup, Step, response, route};
 
 /// What becomes of a reply.
 enum Becomes {
@@ -22,7 +22,7 @@ async fn server(first: Vec<Step>) -> Scripted {
         if asked.line().contains("/first") {
             first.clone()
         } else {
-            vec![Step::Send(reply("200 OK", "text/plain", "second"))]
+            vec![Step::Send(response("200 OK", "text/plain", "second"))]
         }
     })
     .await
@@ -229,7 +229,7 @@ async fn what_is_handed_through_says_once_where_it_ends() {
 
 #[tokio::test]
 async fn arguments_make_no_other_request() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.routes = vec![route("thing", "GET /things/{which}")];
     let proxy = setup.start().await;

@@ -2,7 +2,7 @@
 
 use glossator::config::{self, Sources};
 
-use crate::support::{Loaded, Scripted, reply};
+use crate::support::{Loaded, Scripted, response};
 
 /// The first line of the request that a route makes, for these arguments.
 async fn requested(route: &str, arguments: &str) -> String {
@@ -12,7 +12,7 @@ async fn requested(route: &str, arguments: &str) -> String {
 
 /// The head of the request that a route makes.
 async fn head_of(route: &str, arguments: &str) -> String {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let text = format!(
         "upstreams: {{ old: http://{} }}\nroutes: {{ a: {{ description: A., {route} }} }}",
         upstream.address
@@ -21,7 +21,7 @@ async fn head_of(route: &str, arguments: &str) -> String {
         config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"));
     let served = Loaded::start(&loaded).await;
     let json = ["Content-Type: application/json"];
-    let response = served.connect().await.ask("POST /tools/a", &json, arguments).await;
+    let response = served.connect().await.send("POST /tools/a", &json, arguments).await;
     assert_eq!(response.told(), "ok", "{route}: {}", response.text());
     let state = upstream.state();
     state.asked[0].head.clone()

@@ -10,7 +10,7 @@ use glossator::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Proxy, Response, RouteExt, Scripted, Setup, http_of, reply, route};
+use crate::support::{Proxy, Response, RouteExt, Scripted, Setup, http_of, response, route};
 
 const JSON: &str = "Content-Type: application/json";
 
@@ -18,7 +18,7 @@ const JSON: &str = "Content-Type: application/json";
 async fn echo(endpoint: &str, schema: Value) -> (Proxy, Scripted) {
     let upstream = Scripted::start(|asked| {
         let body = String::from_utf8(asked.body.clone()).unwrap();
-        vec![crate::support::Step::Send(reply("200 OK", "application/json", &body))]
+        vec![crate::support::Step::Send(response("200 OK", "application/json", &body))]
     })
     .await;
     let mut echo = route("echo", "POST /echo").at(endpoint).taking(schema);
@@ -29,7 +29,7 @@ async fn echo(endpoint: &str, schema: Value) -> (Proxy, Scripted) {
 }
 
 async fn answering(status: &str, media_type: &str, body: &str) -> Setup {
-    let upstream = Scripted::answering(reply(status, media_type, body)).await;
+    let upstream = Scripted::answering(response(status, media_type, body)).await;
     Setup::new(upstream.address)
 }
 
@@ -68,7 +68,7 @@ async fn a_get_endpoint_takes_arguments_from_path_and_query_with_their_types() {
 async fn a_large_reply_is_translated_aside_and_comes_whole() {
     let body = format!("{{\"items\": [{}1.0]}}", "1.0, ".repeat(60_000));
     let proxy = answering("200 OK", "application/json", &body).await.start().await;
-    let response = proxy.ask("POST /tools/get_thing", &[], "").await;
+    let response = proxy.send("POST /tools/get_thing", &[], "").await;
     assert_eq!(response.status, 200);
     assert!(response.text().contains(&format!("\"structuredContent\":{body}")));
 }
@@ -77,10 +77,10 @@ async fn a_large_reply_is_translated_aside_and_comes_whole() {
 async fn a_head_is_answered_like_a_get_without_its_body() {
     let (proxy, upstream) = echo("GET /weather/{city}", json!({ "type": "object" })).await;
     let mut client = proxy.connect().await;
-    let response = client.ask("HEAD /weather/oslo", &[], "").await;
+    let response = client.send("HEAD /weather/oslo", &[], "").await;
     assert_eq!((response.status, response.body.len()), (200, 0));
     assert!(response.header("content-length").unwrap().parse::<usize>().unwrap() > 0);
-    assert_eq!(client.ask("HEAD /health", &[], "").await.status, 200);
+    assert_eq!(client.send("HEAD /health", &[], "").await.status, 200);
     assert_eq!(upstream.state().asked.len(), 1);
 }
 
@@ -89,15 +89,15 @@ async fn a_post_takes_arguments_from_a_json_body() {
     let (proxy, _upstream) = echo("POST /weather", json!({ "type": "object" })).await;
     let body = r#"{"big": 12345678901234567890, "one": 1.0}"#;
     for endpoint in ["/weather", "/tools/echo"] {
-        let response = proxy.ask(&format!("POST {endpoint}"), &[JSON], body).await;
+        let response = proxy.send(&format!("POST {endpoint}"), &[JSON], body).await;
         assert_eq!(response.status, 200);
         assert!(response.text().contains("12345678901234567890"), "{}", response.text());
         assert!(response.text().contains("1.0"), "{}", response.text());
     }
-    check_structured(&proxy.ask("POST /weather", &[], "").await, json!({}));
-    check_structured(&proxy.ask("POST /weather", &[], r#"{"a":1}"#).await, json!({ "a": 1 }));
+    check_structured(&proxy.send("POST /weather", &[], "").await, json!({}));
+    check_structured(&proxy.send("POST /weather", &[], r#"{"a":1}"#).await, json!({ "a": 1 }));
     check_structured(
-        &proxy.ask("POST /weather?b=2", &[JSON], r#"{"a":1}"#).await,
+        &proxy.send("POST /weather?b=2", &[JSON], r#"{"a":1}"#).await,
         json!({ "a": 1, "b": "2" }),
     );
 }
@@ -108,14 +108,14 @@ async fn a_body_that_is_no_json_object_is_told_apart() {
     check_error(&proxy.call("echo", "[1]").await, 400, "found an array");
     check_error(&proxy.call("echo", "{\"a\":").await, 400, "Invalid JSON body");
     check_error(&proxy.call("echo", &"[".repeat(100_000)).await, 400, "Invalid JSON body");
-    let form = proxy.ask("POST /weather", &["Content-Type: application/x-www-form-urlencoded"], "a=b").await;
+    let form = proxy.send("POST /weather", &["Content-Type: application/x-www-form-urlencoded"], "a=b").await;
     check_error(&form, 415, "expected a body of type `application/json`");
     assert_eq!(upstream.state().asked.len(), 0);
 }
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused_however_it_comes() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.door = FilterSettings { body_limit_bytes: 100, ..FilterSettings::default() };
     let proxy = setup.start().await;
@@ -148,7 +148,7 @@ async fn the_plain_envelope_is_the_value_alone() {
             "/array" => ("200 OK", "[1, 2]"),
             _ => ("404 Not Found", r#"{"message": "no such thing"}"#),
         };
-        vec![crate::support::Step::Send(reply(status, "application/json", body))]
+        vec![crate::support::Step::Send(response(status, "application/json", body))]
     })
     .await;
     let mut setup = Setup::new(upstream.address);
@@ -160,7 +160,7 @@ async fn the_plain_envelope_is_the_value_alone() {
     let missing = proxy.call("missing", "").await;
     assert_eq!((missing.status, missing.text()), (404, r#"{"error":"no such thing"}"#));
 
-    let asked = proxy.ask("POST /tools/object", &["Accept: application/vnd.glossator.mcp+json"], "").await;
+    let asked = proxy.send("POST /tools/object", &["Accept: application/vnd.glossator.mcp+json"], "").await;
     assert_eq!(asked.json()["isError"], false);
     assert_eq!(asked.header("content-type").as_deref(), Some("application/vnd.glossator.mcp+json"));
     assert_eq!(asked.header("vary").as_deref(), Some("accept"));
@@ -195,14 +195,14 @@ async fn what_is_not_there_is_told_apart_from_what_is_asked_wrongly() {
     let proxy = setup.start().await;
     check_error(&proxy.call("get_thin", "{}").await, 404, "unknown tool `get_thin`");
     check_error(&proxy.get("/nothing").await, 404, "`GET /tools` lists all tools");
-    let wrong = proxy.ask("DELETE /thing", &[], "").await;
+    let wrong = proxy.send("DELETE /thing", &[], "").await;
     check_error(&wrong, 405, "`DELETE` is not possible here; GET, HEAD is");
     assert_eq!(wrong.header("allow").as_deref(), Some("GET, HEAD"));
     let wrong = proxy.get("/tools/get_thing").await;
     assert_eq!((wrong.status, wrong.header("allow").as_deref()), (405, Some("POST")));
-    let wrong = proxy.ask("POST /health", &[], "").await;
+    let wrong = proxy.send("POST /health", &[], "").await;
     assert_eq!((wrong.status, wrong.header("allow").as_deref()), (405, Some("GET, HEAD")));
-    let options = proxy.ask("OPTIONS /thing", &[], "").await;
+    let options = proxy.send("OPTIONS /thing", &[], "").await;
     assert_eq!((options.status, options.header("allow").as_deref()), (204, Some("GET, HEAD")));
 }
 
@@ -227,7 +227,7 @@ async fn the_manifest_says_where_each_tool_is() {
 async fn a_client_may_have_the_manifest_as_mcp_lists_tools() {
     let proxy = answering("200 OK", "text/plain", "ok").await.start().await;
     let accept = "Accept: application/vnd.glossator.mcp+json";
-    let asked = proxy.ask("GET /tools", &[accept], "").await;
+    let asked = proxy.send("GET /tools", &[accept], "").await;
     assert_eq!(asked.json()["tools"][0]["endpoint"], "/tools/get_thing");
     assert_eq!(asked.header("content-type").as_deref(), Some("application/vnd.glossator.mcp+json"));
     assert_eq!(asked.header("vary").as_deref(), Some("accept"));
@@ -242,12 +242,12 @@ async fn a_route_may_take_the_place_of_the_status() {
     };
     let get = of("GET /status").await;
     assert_eq!(get.get("/status").await.told(), "theirs");
-    assert_eq!(get.ask("HEAD /status", &[], "").await.status, 200);
-    check_error(&get.ask("POST /status", &[], "").await, 405, "GET, HEAD is");
+    assert_eq!(get.send("HEAD /status", &[], "").await.status, 200);
+    check_error(&get.send("POST /status", &[], "").await, 405, "GET, HEAD is");
     let post = of("POST /status").await;
-    assert_eq!(post.ask("POST /status", &[], "").await.told(), "theirs");
+    assert_eq!(post.send("POST /status", &[], "").await.told(), "theirs");
     assert_eq!(post.get("/status").await.json()["name"], "glossator");
-    check_error(&post.ask("PUT /status", &[], "").await, 405, "POST, GET, HEAD is");
+    check_error(&post.send("PUT /status", &[], "").await, 405, "POST, GET, HEAD is");
     let mut setup = answering("200 OK", "text/plain", "theirs").await;
     setup.routes = vec![route("get_thing", "GET /{city}").at("GET /{city}")];
     let any = setup.start().await;
@@ -330,12 +330,12 @@ async fn openapi_describes_every_operation_and_its_errors() {
             json!({ "type": "object", "properties": { "error": { "type": "string" } }, "required": ["error"] })
         );
     }
-    check_error(&proxy.ask("POST /openapi.json", &[], "").await, 405, "GET, HEAD is");
+    check_error(&proxy.send("POST /openapi.json", &[], "").await, 405, "GET, HEAD is");
 }
 
 #[tokio::test]
 async fn strangers_are_refused_and_probes_are_not() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.passthrough = true;
     let proxy = setup.start().await;
@@ -343,23 +343,23 @@ async fn strangers_are_refused_and_probes_are_not() {
     for path in ["/tools", "/elsewhere"] {
         client.write(format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n")).await;
         check_error(&client.read(false).await, 403, "host `evil.example` is not allowed");
-        let refused = client.ask(&format!("GET {path}"), &["Origin: https://evil.example"], "").await;
+        let refused = client.send(&format!("GET {path}"), &["Origin: https://evil.example"], "").await;
         check_error(&refused, 403, "origin `https://evil.example` is not allowed");
     }
     client.write("GET /health HTTP/1.1\r\nHost: 10.0.0.7:8080\r\n\r\n").await;
     assert_eq!(client.read(false).await.status, 200);
     assert_eq!(upstream.state().connections, 0);
-    let page = client.ask("GET /tools", &["Origin: http://localhost:6274"], "").await;
+    let page = client.send("GET /tools", &["Origin: http://localhost:6274"], "").await;
     assert_eq!((page.status, page.header("access-control-allow-origin")), (200, None), "nobody named it");
 }
 
 #[tokio::test]
 async fn a_request_keeps_the_id_that_it_came_with() {
     let proxy = answering("500 Oops", "text/plain", "").await.start().await;
-    let response = proxy.ask("POST /tools/get_thing", &["X-Request-Id: trace-7"], "").await;
+    let response = proxy.send("POST /tools/get_thing", &["X-Request-Id: trace-7"], "").await;
     assert_eq!(response.header("x-request-id").as_deref(), Some("trace-7"));
     assert_eq!(response.json()["_meta"]["glossator/requestId"], "trace-7");
-    let unfit = proxy.ask("POST /tools/get_thing", &["X-Request-Id: two words"], "").await;
+    let unfit = proxy.send("POST /tools/get_thing", &["X-Request-Id: two words"], "").await;
     assert_ne!(unfit.header("x-request-id").as_deref(), Some("two words"));
 }
 
@@ -391,7 +391,7 @@ async fn every_error_is_json_text_where_the_route_says_so() {
 
 #[tokio::test]
 async fn the_text_of_every_error_has_the_limit_of_its_route() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     let mut route = route("pick", "GET /{city}").taking(json!({
         "type": "object",
@@ -413,7 +413,7 @@ async fn the_text_of_every_error_has_the_limit_of_its_route() {
 
 #[tokio::test]
 async fn an_argument_that_does_not_fit_is_quoted_without_what_the_route_keeps_to_itself() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     let mut route = route("pay", "GET /{card}").taking(json!({
         "type": "object",

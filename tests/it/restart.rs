@@ -8,7 +8,7 @@ use serde_json::json;
 
 #[cfg(unix)]
 use crate::support::{Client, Program};
-use crate::support::{Gate, Scripted, Setup, Step, reply, route};
+use crate::support::{Gate, Scripted, Setup, Step, response, route};
 
 /// Answers `/thing` at once, and `/slow` when the gate is open.
 async fn slow_and_quick() -> (Scripted, Gate) {
@@ -16,7 +16,7 @@ async fn slow_and_quick() -> (Scripted, Gate) {
     let upstream = Scripted::start({
         let gate = gate.clone();
         move |asked| {
-            let answer = Step::Send(reply("200 OK", "text/plain", "done"));
+            let answer = Step::Send(response("200 OK", "text/plain", "done"));
             match asked.line().contains("/slow") {
                 true => vec![Step::Hold(gate.clone()), answer],
                 false => vec![answer],
@@ -47,11 +47,11 @@ async fn who_connects_while_requests_are_in_flight_is_served() {
     proxy.stop();
     for _ in 0..50 {
         let mut client = proxy.connect().await;
-        let response = client.ask("POST /tools/get_thing", &[], "").await;
+        let response = client.send("POST /tools/get_thing", &[], "").await;
         assert_eq!((response.status, response.told().as_str()), (200, "done"));
     }
     let mut client = proxy.connect().await;
-    let response = client.ask("POST /tools/get_thing", &[], "").await;
+    let response = client.send("POST /tools/get_thing", &[], "").await;
     assert_eq!(response.header("connection").as_deref(), Some("close"));
     assert!(client.is_closed().await);
     gate.open();
@@ -160,7 +160,7 @@ async fn after_the_delay_it_ends() {
     setup.server.shutdown_delay = Duration::from_millis(20);
     let mut proxy = setup.start().await;
     let mut idle = proxy.connect().await;
-    assert_eq!(idle.ask("GET /health", &[], "").await.status, 200);
+    assert_eq!(idle.send("GET /health", &[], "").await.status, 200);
     proxy.stop();
     assert!(idle.is_closed().await);
     assert_eq!(proxy.ended().await, Drained::All);
@@ -186,15 +186,15 @@ async fn during_the_delay_it_serves_and_says_that_it_is_not_ready() {
     let operators = line["fields"]["address"].as_str().or_else(|| line["address"].as_str());
     let operators: std::net::SocketAddr = operators.unwrap().parse().unwrap();
     let mut before = program.connect().await;
-    assert_eq!(before.ask("POST /tools/get_thing", &[], "").await.header("connection"), None);
-    assert_eq!(Client::connect(operators).await.ask("GET /readyz", &[], "").await.status, 200);
+    assert_eq!(before.send("POST /tools/get_thing", &[], "").await.header("connection"), None);
+    assert_eq!(Client::connect(operators).await.send("GET /readyz", &[], "").await.status, 200);
     assert_eq!(health(&["--address", &operators.to_string()], None), (Some(0), "ready\n".to_owned()));
     program.terminate();
     program.tells("graceful shutdown started", 1).await;
-    assert_eq!(Client::connect(operators).await.ask("GET /readyz", &[], "").await.status, 503);
+    assert_eq!(Client::connect(operators).await.send("GET /readyz", &[], "").await.status, 503);
     let mut anew = program.connect().await;
     for client in [&mut before, &mut anew] {
-        let response = client.ask("POST /tools/get_thing", &[], "").await;
+        let response = client.send("POST /tools/get_thing", &[], "").await;
         assert_eq!((response.status, response.told().as_str()), (200, "done"));
         assert_eq!(response.header("connection").as_deref(), Some("close"), "the next one goes elsewhere");
         assert!(client.is_closed().await);
@@ -232,7 +232,7 @@ async fn a_socket_that_systemd_keeps_is_never_closed_to_clients() {
     first.terminate();
     let quick = async || {
         let mut client = Client::connect(address).await;
-        client.ask("POST /tools/get_thing", &[], "").await.told()
+        client.send("POST /tools/get_thing", &[], "").await.told()
     };
     for _ in 0..50 {
         assert_eq!(quick().await, "done");

@@ -19,7 +19,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::support::{Asked, Client, Program, Scripted, Step, reply};
+use crate::support::{Asked, Client, Program, Scripted, Step, response};
 
 /// What every secret has in it.
 const CANARY: &str = "cAnArY";
@@ -54,20 +54,20 @@ fn echo(asked: &Asked) -> Vec<Step> {
     let path = asked.line().split(' ').nth(1).unwrap();
     let quoted = Value::from(asked.head.as_str()).to_string();
     let credential = asked.header("authorization").join("; ");
-    let json = |status: &str, body: &str| reply(status, "application/json", body);
+    let json = |status: &str, body: &str| response(status, "application/json", body);
     let sent = match path.rsplit('/').next().unwrap().split('?').next().unwrap() {
-        "ok" => reply("200 OK", "text/plain", &asked.head),
+        "ok" => response("200 OK", "text/plain", &asked.head),
         "ok_json" => json("200 OK", &format!(r#"{{"echo": {quoted}}}"#)),
         "hidden" => json("200 OK", &format!(r#"{{"success": false, "error": {quoted}}}"#)),
-        "bad" => reply("400 Bad Request", "text/plain", &asked.head),
+        "bad" => response("400 Bad Request", "text/plain", &asked.head),
         "bad_json" => json("403 Forbidden", &format!(r#"{{"error": {{"message": {quoted}}}}}"#)),
         "bad_php" => {
             let body = format!(r#"{{"detail": {}}}"#, quoted.replace('/', r"\/"));
-            reply("422 Unprocessable", "application/problem+json", &body)
+            response("422 Unprocessable", "application/problem+json", &body)
         }
         "bad_html" => {
             let body = format!("<h1>No</h1><pre>{}</pre>", asked.head.replace('&', "&amp;"));
-            reply("404 Not Found", "text/html", &body)
+            response("404 Not Found", "text/html", &body)
         }
         "cut" => {
             let begins: String = credential.chars().take(credential.len().saturating_sub(5)).collect();
@@ -77,7 +77,7 @@ fn echo(asked: &Asked) -> Vec<Step> {
             let head = format!("WWW-Authenticate: Bearer error=\"{credential}\"");
             format!("HTTP/1.1 401 Unauthorized\r\n{head}\r\nContent-Length: 0\r\n\r\n").into_bytes()
         }
-        "broken" => reply("500 Oh", "text/plain", &asked.head),
+        "broken" => response("500 Oh", "text/plain", &asked.head),
         "away" => {
             let place = format!("http://127.0.0.1:1/?{credential}");
             format!("HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n").into_bytes()
@@ -138,13 +138,13 @@ impl Hunt {
         let upstream = Scripted::start(echo).await;
         let tokens = Scripted::start(|_| {
             let token = format!(r#"{{"access_token": "{}", "expires_in": 3600}}"#, secret("token"));
-            vec![Step::Send(reply("200 OK", "application/json", &token))]
+            vec![Step::Send(response("200 OK", "application/json", &token))]
         })
         .await;
         let refusing = Scripted::start(|asked| {
             let body = format!("{} {}", asked.head, String::from_utf8_lossy(&asked.body));
             let body = serde_json::json!({ "error": body, "error_description": body }).to_string();
-            vec![Step::Send(reply("401 Unauthorized", "application/json", &body))]
+            vec![Step::Send(response("401 Unauthorized", "application/json", &body))]
         })
         .await;
         let odd = Scripted::start(|asked| {
@@ -293,7 +293,7 @@ async fn no_client_and_no_log_is_told_a_secret() {
                 continue;
             }
             let tool = format!("{upstream}_{way}");
-            let response = program.connect().await.ask(&format!("POST /tools/{tool}"), &[], "").await;
+            let response = program.connect().await.send(&format!("POST /tools/{tool}"), &[], "").await;
             look_through(&format!("the answer of {tool}"), &(response.head.clone() + response.text()));
             let call = format!(
                 r#"{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {{"name": "{tool}", "arguments": {{}}}}}}"#
@@ -303,37 +303,37 @@ async fn no_client_and_no_log_is_told_a_secret() {
                 "Accept: application/json, text/event-stream",
                 "MCP-Protocol-Version: 2025-06-18",
             ];
-            let response = program.connect().await.ask("POST /mcp", &headers, &call).await;
+            let response = program.connect().await.send("POST /mcp", &headers, &call).await;
             assert!(response.text().contains("\"content\""), "{}", response.text());
             look_through(&format!("the MCP answer of {tool}"), &(response.head.clone() + response.text()));
         }
     }
     for tool in ["program_fails", "program_told", "child_fails"] {
-        let response = program.connect().await.ask(&format!("POST /tools/{tool}"), &[], "").await;
+        let response = program.connect().await.send(&format!("POST /tools/{tool}"), &[], "").await;
         assert!(response.status >= 400, "{tool}: {}", response.text());
         look_through(&format!("the answer of {tool}"), &(response.head.clone() + response.text()));
     }
     program.tells("command failed", 2).await;
     program.tells("standard error of the MCP program", 3).await;
     for page in ["/tools", "/openapi.json", "/health", "/status", "/nothing"] {
-        let response = program.connect().await.ask(&format!("GET {page}"), &[], "").await;
+        let response = program.connect().await.send(&format!("GET {page}"), &[], "").await;
         look_through(page, &(response.head.clone() + response.text()));
     }
     let told: Value = serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
     let operators: SocketAddr = told["address"].as_str().unwrap().parse().unwrap();
     let shows = format!("Authorization: Bearer {}", secret("admin"));
-    let ask = |line: &'static str| {
+    let send = |line: &'static str| {
         let shows = shows.clone();
         async move {
-            Client::connect(operators).await.ask(line, &[&shows, "Content-Type: application/json"], "").await
+            Client::connect(operators).await.send(line, &[&shows, "Content-Type: application/json"], "").await
         }
     };
     for page in ["GET /config", "GET /routes", "GET /metrics", "GET /readyz", "GET /nothing"] {
-        let response = ask(page).await;
+        let response = send(page).await;
         assert!(response.status == 200 || page.ends_with("nothing"), "{page}: {}", response.text());
         look_through(page, &(response.head.clone() + response.text()));
     }
-    let refused = Client::connect(operators).await.ask("GET /config", &[], "").await;
+    let refused = Client::connect(operators).await.send("GET /config", &[], "").await;
     look_through("a refusal", &(refused.head.clone() + refused.text()));
     // A reload that finds problems next to the secrets tells of them.
     let broken = hunt
@@ -343,7 +343,7 @@ async fn no_client_and_no_log_is_told_a_secret() {
     std::fs::write(hunt.file(), broken).unwrap();
     program.signal("HUP");
     program.tells("config reload failed", 1).await;
-    let reloaded = ask("POST /reload").await;
+    let reloaded = send("POST /reload").await;
     assert_eq!(reloaded.status, 422);
     look_through("a reload", &(reloaded.head.clone() + reloaded.text()));
     program.terminate();

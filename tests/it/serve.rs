@@ -11,14 +11,14 @@ use glossator::{
 };
 use tokio::sync::oneshot;
 
-use crate::support::{Client, Gate, Program, Scripted, Setup, Step, reply, soon};
+use crate::support::{Client, Gate, Program, Scripted, Setup, Step, response, soon};
 
 #[tokio::test]
 async fn a_request_in_flight_is_finished_before_the_end() {
-    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let mut idle = proxy.connect().await;
-    assert_eq!(idle.ask("GET /health", &[], "").await.status, 200);
+    assert_eq!(idle.send("GET /health", &[], "").await.status, 200);
     let mut unused = proxy.connect().await;
     let mut client = proxy.connect().await;
     client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -157,16 +157,16 @@ async fn signals_that_mean_nothing_and_early_ones_do_not_end_the_program() {
 
 #[tokio::test]
 async fn a_head_has_limits() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.server.header_timeout = Duration::from_millis(50);
     let proxy = setup.start().await;
     let many: Vec<String> = (0..200).map(|index| format!("X-{index}: y")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    assert_eq!(proxy.ask("GET /health", &many, "").await.status, 431);
+    assert_eq!(proxy.send("GET /health", &many, "").await.status, 431);
     let long = format!("X-Long: {}", "y".repeat(100_000));
-    assert_eq!(proxy.ask("GET /health", &[&long], "").await.status, 431);
-    assert_eq!(proxy.ask("GET /health and more", &[], "").await.status, 400);
+    assert_eq!(proxy.send("GET /health", &[&long], "").await.status, 431);
+    assert_eq!(proxy.send("GET /health and more", &[], "").await.status, 400);
     let mut slow = proxy.connect().await;
     slow.write("GET /health HTTP/1.1\r\nHost: loc").await;
     assert!(slow.is_closed().await);
@@ -174,19 +174,19 @@ async fn a_head_has_limits() {
 
 #[tokio::test]
 async fn an_idle_connection_is_kept_for_longer_than_headers_may_take() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.server.header_timeout = Duration::from_millis(50);
     setup.server.keepalive_timeout = Duration::from_millis(600);
     let proxy = setup.start().await;
     let (mut idle, mut slow) = (proxy.connect().await, proxy.connect().await);
     let begun = Instant::now();
-    assert_eq!(slow.ask("GET /health", &[], "").await.status, 200);
+    assert_eq!(slow.send("GET /health", &[], "").await.status, 200);
     slow.write("GET /health HTTP/1.1\r\nHost: loc").await;
     assert!(slow.is_closed().await);
     assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
     tokio::time::sleep(Duration::from_millis(150)).await;
-    assert_eq!(idle.ask("GET /health", &[], "").await.status, 200);
+    assert_eq!(idle.send("GET /health", &[], "").await.status, 200);
     let begun = Instant::now();
     assert!(idle.is_closed().await);
     assert!(begun.elapsed() > Duration::from_millis(400), "{:?}", begun.elapsed());
@@ -194,13 +194,13 @@ async fn an_idle_connection_is_kept_for_longer_than_headers_may_take() {
 
 #[tokio::test]
 async fn one_connection_more_than_the_limit_waits_while_all_others_are_asked_for_something() {
-    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "ok")).await;
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.server.max_connections = 1;
     let proxy = setup.start().await;
     let first = async {
         let mut first = proxy.connect().await;
-        assert_eq!(first.ask("POST /tools/get_thing", &[], "").await.told(), "ok");
+        assert_eq!(first.send("POST /tools/get_thing", &[], "").await.told(), "ok");
     };
     let second = async {
         upstream.until("the first is asked", |state| state.asked.len() == 1).await;
@@ -214,11 +214,11 @@ async fn one_connection_more_than_the_limit_waits_while_all_others_are_asked_for
 
 #[tokio::test]
 async fn a_connection_serves_one_request_after_another() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = proxy.connect().await;
     for _ in 0..3 {
-        assert_eq!(client.ask("POST /tools/get_thing", &[], "").await.told(), "ok");
+        assert_eq!(client.send("POST /tools/get_thing", &[], "").await.told(), "ok");
     }
     client
         .write(

@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     mcp::streams::{get, send, session},
-    support::{Client, Loaded, Scripted, Step, reply, soon},
+    support::{Client, Loaded, Scripted, Step, response, soon},
 };
 
 /// A store of our own, on a socket in a folder of its own; both end with it.
@@ -121,7 +121,7 @@ async fn until_up(replica: &Loaded, wanted: bool) {
 
 async fn call(replica: &Loaded, tool: &str) -> u16 {
     let path = format!("POST /tools/{tool}");
-    replica.connect().await.ask(&path, &["Content-Type: application/json"], "{}").await.status
+    replica.connect().await.send(&path, &["Content-Type: application/json"], "{}").await.status
 }
 
 async fn counting() -> (Scripted, Arc<AtomicUsize>) {
@@ -129,7 +129,7 @@ async fn counting() -> (Scripted, Arc<AtomicUsize>) {
     let count = Arc::clone(&asked);
     let upstream = Scripted::start(move |_| {
         let number = count.fetch_add(1, Ordering::SeqCst);
-        vec![Step::Send(reply("200 OK", "text/plain", &format!("reply {number}")))]
+        vec![Step::Send(response("200 OK", "text/plain", &format!("reply {number}")))]
     })
     .await;
     (upstream, asked)
@@ -201,7 +201,7 @@ async fn a_reply_that_one_has_kept_all_give() {
     // Written before it is read: both go the same way, one after the other.
     let other = store.replica(&upstream, LIMITED).await;
     let mut client = other.connect().await;
-    let given = client.ask("POST /tools/kept", &["Content-Type: application/json"], "{}").await;
+    let given = client.send("POST /tools/kept", &["Content-Type: application/json"], "{}").await;
     assert_eq!((given.told().as_str(), given.header("age").is_some()), ("reply 0", true));
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     store.kill();
@@ -217,7 +217,7 @@ async fn a_change_is_told_at_every_replica_and_a_subscription_is_known_at_all() 
     let now = Arc::clone(&version);
     let upstream = Scripted::start(move |_| {
         let text = format!("news {}", now.load(Ordering::SeqCst));
-        vec![Step::Send(reply("200 OK", "text/plain", &text))]
+        vec![Step::Send(response("200 OK", "text/plain", &text))]
     })
     .await;
     let resource = |watch: &str| {
@@ -298,10 +298,10 @@ async fn a_session_that_is_ended_is_taken_by_no_replica() {
     let asks = async |client: &mut Client| {
         let headers =
             ["Content-Type: application/json", "Accept: application/json, text/event-stream", &header];
-        client.ask("POST /mcp", &headers, list).await.status
+        client.send("POST /mcp", &headers, list).await.status
     };
     assert_eq!(asks(&mut other.connect().await).await, 200);
-    assert_eq!(one.connect().await.ask("DELETE /mcp", &[&header], "").await.status, 204);
+    assert_eq!(one.connect().await.send("DELETE /mcp", &[&header], "").await.status, 204);
     soon("the other hears of it", async {
         while asks(&mut other.connect().await).await != 404 {
             yield_now().await;

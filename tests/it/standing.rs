@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     mcp::{NEWEST, streams::message},
-    support::{Client, Gate, Loaded, Response, Scripted, Step, reply, soon},
+    support::{Client, Gate, Loaded, Response, Scripted, Step, response, soon},
     tokens::{ISSUER, Login, RESOURCE, claims},
 };
 
@@ -29,7 +29,7 @@ async fn upstream(gate: &Gate) -> Scripted {
             Step::Send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n".to_vec()),
             Step::Hold(never.clone()),
         ],
-        _ => vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", "done"))],
+        _ => vec![Step::Hold(held.clone()), Step::Send(response("200 OK", "text/plain", "done"))],
     })
     .await
 }

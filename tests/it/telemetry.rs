@@ -11,14 +11,14 @@ use opentelemetry_proto::tonic::{
 use prost::Message;
 use serde_json::json;
 
-use crate::support::{Program, Scripted, reply, soon};
+use crate::support::{Program, Scripted, response, soon};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const MCP: [&str; 2] = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
 
 /// A collector that takes everything.
 async fn collector() -> Scripted {
-    Scripted::answering(reply("200 OK", "application/x-protobuf", "")).await
+    Scripted::answering(response("200 OK", "application/x-protobuf", "")).await
 }
 
 /// A configuration in a file, and the program that serves it with these variables.
@@ -92,14 +92,14 @@ fn check(span: &Span, expected: &[(&str, &str)]) {
 #[tokio::test]
 async fn a_rest_call_is_a_part_of_its_callers_trace_and_the_upstream_a_part_of_ours() {
     let (upstream, collector) =
-        (Scripted::answering(reply("503 No", "text/plain", "no")).await, collector().await);
+        (Scripted::answering(response("503 No", "text/plain", "no")).await, collector().await);
     let (program, file) =
         start(&upstream, "defaults: { retry: { max_attempts: 2, initial_backoff: 1ms } }\n", &to(&collector))
             .await;
     let mut client = program.connect().await;
     let parent = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01");
     let response =
-        client.ask("GET /ask/a%20b", &[&parent, "tracestate: a=1", "X-Request-Id: mine"], "").await;
+        client.send("GET /ask/a%20b", &[&parent, "tracestate: a=1", "X-Request-Id: mine"], "").await;
     assert_eq!(response.status, 502, "{}", response.text());
     let spans = spans(&collector, 3).await;
     let server = of_kind(&spans, "GET /ask/{x}");
@@ -155,14 +155,14 @@ async fn a_rest_call_is_a_part_of_its_callers_trace_and_the_upstream_a_part_of_o
 #[tokio::test]
 async fn a_call_of_either_era_of_mcp_has_a_span_of_its_own_that_meta_places() {
     let (upstream, collector) =
-        (Scripted::answering(reply("200 OK", "text/plain", "ok")).await, collector().await);
+        (Scripted::answering(response("200 OK", "text/plain", "ok")).await, collector().await);
     let (program, file) = start(&upstream, "", &to(&collector)).await;
     let mut client = program.connect().await;
     let meta = json!({ "traceparent": format!("00-{TRACE}-00f067aa0ba902b7-01") });
     let params = json!({ "name": "ask", "arguments": { "x": "1" }, "_meta": meta });
     let older = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
     let revision = "MCP-Protocol-Version: 2025-06-18";
-    let response = client.ask("POST /mcp", &[MCP[0], MCP[1], revision], &older).await;
+    let response = client.send("POST /mcp", &[MCP[0], MCP[1], revision], &older).await;
     assert_eq!(response.status, 200, "{}", response.text());
     let found = spans(&collector, 3).await;
     let (http, call) = (of_kind(&found, "POST"), of_kind(&found, "tools/call ask"));
@@ -195,7 +195,7 @@ async fn a_call_of_either_era_of_mcp_has_a_span_of_its_own_that_meta_places() {
     let newer = json!({ "jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": params }).to_string();
     let headers =
         [MCP[0], MCP[1], "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: ask"];
-    let response = client.ask("POST /mcp", &headers, &newer).await;
+    let response = client.send("POST /mcp", &headers, &newer).await;
     assert_eq!(response.status, 200, "{}", response.text());
     assert!(response.text().contains("\"isError\":true"), "{}", response.text());
     let found = spans(&collector, 5).await;
@@ -218,11 +218,11 @@ async fn a_call_of_either_era_of_mcp_has_a_span_of_its_own_that_meta_places() {
 #[tokio::test]
 async fn who_decided_that_a_trace_is_not_told_of_is_believed_and_the_upstream_hears_of_it() {
     let (upstream, collector) =
-        (Scripted::answering(reply("200 OK", "text/plain", "ok")).await, collector().await);
+        (Scripted::answering(response("200 OK", "text/plain", "ok")).await, collector().await);
     let (program, file) = start(&upstream, "", &to(&collector)).await;
     let mut client = program.connect().await;
-    client.ask("GET /ask/1", &[&format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-00")], "").await;
-    client.ask("GET /handed/through", &[&format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01")], "").await;
+    client.send("GET /ask/1", &[&format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-00")], "").await;
+    client.send("GET /handed/through", &[&format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01")], "").await;
     let spans = spans(&collector, 2).await;
     assert_eq!(spans.len(), 2, "only the second is told of: {:?}", names(&spans));
     let asked = upstream.state().asked;
@@ -238,7 +238,7 @@ async fn who_decided_that_a_trace_is_not_told_of_is_believed_and_the_upstream_he
 #[tokio::test]
 async fn what_waits_to_be_sent_is_sent_when_the_process_ends() {
     let (upstream, collector) =
-        (Scripted::answering(reply("200 OK", "text/plain", "ok")).await, collector().await);
+        (Scripted::answering(response("200 OK", "text/plain", "ok")).await, collector().await);
     let telemetry = format!(
         "telemetry:\n  endpoint: http://{}/otlp/\n  headers: {{ X-Tenant: weather }}\n  service_name: old name\n  \
          resource_attributes: {{ deployment.environment.name: test }}\n  metrics_interval: 1h\n",
@@ -251,7 +251,7 @@ async fn what_waits_to_be_sent_is_sent_when_the_process_ends() {
         ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hunter2".to_owned()),
     ];
     let (program, file) = start(&upstream, &telemetry, &variables).await;
-    program.connect().await.ask("GET /ask/1", &[], "").await;
+    program.connect().await.send("GET /ask/1", &[], "").await;
     assert!(collector.state().asked.is_empty());
     program.terminate();
     let (status, log) = program.ended().await;
@@ -282,10 +282,10 @@ async fn what_waits_to_be_sent_is_sent_when_the_process_ends() {
 /// As often as that were waited for, it would end much later.
 #[tokio::test]
 async fn what_was_not_taken_is_sent_once_more_when_the_process_ends() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
-    let collector = Scripted::answering(reply("503 No", "text/plain", "")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
+    let collector = Scripted::answering(response("503 No", "text/plain", "")).await;
     let (program, file) = start(&upstream, "", &to(&collector)).await;
-    program.connect().await.ask("GET /ask/1", &[], "").await;
+    program.connect().await.send("GET /ask/1", &[], "").await;
     collector.until("the first time", |state| state.asked.len() == 1).await;
     program.terminate();
     let (status, told) = program.ended().await;
@@ -297,16 +297,16 @@ async fn what_was_not_taken_is_sent_once_more_when_the_process_ends() {
 #[tokio::test]
 async fn meters_are_sent_by_the_names_that_everybody_knows() {
     let (upstream, collector) =
-        (Scripted::answering(reply("200 OK", "text/plain", "ok")).await, collector().await);
+        (Scripted::answering(response("200 OK", "text/plain", "ok")).await, collector().await);
     let variables = [
         ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", format!("http://{}/here", collector.address)),
         ("OTEL_METRIC_EXPORT_INTERVAL", "100".to_owned()),
     ];
     let (program, file) = start(&upstream, "", &variables).await;
     let mut client = program.connect().await;
-    client.ask("GET /ask/1", &[], "").await;
+    client.send("GET /ask/1", &[], "").await;
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "ask", "arguments": {} } });
-    client.ask("POST /mcp", &[MCP[0], MCP[1], "MCP-Protocol-Version: 2025-06-18"], &call.to_string()).await;
+    client.send("POST /mcp", &[MCP[0], MCP[1], "MCP-Protocol-Version: 2025-06-18"], &call.to_string()).await;
     let metrics = |state: &crate::support::State| -> Vec<Metric> {
         let last = state.asked.iter().rev().find(|asked| asked.line().starts_with("POST /here "));
         let request = last.and_then(|asked| ExportMetricsServiceRequest::decode(&asked.body[..]).ok());
@@ -358,7 +358,7 @@ async fn meters_are_sent_by_the_names_that_everybody_knows() {
 
 #[tokio::test]
 async fn a_collector_that_is_not_there_costs_no_call_and_one_line() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".to_owned()),
         ("OTEL_BSP_SCHEDULE_DELAY", "1".to_owned()),
@@ -367,7 +367,7 @@ async fn a_collector_that_is_not_there_costs_no_call_and_one_line() {
     let (mut program, file) = start(&upstream, "", &variables).await;
     let mut client = program.connect().await;
     for _ in 0..20 {
-        assert_eq!(client.ask("GET /ask/1", &[], "").await.status, 200);
+        assert_eq!(client.send("GET /ask/1", &[], "").await.status, 200);
     }
     let line = program.tells("telemetry export failed", 1).await;
     assert!(line.contains("\"signal\":\"traces\""), "{line}");
@@ -382,7 +382,7 @@ async fn a_collector_that_is_not_there_costs_no_call_and_one_line() {
                     .is_some_and(|count| count != "0")
             })
         };
-        while !failed(operator.ask("GET /metrics", &[], "").await.text()) {}
+        while !failed(operator.send("GET /metrics", &[], "").await.text()) {}
     })
     .await;
     let log = program.log().await;

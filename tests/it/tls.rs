@@ -36,7 +36,7 @@ use crate::support::Program;
 use crate::{
     admin::{HERE, admin},
     mcp::{NEWEST, streams::message},
-    support::{Loaded, Scripted, Step, reply, soon},
+    support::{Loaded, Scripted, Step, response, soon},
 };
 
 pub(crate) fn certified() -> CertifiedKey<KeyPair> {
@@ -80,7 +80,7 @@ pub(crate) async fn shake(
 }
 
 /// Asks for a path and reads to the end of the connection.
-async fn ask(stream: &mut TlsStream<TcpStream>, path: &str) -> std::io::Result<String> {
+async fn send(stream: &mut TlsStream<TcpStream>, path: &str) -> std::io::Result<String> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
@@ -112,12 +112,12 @@ async fn text(response: Response<Incoming>) -> String {
 
 #[tokio::test]
 async fn clients_come_through_tls_in_http_1_1_and_http_2() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let certified = certified();
     let served = Loaded::start(&load(upstream.address, &section(&certified, ""))).await;
     for protocols in [&[][..], &["http/1.1"]] {
         let mut stream = shake(served.address, &certified, protocols, None).await.unwrap();
-        let answer = ask(&mut stream, "/old").await.unwrap();
+        let answer = send(&mut stream, "/old").await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("old"), "{answer}");
     }
     let (mut sender, _) = http2_client(served.address, &certified).await;
@@ -141,7 +141,7 @@ async fn clients_come_through_tls_in_http_1_1_and_http_2() {
 /// As one whose machine sleeps: its connection stays open, and nothing is answered over it, not even a ping.
 #[tokio::test]
 async fn a_client_of_http_2_that_falls_silent_does_not_hold_the_end_up() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let certified = Arc::new(certified());
     let keys = format!("shutdown_timeout: 1h, write_timeout: 20ms, {}", section(&certified, ""));
     let mut served = Loaded::start(&load(upstream.address, &keys)).await;
@@ -164,13 +164,13 @@ async fn a_client_of_http_2_that_falls_silent_does_not_hold_the_end_up() {
 
 #[tokio::test]
 async fn who_has_no_certificate_is_turned_away_where_one_is_asked_for() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let (certified, client, stranger) = (certified(), certified(), certified());
     let more = format!(", client_ca: {:?}", client.cert.pem());
     let served = Loaded::start(&load(upstream.address, &section(&certified, &more))).await;
     for (own, expected) in [(None, false), (Some(&stranger), false), (Some(&client), true)] {
         let answer = match shake(served.address, &certified, &[], own).await {
-            Ok(mut stream) => ask(&mut stream, "/old").await.unwrap_or_default(),
+            Ok(mut stream) => send(&mut stream, "/old").await.unwrap_or_default(),
             Err(_) => String::new(),
         };
         assert_eq!(answer.ends_with("old"), expected, "{answer}");
@@ -225,14 +225,14 @@ async fn failed_handshakes_are_logged_together() {
 
 #[tokio::test]
 async fn a_renewed_certificate_is_for_those_who_come_from_then_on() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let (before, after) = (certified(), certified());
     let mut served = Loaded::start(&load(upstream.address, &section(&before, ""))).await;
     let mut open = shake(served.address, &before, &[], None).await.unwrap();
     assert_eq!(served.app.apply(&load(upstream.address, &section(&after, ""))).unwrap(), [""; 0]);
     assert!(shake(served.address, &before, &[], None).await.is_err());
     assert!(shake(served.address, &after, &[], None).await.is_ok());
-    assert!(ask(&mut open, "/old").await.unwrap().ends_with("old"));
+    assert!(send(&mut open, "/old").await.unwrap().ends_with("old"));
     assert_eq!(served.app.apply(&load(upstream.address, "")).unwrap(), ["server.tls"]);
 }
 
@@ -312,7 +312,7 @@ async fn when_certificates_expire_is_warned_of_and_measured() {
             let reloaded = load(file(now + 31 * DAY, [now + 40 * DAY, now + 51 * DAY]));
             assert_eq!(app.apply(&reloaded).unwrap(), [""; 0]);
         }
-        let (_, text) = crate::admin::ask(&admin, "GET /metrics", &[HERE]).await;
+        let (_, text) = crate::admin::send(&admin, "GET /metrics", &[HERE]).await;
         for (setting, days) in [("server.tls.certificate", own), ("upstreams.old.tls.ca", root)] {
             let line = format!(
                 "glossator_certificate_expiry_timestamp_seconds{{setting=\"{setting}\"}} {}\n",
@@ -372,7 +372,7 @@ async fn who_reads_slowly_keeps_its_answer() {
 
 #[tokio::test]
 async fn a_client_is_known_by_its_certificate_and_by_no_header() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let (own, client, stranger) = (certified(), certified(), certified());
     let more = format!(", client_ca: {:?}, client_certificate: optional", client.cert.pem());
     let text = format!(
@@ -394,7 +394,7 @@ routes:
         [(Some(&client), "/old", "200 OK"), (None, "/old", "401 Unauthorized"), (Some(&stranger), "/old", "")]
     {
         let answer = match shake(served.address, &own, &["http/1.1"], shown).await {
-            Ok(mut stream) => ask(&mut stream, path).await.unwrap_or_default(),
+            Ok(mut stream) => send(&mut stream, path).await.unwrap_or_default(),
             Err(_) => String::new(),
         };
         let line = answer.lines().next().unwrap_or_default();
@@ -427,7 +427,7 @@ async fn asked(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
 
 #[tokio::test]
 async fn a_connection_is_good_as_long_as_its_certificate_and_those_that_vouch_for_it() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "old")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
     let (own, lasting, other) = (certified(), certified(), certified());
     let end = SystemTime::now() + Duration::from_secs(4);
     let short = certified_until(end);

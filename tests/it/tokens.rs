@@ -18,7 +18,7 @@ use ring::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Client, Loaded, Program, Response, Scripted, Step, reply, soon};
+use crate::support::{Client, Loaded, Program, Response, Scripted, Step, response, soon};
 
 pub(crate) const ISSUER: &str = "https://login.test";
 pub(crate) const RESOURCE: &str = "https://tools.test/mcp";
@@ -115,19 +115,19 @@ fn load(text: &str) -> config::Loaded {
 }
 
 async fn served(login: &Login) -> (Scripted, Loaded) {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let served = Loaded::start(&load(&file(upstream.address, &login.jwks()))).await;
     (upstream, served)
 }
 
 async fn get(served: &Loaded, token: &str) -> Response {
-    ask(served, "GET /thing", token).await
+    send(served, "GET /thing", token).await
 }
 
-async fn ask(served: &Loaded, line: &str, token: &str) -> Response {
+async fn send(served: &Loaded, line: &str, token: &str) -> Response {
     let header = format!("Authorization: Bearer {token}");
     let headers: &[&str] = if token.is_empty() { &[] } else { &[&header] };
-    Client::connect(served.address).await.ask(line, headers, "").await
+    Client::connect(served.address).await.send(line, headers, "").await
 }
 
 #[tokio::test]
@@ -146,11 +146,11 @@ async fn a_good_token_is_taken_and_goes_no_further() {
         }
     }
     let reader = login.by_edwards(&claims(json!({})));
-    let refused = ask(&served, "POST /tools/set_thing", &reader).await;
+    let refused = send(&served, "POST /tools/set_thing", &reader).await;
     assert_eq!(refused.status, 403);
     assert!(refused.header("www-authenticate").unwrap().contains("scope=\"read write\""));
     let robot = login.by_curve(&claims(json!({ "sub": "svc-7", "scope": null })));
-    assert_eq!(ask(&served, "POST /tools/set_thing", &robot).await.status, 200);
+    assert_eq!(send(&served, "POST /tools/set_thing", &robot).await.status, 200);
     assert_eq!(get(&served, &robot).await.status, 403, "it has what the file says, and no more");
     let state = upstream.state();
     assert!(state.asked.iter().all(|asked| asked.header("authorization").is_empty()));
@@ -224,7 +224,7 @@ async fn what_is_tried_in_the_place_of_a_token_is_not_taken() {
         let told = format!("{}{}", response.head, response.text());
         assert!(told.contains("error=\"invalid_token\"") && !told.contains("eyJ"), "{what}: {told}");
     }
-    let in_query = ask(&served, &format!("GET /thing?access_token={signed}"), "").await;
+    let in_query = send(&served, &format!("GET /thing?access_token={signed}"), "").await;
     assert_eq!(in_query.status, 401);
     assert_eq!(upstream.state().connections, 0, "nobody was asked for a key, or for anything else");
     assert_eq!(get(&served, &signed).await.status, 200);
@@ -235,22 +235,22 @@ async fn clients_are_told_where_tokens_are_given() {
     let login = Login::new();
     let (_upstream, served) = served(&login).await;
     let place = "resource_metadata=\"https://tools.test/.well-known/oauth-protected-resource/mcp\"";
-    let refused = ask(&served, "GET /tools", "").await;
+    let refused = send(&served, "GET /tools", "").await;
     let challenge = refused.header("www-authenticate").unwrap();
     assert_eq!(challenge, format!("Bearer scope=\"read\", {place}"));
     for path in ["", "/mcp"] {
         let line = format!("GET /.well-known/oauth-protected-resource{path}");
-        let metadata = ask(&served, &line, "").await.json();
+        let metadata = send(&served, &line, "").await.json();
         assert_eq!(metadata["resource"], RESOURCE);
         assert_eq!(metadata["authorization_servers"], json!([ISSUER]));
         assert_eq!(metadata["scopes_supported"], json!(["read", "write"]));
         assert_eq!(metadata["bearer_methods_supported"], json!(["header"]));
     }
-    let elsewhere = ask(&served, "GET /.well-known/oauth-protected-resource/other", "").await;
+    let elsewhere = send(&served, "GET /.well-known/oauth-protected-resource/other", "").await;
     assert_eq!(elsewhere.status, 401);
     // Who asks for a token with what is missing, and no more, keeps what it had.
     let token = login.by_edwards(&claims(json!({ "scope": "read openid offline_access" })));
-    let forbidden = ask(&served, "POST /tools/set_thing", &token).await;
+    let forbidden = send(&served, "POST /tools/set_thing", &token).await;
     let challenge = forbidden.header("www-authenticate").unwrap();
     assert_eq!(forbidden.status, 403);
     assert!(challenge.contains("error=\"insufficient_scope\"") && challenge.contains(place), "{challenge}");
@@ -268,10 +268,10 @@ async fn keys_come_from_a_server_and_stay_when_it_goes() {
             "GET /slow HTTP/1.1" => return vec![Step::Close],
             _ => "<html>".to_owned(),
         };
-        vec![Step::Send(reply("200 OK", "application/json", &body))]
+        vec![Step::Send(response("200 OK", "application/json", &body))]
     })
     .await;
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let token = login.by_curve(&claims(json!({})));
     for (path, status) in [("/jwks", 200), ("/huge", 503), ("/slow", 503), ("/none", 503)] {
         let jwks = format!("http://{}{path}", server.address);
@@ -310,7 +310,7 @@ async fn a_token_is_signed_by_an_rsa_key_in_the_way_that_is_named() {
         hmac::sign(&mac, message).as_ref().to_vec()
     });
     let all = |file: String| file.replace("issuer:", "algorithms: [RS256, PS256], issuer:");
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let file = |jwks: &str| file(upstream.address, jwks);
     for (file, rs, ps) in [
         (file(&jwks("")), 200, 401),
@@ -337,7 +337,7 @@ async fn keys_in_a_file_are_those_that_stand_there_now() {
     let folder = std::env::temp_dir().join(format!("glossator-it-tokens-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (before, after) = (Login::new(), Login::new());
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "well")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let keys = folder.join("jwks.json");
     std::fs::write(&keys, before.jwks()).unwrap();
     let text = file(upstream.address, &format!("file:{}", keys.display()));
@@ -346,7 +346,7 @@ async fn keys_in_a_file_are_those_that_stand_there_now() {
     let mut program = Program::start_from(&folder.join("glossator.yaml"), &[]).await;
     let status = async |token: &str| {
         let header = format!("Authorization: Bearer {token}");
-        Client::connect(program.address).await.ask("GET /thing", &[&header], "").await.status
+        Client::connect(program.address).await.send("GET /thing", &[&header], "").await.status
     };
     let [old, new] = [&before, &after].map(|login| login.by_edwards(&claims(json!({}))));
     assert_eq!((status(&old).await, status(&new).await), (200, 401));

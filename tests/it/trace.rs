@@ -3,14 +3,14 @@
 use glossator::config::{self, Sources};
 use serde_json::json;
 
-use crate::support::{Loaded, Scripted, reply};
+use crate::support::{Loaded, Scripted, response};
 
 const HEADER: &str = "00-11111111111111111111111111111111-1111111111111111-01";
 const META: &str = "00-22222222222222222222222222222222-2222222222222222-01";
 
 /// What the upstream is told, when a client says this in its headers and in `_meta`.
 async fn told(keys: &str, headers: &[&str], meta: Option<&str>) -> (Vec<String>, Vec<String>) {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "fine")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let file = format!(
         "upstreams: {{ old: 'http://{}' }}\nroutes:\n  ask:\n    description: Asks.\n    {keys}\n",
         upstream.address
@@ -27,7 +27,7 @@ async fn told(keys: &str, headers: &[&str], meta: Option<&str>) -> (Vec<String>,
         Some(_) => ("POST /mcp", body.as_str()),
         None => ("POST /tools/ask", "{}"),
     };
-    let response = program.connect().await.ask(line, &all, body).await;
+    let response = program.connect().await.send(line, &all, body).await;
     assert_eq!(response.status, 200, "{}", response.text());
     let asked = &upstream.state().asked[0];
     let values = |name| asked.header(name).into_iter().map(str::to_owned).collect();

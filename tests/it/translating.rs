@@ -2,7 +2,7 @@
 
 use glossator::config::{self, Sources};
 
-use crate::support::{Client, Loaded, Response, Scripted, Step, reply};
+use crate::support::{Client, Loaded, Response, Scripted, Step, response};
 
 /// A pattern that is looked for to the end of the reply from each of its places, a filter that crosses a list with
 /// itself, and one that copies all that it has made, member by member. Each would take minutes or hours.
@@ -31,7 +31,7 @@ routes:
 
 async fn call(address: &Loaded, tool: &str) -> Response {
     let mut client: Client = address.connect().await;
-    client.ask(&format!("POST /tools/{tool}"), &[], "").await
+    client.send(&format!("POST /tools/{tool}"), &[], "").await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,9 +39,9 @@ async fn work_that_nobody_waits_for_any_more_gives_its_place_back() {
     let upstream = Scripted::start(|asked| {
         let numbers = || (0..100_000).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
         vec![Step::Send(match asked.line() {
-            "GET /text HTTP/1.1" => reply("200 OK", "text/plain", &"a".repeat(1 << 20)),
-            "GET /numbers HTTP/1.1" => reply("200 OK", "application/json", &format!("[{}]", numbers())),
-            _ => reply("200 OK", "text/csv", &format!("a\n{}", "1\n".repeat(10_000))),
+            "GET /text HTTP/1.1" => response("200 OK", "text/plain", &"a".repeat(1 << 20)),
+            "GET /numbers HTTP/1.1" => response("200 OK", "application/json", &format!("[{}]", numbers())),
+            _ => response("200 OK", "text/csv", &format!("a\n{}", "1\n".repeat(10_000))),
         })]
     })
     .await;
@@ -89,7 +89,7 @@ async fn a_check_that_takes_too_much_is_an_error_and_one_that_takes_much_is_done
     };
     let upstream = {
         let twice = unique("1.0");
-        Scripted::start(move |_| vec![Step::Send(reply("200 OK", "application/json", &twice))]).await
+        Scripted::start(move |_| vec![Step::Send(response("200 OK", "application/json", &twice))]).await
     };
     let letters: Vec<char> = ('a'..='z').collect();
     let definitions: Vec<String> = letters
@@ -110,7 +110,7 @@ async fn a_check_that_takes_too_much_is_an_error_and_one_that_takes_much_is_done
     let proxy = Loaded::start(&loaded).await;
     let mut client: Client = proxy.connect().await;
     let mut told = async |tool: &str, arguments: &str| {
-        let response = client.ask(&format!("POST /tools/{tool}"), &[], arguments).await;
+        let response = client.send(&format!("POST /tools/{tool}"), &[], arguments).await;
         (response.status, response.text().to_owned())
     };
 
@@ -152,12 +152,12 @@ routes:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_takes_much_to_make_is_made_aside_and_one_that_takes_too_much_is_an_error() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let file = MADE.replace("UPSTREAM", &upstream.address.to_string());
     let proxy = Loaded::start(&config::load(&Sources::of_text("routes.yaml", &file)).unwrap()).await;
     let mut client: Client = proxy.connect().await;
     let mut call = async |tool: &str, n: u64| {
-        let response = client.ask(&format!("POST /tools/{tool}"), &[], &format!(r#"{{"n":{n}}}"#)).await;
+        let response = client.send(&format!("POST /tools/{tool}"), &[], &format!(r#"{{"n":{n}}}"#)).await;
         (response.status, response.text().to_owned())
     };
     // Few steps, more than a thread has that serves other calls too, and more than a template may take at all.

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use crate::{
-    support::{Program, Scripted, reply, soon},
+    support::{Program, Scripted, response, soon},
     tls::{certified, get, http2_client, section},
 };
 
@@ -27,7 +27,7 @@ async fn start(more: &str) -> (Program, Scripted) {
 
 async fn start_with(reply_bytes: usize, more: &str) -> (Program, Scripted) {
     let text = format!("{{\"text\":\"{}\"}}", "a".repeat(reply_bytes));
-    let upstream = Scripted::answering(reply("200 OK", "application/json", &text)).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", &text)).await;
     let config = format!(
         "server: {{ listen: '127.0.0.1:0', write_timeout: 30s, response_buffer_limit: 8MiB{more} }}
 admin: {{ listen: 'off' }}

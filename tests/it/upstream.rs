@@ -6,7 +6,7 @@ use glossator::policy::PolicySettings;
 use http::{HeaderValue, header};
 use serde_json::json;
 
-use crate::support::{Gate, Response, Scripted, Setup, Step, http_of, reply};
+use crate::support::{Gate, Response, Scripted, Setup, Step, http_of, response};
 
 /// A tool error with a safe sentence.
 #[track_caller]
@@ -36,7 +36,7 @@ fn send(text: &str) -> Step {
 
 #[tokio::test]
 async fn what_an_upstream_says_becomes_a_result() {
-    let upstream = Scripted::answering(reply("200 OK", "application/json", r#"{"b": 1.0, "a": 2}"#)).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", r#"{"b": 1.0, "a": 2}"#)).await;
     let response = Setup::new(upstream.address).start().await.call("get_thing", "").await;
     assert_eq!(response.status, 200, "{}", response.text());
     assert!(response.text().contains(r#""structuredContent":{"b": 1.0, "a": 2}"#), "{}", response.text());
@@ -127,7 +127,7 @@ async fn an_endless_body_is_read_to_the_limit_and_no_further() {
 async fn a_body_of_exactly_the_limit_is_read() {
     for (size, status) in [(1_usize << 20, 200), ((1 << 20) + 1, 502)] {
         let body = "a".repeat(size);
-        let whole = reply("200 OK", "text/plain", &body);
+        let whole = response("200 OK", "text/plain", &body);
         let upstream = Scripted::answering(whole).await;
         let response = Setup::new(upstream.address).start().await.call("get_thing", "").await;
         assert_eq!(response.status, status, "{size}");
@@ -159,7 +159,7 @@ async fn a_silent_or_trickling_upstream_meets_the_deadline() {
 
 #[tokio::test]
 async fn who_finds_no_place_is_told_to_come_back() {
-    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut setup = Setup::new(upstream.address);
     setup.policy = PolicySettings {
         max_in_flight: 1,
@@ -185,7 +185,7 @@ async fn who_finds_no_place_is_told_to_come_back() {
 /// A model that is told to look first, where nothing was done, looks in vain.
 #[tokio::test]
 async fn what_was_never_sent_has_taken_no_effect() {
-    let (upstream, gate) = Scripted::holding(reply("200 OK", "text/plain", "done")).await;
+    let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
     let mut setup = Setup::new(upstream.address);
     let mut make = crate::support::route("make_thing", "POST /thing");
     make.timeout = Duration::from_millis(50);
@@ -214,7 +214,7 @@ async fn what_was_never_sent_has_taken_no_effect() {
 #[tokio::test]
 async fn connections_are_used_again_and_a_dead_one_is_replaced() {
     let upstream = Scripted::start(|asked| {
-        let mut steps = vec![Step::Send(reply("200 OK", "text/plain", "ok"))];
+        let mut steps = vec![Step::Send(response("200 OK", "text/plain", "ok"))];
         if asked.header("connection").is_empty() && asked.line().contains("last") {
             steps.push(Step::Close);
         }
@@ -234,14 +234,14 @@ async fn connections_are_used_again_and_a_dead_one_is_replaced() {
 
 #[tokio::test]
 async fn an_upstream_is_sent_what_its_settings_say_and_nothing_of_ours() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "ok")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let mut setup = Setup::new(upstream.address);
     setup.upstream.address = format!("http://{}/base/", upstream.address).parse().unwrap();
     setup.upstream.headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
     http_of(&mut setup.routes[0]).forwarded =
         vec![header::AUTHORIZATION, header::COOKIE, header::ACCEPT_LANGUAGE];
     let headers = ["Authorization: Basic callers", "Accept-Language: nb", "X-Other: no", "Cookie: a=b"];
-    let response = setup.start().await.ask("POST /tools/get_thing", &headers, "").await;
+    let response = setup.start().await.send("POST /tools/get_thing", &headers, "").await;
     assert_eq!(response.status, 200);
     let state = upstream.state();
     let asked = &state.asked[0];
@@ -273,7 +273,7 @@ async fn a_route_may_ask_for_compression_and_the_reply_is_expanded() {
 
 #[tokio::test]
 async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
-    let elsewhere = Scripted::answering(reply("200 OK", "text/plain", "stolen")).await;
+    let elsewhere = Scripted::answering(response("200 OK", "text/plain", "stolen")).await;
     let away =
         format!("HTTP/1.1 302 Found\r\nLocation: http://{}/\r\nContent-Length: 0\r\n\r\n", elsewhere.address);
     let upstream = Scripted::start(move |asked| {
@@ -282,7 +282,7 @@ async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
         vec![Step::Send(match asked.line().split(' ').nth(1).unwrap() {
             "/thing" => to("/second").into(),
             "/second" => to("third?x=1").into(),
-            "/third?x=1" => reply("200 OK", "text/plain", "found"),
+            "/third?x=1" => response("200 OK", "text/plain", "found"),
             "/away" => away.clone().into(),
             _ => to("/loop").into(),
         })]
@@ -319,7 +319,7 @@ async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() 
         (true, 1) => {
             vec![send("HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), Step::Close]
         }
-        (true, 2) => vec![Step::Send(reply("200 OK", "text/plain", "here")), Step::Close],
+        (true, 2) => vec![Step::Send(response("200 OK", "text/plain", "here")), Step::Close],
         _ => vec![Step::Close],
     })
     .await;
@@ -344,7 +344,7 @@ async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() 
 async fn closing_on_the_second() -> Scripted {
     let served = std::sync::Mutex::new(std::collections::HashSet::new());
     Scripted::start(move |asked| match served.lock().unwrap().insert(asked.connection) {
-        true => vec![Step::Send(reply("200 OK", "text/plain", "yes"))],
+        true => vec![Step::Send(response("200 OK", "text/plain", "yes"))],
         false => vec![Step::Close],
     })
     .await

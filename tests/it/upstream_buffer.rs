@@ -13,7 +13,7 @@ use glossator::{
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Asked, Gate, Loaded, Scripted, Step, reply, soon};
+use crate::support::{Asked, Gate, Loaded, Scripted, Step, response, soon};
 
 const LIMIT: usize = 1 << 20;
 
@@ -25,14 +25,14 @@ async fn upstream(gate: &Gate) -> Scripted {
     let gate = gate.clone();
     Scripted::start(move |asked: &Asked| {
         let body = "a".repeat(LONG);
-        let whole = reply("200 OK", "text/plain", &body);
+        let whole = response("200 OK", "text/plain", &body);
         match asked.line().split(' ').nth(1).unwrap() {
             "/held" => {
                 let (first, rest) = whole.split_at(whole.len() / 2);
                 vec![Step::Send(first.to_vec()), Step::Hold(gate.clone()), Step::Send(rest.to_vec())]
             }
-            "/longer" => vec![Step::Send(reply("200 OK", "text/plain", &"a".repeat(7 << 20)))],
-            "/short" => vec![Step::Send(reply("200 OK", "text/plain", "short"))],
+            "/longer" => vec![Step::Send(response("200 OK", "text/plain", &"a".repeat(7 << 20)))],
+            "/short" => vec![Step::Send(response("200 OK", "text/plain", "short"))],
             "/chunked" => {
                 let head =
                     "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -137,7 +137,7 @@ async fn every_kind_of_upstream_waits_for_memory() {
     let (served, buffer, _script) = served(&upstream).await;
     // So that the next call has a kept response, and the child is there.
     for path in ["/cached", "/child"] {
-        assert_eq!(served.connect().await.ask(&format!("GET {path}"), &[], "").await.status, 200, "{path}");
+        assert_eq!(served.connect().await.send(&format!("GET {path}"), &[], "").await.status, 200, "{path}");
     }
     let mut held = served.connect().await;
     held.write("GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -151,7 +151,7 @@ async fn every_kind_of_upstream_waits_for_memory() {
     }
     until("all of them wait", || buffer.queued() == paths.len()).await;
     assert_eq!(
-        served.connect().await.ask("GET /short", &[], "").await.status,
+        served.connect().await.send("GET /short", &[], "").await.status,
         200,
         "short ones wait for nothing"
     );
@@ -177,12 +177,12 @@ async fn a_call_that_finds_no_memory_is_told_to_come_back() {
     let mut held = served.connect().await;
     held.write("GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     until("the memory is taken", || buffer.used_bytes() >= LIMIT).await;
-    let response = served.connect().await.ask("GET /rejected", &[], "").await;
+    let response = served.connect().await.send("GET /rejected", &[], "").await;
     assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("2")));
     assert!(response.told().contains("too many long responses"), "{}", response.text());
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "rejected" } });
     let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
-    let response = served.connect().await.ask("POST /mcp", &headers, &call.to_string()).await;
+    let response = served.connect().await.send("POST /mcp", &headers, &call.to_string()).await;
     let text = response.text();
     let message: Value =
         serde_json::from_str(text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text))
@@ -218,7 +218,7 @@ async fn many_long_responses_stay_within_the_limit_and_their_memory_is_given_bac
 
     const COUNT: usize = 40;
     let body = format!("{{\"text\":\"{}\"}}", "a".repeat(4 << 20));
-    let upstream = Scripted::answering(reply("200 OK", "application/json", &body)).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", &body)).await;
     let config = format!(
         "server: {{ listen: '127.0.0.1:0', upstream_buffer_limit: 16MiB }}\nadmin: {{ listen: 'off' }}\n\
          upstreams: {{ old: 'http://{}' }}\n\

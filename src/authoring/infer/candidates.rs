@@ -68,7 +68,7 @@ impl Candidate {
 pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
     if let Some(texts) = &sorted.texts {
-        let media_type = sorted.successes[0].reply.media_type().unwrap_or_default();
+        let media_type = sorted.successes[0].response.media_type().unwrap_or_default();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         found.extend(documents(sorted, &texts, &media_type));
         // A document has lines too, but an extractor for lines would misread it.

@@ -31,7 +31,7 @@ pub struct Sample {
     /// What it is called, such as its file.
     pub name: String,
     /// What was answered.
-    pub reply: UpstreamResponse,
+    pub response: UpstreamResponse,
 }
 
 /// What the samples do not tell about the route.

@@ -55,7 +55,7 @@ const ERROR_WORDS: [&str; 8] = ["ERR", "ERROR", "FAIL", "FAILED", "FAILURE", "FA
 /// Tells the samples apart.
 pub(super) fn sort(samples: &[Sample]) -> Sorted<'_> {
     let (good, failed): (Vec<_>, Vec<_>) =
-        samples.iter().partition(|sample| sample.reply.status.is_success());
+        samples.iter().partition(|sample| sample.response.status.is_success());
     let (charset, decoded) = decode(&good);
     let mut sorted = Sorted { successes: Vec::new(), texts: None, charset, failed, hidden: Vec::new() };
     let mut texts = Some(Vec::new());
@@ -89,7 +89,7 @@ fn decode(samples: &[&Sample]) -> (Option<Fallback>, Vec<Option<String>>) {
 
 impl Fallback {
     fn new(label: &'static str, sample: &Sample) -> Self {
-        let named = sample.reply.charset();
+        let named = sample.response.charset();
         let wrong = match named {
             Some(name) if name.parse::<Charset>().is_err() => {
                 format!("`Content-Type` names `{name}`, which is not a charset")

@@ -25,23 +25,23 @@ pub(super) fn values(candidate: &Candidate, sorted: &Sorted<'_>) -> Result<Vec<V
         return Ok(Vec::new());
     }
     let charset = sorted.charset.as_ref().map(|charset| charset.label);
-    run(&candidate.extract, charset, sorted.successes.iter().map(|sample| &sample.reply))
+    run(&candidate.extract, charset, sorted.successes.iter().map(|sample| &sample.response))
 }
 
 /// The text of a sample, decompressed and decoded, in a charset that a rule names or in its own; `None` when
 /// it is none.
 pub(super) fn text(sample: &Sample, charset: Option<&str>) -> Option<String> {
-    let values = run(&json!("text"), charset, std::iter::once(&sample.reply)).ok()?;
+    let values = run(&json!("text"), charset, std::iter::once(&sample.response)).ok()?;
     let text = values.first()?.as_str()?;
     // Old programs leave DEL and the controls from U+0080 on in texts; bytes of images and archives have
     // lower ones soon.
     let is_strange = |c: char| c < ' ' && !c.is_ascii_whitespace() && c != '\u{1b}';
-    (!text.chars().take(4096).any(is_strange) && !looks_binary(&sample.reply)).then(|| text.to_owned())
+    (!text.chars().take(4096).any(is_strange) && !looks_binary(&sample.response)).then(|| text.to_owned())
 }
 
 /// Whether the media type says that it is no text.
-fn looks_binary(reply: &UpstreamResponse) -> bool {
-    let media_type = reply.media_type().unwrap_or_default();
+fn looks_binary(response: &UpstreamResponse) -> bool {
+    let media_type = response.media_type().unwrap_or_default();
     ["image/", "audio/", "video/", "font/"].iter().any(|kind| media_type.starts_with(kind))
         && media_type != "image/svg+xml"
         || ["application/pdf", "application/zip"].contains(&&*media_type)
@@ -64,8 +64,8 @@ fn run<'r>(
     .ok_or_else(String::new)?;
     let route = &loaded.routes.first().ok_or_else(String::new)?.route;
     replies
-        .map(|reply| {
-            let result = result(route, reply);
+        .map(|response| {
+            let result = result(route, response);
             match result.structured.as_ref().filter(|_| !result.is_error()) {
                 Some(structured) => Ok(structured.json().parse()),
                 None => Err(written(&result)["content"][0]["text"].as_str().unwrap_or_default().to_owned()),
@@ -80,10 +80,10 @@ pub(super) fn load(text: &str) -> Option<Loaded> {
 }
 
 /// What a route makes of a reply.
-pub(super) fn result(route: &Route, reply: &UpstreamResponse) -> ToolResult {
+pub(super) fn result(route: &Route, response: &UpstreamResponse) -> ToolResult {
     let args = Value::Object(Map::new());
     let facts = CallInput::new(&route.definition.name, &args);
-    translate(&route.translator, facts, reply, &mut Trace::off()).result
+    translate(&route.translator, facts, response, &mut Trace::off()).result
 }
 
 /// The result as clients get it.

@@ -43,8 +43,8 @@ impl Draft<'_> {
         let mut route = self.route(&mut findings);
         let loaded = trial::load(&route)?;
         let compiled = &loaded.routes.first()?.route;
-        let reads = |sample: &&Sample| !trial::result(compiled, &sample.reply).is_error();
-        let refuses = |sample: &Sample| trial::result(compiled, &sample.reply).is_error();
+        let reads = |sample: &&Sample| !trial::result(compiled, &sample.response).is_error();
+        let refuses = |sample: &Sample| trial::result(compiled, &sample.response).is_error();
         if !self.sorted.successes.iter().all(reads)
             || !self.sorted.failed.iter().all(|sample| refuses(sample))
             || !(self.errors.is_none() || self.sorted.hidden.iter().all(|(sample, _)| refuses(sample)))
@@ -115,7 +115,7 @@ impl Draft<'_> {
     /// room.
     fn response_limit(&self) -> Option<Finding> {
         let sorted = self.sorted;
-        let bodies = sorted.all().map(|sample| sample.reply.body.len());
+        let bodies = sorted.all().map(|sample| sample.response.body.len());
         // What is compressed counts as it is expanded.
         let texts = sorted.texts.iter().flatten().map(String::len);
         let longest_bytes = bodies.chain(texts).max().unwrap_or_default();
@@ -164,7 +164,7 @@ impl Draft<'_> {
 
     /// The media type that all successes have.
     fn media_type(&self) -> Option<(String, Finding)> {
-        let mut types = self.sorted.successes.iter().map(|sample| sample.reply.media_type());
+        let mut types = self.sorted.successes.iter().map(|sample| sample.response.media_type());
         let first = types.next().flatten()?;
         let samples = self.sorted.successes.len();
         if !types.all(|other| other.as_ref() == Some(&first)) {
@@ -226,36 +226,36 @@ impl Draft<'_> {
 }
 
 fn example(route: &Route, sample: &Sample) -> Option<String> {
-    let (reply, is_cut) = match cut(&sample.reply) {
+    let (upstream_response, is_cut) = match cut(&sample.response) {
         // What is cut must still be what it was.
         Some(cut)
-            if trial::result(route, &cut).is_error() == trial::result(route, &sample.reply).is_error() =>
+            if trial::result(route, &cut).is_error() == trial::result(route, &sample.response).is_error() =>
         {
             (cut, true)
         }
-        _ => (sample.reply.clone(), false),
+        _ => (sample.response.clone(), false),
     };
-    if reply.body.len() > LONGEST_BODY_BYTES {
+    if upstream_response.body.len() > LONGEST_BODY_BYTES {
         return None;
     }
     let mut response = Map::new();
-    if reply.status != http::StatusCode::OK {
-        response.insert("status".into(), reply.status.as_u16().into());
+    if upstream_response.status != http::StatusCode::OK {
+        response.insert("status".into(), upstream_response.status.as_u16().into());
     }
     let header =
-        |name| reply.headers.get(name).map(|value: &http::HeaderValue| value.to_str().map(str::to_owned));
+        |name| upstream_response.headers.get(name).map(|value: &http::HeaderValue| value.to_str().map(str::to_owned));
     if let Some(media_type) = header(CONTENT_TYPE) {
         response.insert("content_type".into(), media_type.ok()?.into());
     }
     if let Some(coding) = header(CONTENT_ENCODING) {
         response.insert("headers".into(), json!({ "Content-Encoding": coding.ok()? }));
     }
-    match std::str::from_utf8(&reply.body) {
-        _ if reply.body.is_empty() => {}
+    match std::str::from_utf8(&upstream_response.body) {
+        _ if upstream_response.body.is_empty() => {}
         Ok(text) => drop(response.insert("body".into(), text.into())),
-        Err(_) => drop(response.insert("body_base64".into(), BASE64_STANDARD.encode(&reply.body).into())),
+        Err(_) => drop(response.insert("body_base64".into(), BASE64_STANDARD.encode(&upstream_response.body).into())),
     }
-    let result = trial::written(&trial::result(route, &reply));
+    let result = trial::written(&trial::result(route, &upstream_response));
     let expect = match result.get("structuredContent") {
         _ if result["isError"] == true => json!({ "isError": true, "text": result["content"][0]["text"] }),
         Some(structured) => json!({ "structuredContent": structured }),
@@ -271,12 +271,12 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
 }
 
 /// The first lines of a long text.
-fn cut(reply: &UpstreamResponse) -> Option<UpstreamResponse> {
-    let text = std::str::from_utf8(&reply.body).ok()?;
+fn cut(response: &UpstreamResponse) -> Option<UpstreamResponse> {
+    let text = std::str::from_utf8(&response.body).ok()?;
     let starts = text.match_indices('\n').map(|(at, _)| at + 1);
     let end = starts.take(LONGEST_LINES).nth(LONGEST_LINES - 1).filter(|end| *end < text.len())?;
-    let mut cut = reply.clone();
-    cut.body = Bytes::copy_from_slice(&reply.body[..end]);
+    let mut cut = response.clone();
+    cut.body = Bytes::copy_from_slice(&response.body[..end]);
     cut.headers.remove(CONTENT_LENGTH);
     Some(cut)
 }

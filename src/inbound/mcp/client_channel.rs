@@ -37,7 +37,7 @@ pub(super) struct Outbox {
     sender: Option<mpsc::Sender<Bytes>>,
     questions: Arc<OpenRequests>,
     /// Whose answers are taken, where clients are told apart.
-    caller: ClientIdentity,
+    client: ClientIdentity,
 }
 
 /// The other end, from which a transport sends messages in order.
@@ -69,17 +69,17 @@ impl Outbox {
     /// For a client that reads a stream, and what is put into it.
     pub(super) fn new(questions: Arc<OpenRequests>) -> (Self, Mailbox) {
         let (sender, mailbox) = mpsc::channel(OUTBOX_LIMIT);
-        (Self { sender: Some(sender), questions, caller: ClientIdentity::Only }, mailbox)
+        (Self { sender: Some(sender), questions, client: ClientIdentity::Only }, mailbox)
     }
 
     /// The same for the sender of a request.
-    pub(super) fn of(self, caller: ClientIdentity) -> Self {
-        Self { caller, ..self }
+    pub(super) fn of(self, client: ClientIdentity) -> Self {
+        Self { client, ..self }
     }
 
     /// For a client that takes one JSON document.
     pub(super) fn closed(questions: Arc<OpenRequests>) -> Self {
-        Self { sender: None, questions, caller: ClientIdentity::Only }
+        Self { sender: None, questions, client: ClientIdentity::Only }
     }
 
     /// Whether anything but the result reaches the client.
@@ -113,14 +113,14 @@ impl Outbox {
     /// # Errors
     ///
     /// [`Unanswered`].
-    pub(super) async fn ask(
+    pub(super) async fn send_request(
         &self,
         method: &str,
         params: &Value,
         patience: Duration,
     ) -> Result<Box<RawValue>, Unanswered> {
         let sender = self.sender.as_ref().ok_or(Unanswered::NoWay)?;
-        let question = self.questions.ask(self.caller.owner()).ok_or(Unanswered::TooMany)?;
+        let question = self.questions.open(self.client.owner()).ok_or(Unanswered::TooMany)?;
         let message = json!({ "jsonrpc": "2.0", "id": question.id(), "method": method, "params": params });
         sender.try_send(message.to_string().into()).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Unanswered::TooMany,
@@ -177,7 +177,7 @@ impl OpenRequests {
     }
 
     /// A request to a client, under an unpredictable id. `None` when too many wait.
-    pub(super) fn ask(self: &Arc<Self>, owner: Option<&str>) -> Option<OpenRequest> {
+    pub(super) fn open(self: &Arc<Self>, owner: Option<&str>) -> Option<OpenRequest> {
         let (sender, answer) = oneshot::channel();
         let id = self.name();
         let mut waiting = self.waiting();
@@ -299,7 +299,7 @@ mod tests {
         let questions = Arc::<OpenRequests>::default();
         let (outbox, mut mailbox) = Outbox::new(Arc::clone(&questions));
         let asked = tokio::spawn(async move {
-            let answer = outbox.ask("roots/list", &json!({}), PATIENCE).await;
+            let answer = outbox.send_request("roots/list", &json!({}), PATIENCE).await;
             (answer.map(|result| result.get().to_owned()), outbox)
         });
         let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
@@ -317,7 +317,7 @@ mod tests {
 
         let refused = ErrorData::new(ErrorCode::INVALID_REQUEST, "no", None);
         let nothing = json!({});
-        let (answer, ()) = tokio::join!(outbox.ask("roots/list", &nothing, PATIENCE), async {
+        let (answer, ()) = tokio::join!(outbox.send_request("roots/list", &nothing, PATIENCE), async {
             let sent: Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
             questions.answer(sent["id"].as_str().unwrap(), None, Err(refused));
         });
@@ -327,12 +327,12 @@ mod tests {
         );
 
         assert_eq!(
-            outbox.ask("roots/list", &json!({}), PATIENCE).await.unwrap_err(),
+            outbox.send_request("roots/list", &json!({}), PATIENCE).await.unwrap_err(),
             Unanswered::TooLate(PATIENCE)
         );
         drop(mailbox);
-        assert_eq!(outbox.ask("x", &json!({}), PATIENCE).await.unwrap_err(), Unanswered::NoWay);
+        assert_eq!(outbox.send_request("x", &json!({}), PATIENCE).await.unwrap_err(), Unanswered::NoWay);
         let closed = Outbox::closed(questions);
-        assert_eq!(closed.ask("x", &json!({}), PATIENCE).await.unwrap_err(), Unanswered::NoWay);
+        assert_eq!(closed.send_request("x", &json!({}), PATIENCE).await.unwrap_err(), Unanswered::NoWay);
     }
 }

@@ -78,13 +78,13 @@ impl<'a> MessageContext<'a> {
     }
 
     /// The client that sent the message.
-    pub(super) fn caller(self) -> &'a ClientIdentity {
-        self.context.caller()
+    pub(super) fn client(self) -> &'a ClientIdentity {
+        self.context.client()
     }
 
     /// The owner of the sender's sessions, tasks and input requests.
     pub(super) fn owner(self) -> Option<&'a str> {
-        self.caller().owner()
+        self.client().owner()
     }
 
     pub(super) fn is_stdio(self) -> bool {
@@ -290,7 +290,7 @@ impl RpcContext<'_> {
     ///
     /// [`RpcError::Forbidden`] when it may not.
     pub(super) fn may(&self, needed: &Scopes) -> Result<(), RpcError> {
-        match needed.is_empty() || self.carrier.caller().may(needed) {
+        match needed.is_empty() || self.carrier.client().may(needed) {
             true => Ok(()),
             false => Err(RpcError::Forbidden { needed: needed.clone() }),
         }
@@ -353,8 +353,8 @@ impl RpcContext<'_> {
     /// A call with these arguments, made for the request.
     pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
         let Arrival { request_id, span, address, api, .. } = &self.carrier.context.arrival;
-        let caller = self.carrier.caller().clone();
-        let call = Call::new(arguments, self.carrier.headers(), request_id.clone(), *api, caller);
+        let client = self.carrier.client().clone();
+        let call = Call::new(arguments, self.carrier.headers(), request_id.clone(), *api, client);
         let message = Message {
             method: &self.request.method,
             id: self.request.id.as_json(),

@@ -120,7 +120,7 @@ impl<'a> RequestElicitor<'a> {
         let mut answers = Map::new();
         for question in questions {
             let (method, params) = request(&question, self.client.revision);
-            let value = match self.client.outbox.ask(method, &params, self.asking.patience).await {
+            let value = match self.client.outbox.send_request(method, &params, self.asking.patience).await {
                 Ok(result) => serde_json::from_str(result.get())
                     .map_err(|_| Unfit::Wrong("the client's answer can't be read".to_owned()))
                     .and_then(|result| answer(&question, result))
@@ -149,9 +149,9 @@ impl Elicitor for RequestElicitor<'_> {
         self.round.answers()
     }
 
-    fn ask(&mut self, questions: Vec<Question>) -> Answering<'_> {
+    fn request_input(&mut self, questions: Vec<Question>) -> Answering<'_> {
         match self.client.revision.era() {
-            Era::PerRequest => self.round.ask(questions),
+            Era::PerRequest => self.round.request_input(questions),
             Era::Handshake => Box::pin(self.ask_now(questions)),
         }
     }
@@ -298,7 +298,7 @@ impl Elicitor for ElicitationRound {
         self.answered.clone()
     }
 
-    fn ask(&mut self, questions: Vec<Question>) -> Answering<'_> {
+    fn request_input(&mut self, questions: Vec<Question>) -> Answering<'_> {
         let taken = self.take(questions);
         Box::pin(async move { taken })
     }

@@ -157,8 +157,8 @@ impl Mcp {
             forwarded = forwarded_identity.sender_of(head, &whole);
             body = RequestBody::Whole(whole);
         }
-        if let Some(caller) = forwarded {
-            return Ok((guard.identify_forwarded(head, arrival, caller), body));
+        if let Some(client) = forwarded {
+            return Ok((guard.identify_forwarded(head, arrival, client), body));
         }
         match guard.identify(head, arrival).await {
             Ok(identity) => Ok((identity, body)),
@@ -217,14 +217,14 @@ impl Mcp {
             let rest = protocol.resumed(carrier, session, id).await;
             return rest.ok_or_else(|| RpcError::NotAMessage(GONE.into()));
         }
-        let (place, closed) = protocol.streams.place_of(session, carrier.caller())?;
+        let (place, closed) = protocol.streams.place_of(session, carrier.client())?;
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         protocol.read_subscriptions(session).await;
         let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
-        let (revoked, caller) = (self.filter.guard.revoked(carrier.context), carrier.caller().clone());
+        let (revoked, client) = (self.filter.guard.revoked(carrier.context), carrier.client().clone());
         let notifying = async move {
-            let audience = subscriptions::Recipient { gateway: &protocol.gateway, caller };
+            let audience = subscriptions::Recipient { gateway: &protocol.gateway, client };
             tokio::select! {
                 () = subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed) => {}
                 () = revoked => {}
@@ -266,7 +266,7 @@ impl Mcp {
             ResponseForm::Json => (Outbox::closed(questions), None),
             ResponseForm::Either | ResponseForm::EventStream => {
                 let (outbox, mailbox) = Outbox::new(questions);
-                (outbox.of(carrier.caller().clone()), Some(mailbox))
+                (outbox.of(carrier.client().clone()), Some(mailbox))
             }
         };
         let mut answering: PendingResponse =

@@ -343,7 +343,7 @@ impl Protocol {
                 let answer = server_info.initialize(&self.gateway.snapshot(), client, negotiated);
                 // Anything but an object counts as none: no client depends on it.
                 let capabilities = request.param("capabilities").object_or_empty();
-                let session = Session::new(negotiated, capabilities).of(client.carrier.caller());
+                let session = Session::new(negotiated, capabilities).of(client.carrier.client());
                 Ok(answer.opening(session.seal(&self.seal, SystemTime::now())))
             }
             Method::SetLevel => {

@@ -137,8 +137,8 @@ impl Peers {
         let Some(giver) = self.giver(id) else { return false };
         let headers = carrier.headers();
         let carried = CARRIED.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
-        let reply = self.send(giver, carrier, carried.collect(), body, REPLY_LIMIT_BYTES).await;
-        reply.is_some_and(|reply| reply.status == StatusCode::ACCEPTED)
+        let response = self.send(giver, carrier, carried.collect(), body, REPLY_LIMIT_BYTES).await;
+        response.is_some_and(|response| response.status == StatusCode::ACCEPTED)
     }
 
     /// Lets the replica that has the stream of this name give what is left of it. `None` where that is this
@@ -150,8 +150,8 @@ impl Peers {
         let headers = carrier.headers().clone();
         *request.headers_mut() = self.handed_on(carrier, request.method(), headers, b"")?;
         let written = giver.written.clone();
-        let due = Deadline::after(PATIENCE).at;
-        let response = within_timeout(&written, self.upstream(giver).stream(request, due)).await?;
+        let deadline = Deadline::after(PATIENCE).at;
+        let response = within_timeout(&written, self.upstream(giver).stream(request, deadline)).await?;
         (response.status() == StatusCode::OK).then(|| response.map(Body::new))
     }
 
@@ -188,8 +188,8 @@ impl Peers {
             headers,
             body: Bytes::copy_from_slice(body),
         };
-        let (due, request) = (Deadline::after(PATIENCE), request.into());
-        let ask = UpstreamCall::new(request, response_limit_bytes, due, false);
+        let (deadline, request) = (Deadline::after(PATIENCE), request.into());
+        let ask = UpstreamCall::new(request, response_limit_bytes, deadline, false);
         let written = peer.written.clone();
         within_timeout(&written, self.upstream(peer).answer(&ask)).await
     }
@@ -207,7 +207,7 @@ impl Peers {
         }
         headers.insert(HANDED_ON, HeaderValue::from_static("1"));
         headers.remove(CALLER);
-        if let Some(client) = carrier.caller().client() {
+        if let Some(client) = carrier.client().client() {
             let token = sign_identity(&self.seal, client, method, &headers, body)?;
             headers.insert(CALLER, token);
         }
@@ -279,7 +279,7 @@ pub(super) fn sign_identity(
 /// Whom another replica has named, as the sender of a request of which only the digest is known yet.
 pub(super) struct ForwardedIdentity {
     request: String,
-    caller: ClientIdentity,
+    client: ClientIdentity,
 }
 
 /// What another replica says that handed a request on: `None` where it says nothing, where no replica said
@@ -296,7 +296,7 @@ pub(super) fn read_forwarded_identity(
     let scopes = Scopes::of_caller(scopes.iter().map(String::as_str));
     Some(ForwardedIdentity {
         request,
-        caller: ClientIdentity::Client(Arc::new(Client::new(&id, &name, scopes))),
+        client: ClientIdentity::Client(Arc::new(Client::new(&id, &name, scopes))),
     })
 }
 
@@ -304,7 +304,7 @@ impl ForwardedIdentity {
     /// The client of this request; `None` if the identity was signed for another one.
     pub(super) fn sender_of(self, head: &Parts, body: &[u8]) -> Option<ClientIdentity> {
         let target = head.uri.path_and_query()?.as_str();
-        (self.request == digest(&head.method, target, &head.headers, body)).then_some(self.caller)
+        (self.request == digest(&head.method, target, &head.headers, body)).then_some(self.client)
     }
 }
 
@@ -405,7 +405,7 @@ mod tests {
         let (outbox, mut mailbox) = Outbox::new(asker.protocol.questions.clone());
         let asked = tokio::spawn(async move {
             let params = serde_json::json!({});
-            outbox.ask("roots/list", &params, PATIENCE).await.map(|result| result.get().to_owned())
+            outbox.send_request("roots/list", &params, PATIENCE).await.map(|result| result.get().to_owned())
         });
         let sent: serde_json::Value = serde_json::from_slice(&mailbox.recv().await.unwrap()).unwrap();
         let id = sent["id"].as_str().unwrap();

@@ -95,7 +95,7 @@ impl ServerInfo {
             next_cursor: Option<String>,
         }
         let cursor = client.request.param("cursor").unless_null().optional_text("params.cursor")?;
-        let page = list.page(cursor.as_deref(), self.page_size, client.carrier.caller());
+        let page = list.page(cursor.as_deref(), self.page_size, client.carrier.client());
         let page = page.map_err(|_| RpcError::UnknownCursor)?;
         let entries = page.entries.iter().map(|entry| entry.json(client.revision.shapes())).collect();
         let entries = BTreeMap::from([(list.name(), entries)]);
@@ -118,7 +118,7 @@ pub(super) struct WithHints<T: Serialize> {
 /// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever
 /// listens.
 fn capabilities(snapshot: &Snapshot, client: &RpcContext<'_>, revision: Revision) -> ServerCapabilities {
-    let has = |list: &List| list.seen_by(client.carrier.caller()).next().is_some();
+    let has = |list: &List| list.seen_by(client.carrier.client()).next().is_some();
     let lists = &snapshot.lists;
     let mut capabilities = ServerCapabilities::default();
     let mut tools = ToolsCapability::default();

@@ -58,12 +58,12 @@ impl Session {
     }
 
     /// The same, of this client.
-    pub(super) fn of(self, caller: &ClientIdentity) -> Self {
-        let address = match caller {
+    pub(super) fn of(self, client: &ClientIdentity) -> Self {
+        let address = match client {
             ClientIdentity::Address(address) => Some(address.to_string()),
             ClientIdentity::Only | ClientIdentity::Client(_) | ClientIdentity::Unknown => None,
         };
-        Self { owner: caller.owner().map(str::to_owned), address, ..self }
+        Self { owner: client.owner().map(str::to_owned), address, ..self }
     }
 
     /// The client that began it, as far as it is told from others.
@@ -327,8 +327,8 @@ mod sessions_tests {
         Session::new(Revision::R2025_11_25, Map::new()).seal(seal, SystemTime::now())
     }
 
-    fn id_of(seal: &Seal, caller: &ClientIdentity) -> String {
-        Session::new(Revision::R2025_11_25, Map::new()).of(caller).seal(seal, SystemTime::now())
+    fn id_of(seal: &Seal, client: &ClientIdentity) -> String {
+        Session::new(Revision::R2025_11_25, Map::new()).of(client).seal(seal, SystemTime::now())
     }
 
     fn client(name: &str) -> ClientIdentity {

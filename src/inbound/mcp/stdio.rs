@@ -190,7 +190,7 @@ impl Conversation {
         self.telling.spawn(async move {
             let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
             let audience =
-                subscriptions::Recipient { gateway: &protocol.gateway, caller: ClientIdentity::Only };
+                subscriptions::Recipient { gateway: &protocol.gateway, client: ClientIdentity::Only };
             let telling =
                 subscriptions::tell_session(listener, &outbox, &audience, &place, subscribed, closed);
             send_during(telling, mailbox, &out).await;

@@ -49,7 +49,7 @@ enum Resources {
 /// A client that is notified.
 pub(super) struct Recipient<'a> {
     pub(super) gateway: &'a Gateway,
-    pub(super) caller: ClientIdentity,
+    pub(super) client: ClientIdentity,
 }
 
 /// `subscriptions/listen`: sends the requested notifications until the client disconnects, or the server
@@ -57,10 +57,10 @@ pub(super) struct Recipient<'a> {
 pub(super) async fn listen(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let filter = client.request.param("notifications").object("params.notifications")?;
     let filter = filter.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
-    let _place = protocol.streams.place(client.carrier.caller())?;
+    let _place = protocol.streams.place(client.carrier.client())?;
     // Before the acknowledgement, so that no change after it is missed.
     let listener = protocol.gateway.changes().listen();
-    let recipient = Recipient { gateway: &protocol.gateway, caller: client.carrier.caller().clone() };
+    let recipient = Recipient { gateway: &protocol.gateway, client: client.carrier.client().clone() };
     let subscription = Subscription::new(filter, &recipient);
     let meta = json!({ SUBSCRIPTION_ID: client.request.id.to_value() });
     let acknowledged = json!({ "_meta": meta, "notifications": subscription.filter });
@@ -85,7 +85,7 @@ impl Recipient<'_> {
     /// A client gets no notifications about resources that it may not read. Its permissions may change at any
     /// time.
     fn may_read(&self, uri: &str) -> bool {
-        self.gateway.snapshot().scopes_of_uri(uri).is_none_or(|needed| self.caller.may(needed))
+        self.gateway.snapshot().scopes_of_uri(uri).is_none_or(|needed| self.client.may(needed))
     }
 }
 
@@ -249,20 +249,20 @@ impl Streams {
     /// # Errors
     ///
     /// When all slots are occupied, or as many as one client may have.
-    pub(super) fn place(self: &Arc<Self>, caller: &ClientIdentity) -> Result<StreamSlot, RpcError> {
-        self.enter(&mut self.open(), caller, None)
+    pub(super) fn place(self: &Arc<Self>, client: &ClientIdentity) -> Result<StreamSlot, RpcError> {
+        self.enter(&mut self.open(), client, None)
     }
 
     fn enter(
         self: &Arc<Self>,
         open: &mut OpenStreams,
-        caller: &ClientIdentity,
+        client: &ClientIdentity,
         session: Option<Arc<str>>,
     ) -> Result<StreamSlot, RpcError> {
         if open.count >= self.limit {
             return Err(RpcError::TooManyStreams);
         }
-        let of_caller = self.callers.as_ref().map(|callers| callers.take(caller)).transpose();
+        let of_caller = self.callers.as_ref().map(|callers| callers.take(client)).transpose();
         let of_caller = of_caller.map_err(|limit| RpcError::TooManyStreamsOfCaller { limit })?.flatten();
         open.count += 1;
         open.begun += 1;
@@ -277,11 +277,11 @@ impl Streams {
     pub(super) fn place_of(
         self: &Arc<Self>,
         session: &str,
-        caller: &ClientIdentity,
+        client: &ClientIdentity,
     ) -> Result<(StreamSlot, Closed), RpcError> {
         let mut open = self.open();
         let session: Arc<str> = session.into();
-        let place = self.enter(&mut open, caller, Some(Arc::clone(&session)))?;
+        let place = self.enter(&mut open, client, Some(Arc::clone(&session)))?;
         let (end, closed) = oneshot::channel();
         let members = open.of_sessions.entry(session).or_default();
         if members.len() >= SESSION_LIMIT {
@@ -333,7 +333,7 @@ mod tests {
 
     #[track_caller]
     fn check(asked: Value, acknowledged: Value, heard: &Heard, expected: &[(&str, Option<&str>)]) {
-        let recipient = Recipient { gateway: &gateway(), caller: ClientIdentity::Only };
+        let recipient = Recipient { gateway: &gateway(), client: ClientIdentity::Only };
         let subscription = Subscription::new(serde_json::from_value(asked).unwrap(), &recipient);
         assert_eq!(serde_json::to_value(&subscription.filter).unwrap(), acknowledged);
         let messages = subscription.messages(heard);

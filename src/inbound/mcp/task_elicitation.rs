@@ -90,8 +90,8 @@ pub(super) struct TaskWork {
     /// The headers of the request with the last input response.
     pub(super) headers: HeaderMap,
     pub(super) request_id: RequestId,
-    pub(super) face: ApiKind,
-    pub(super) caller: ClientIdentity,
+    pub(super) api: ApiKind,
+    pub(super) client: ClientIdentity,
     pub(super) trace: Option<TraceContext>,
     pub(super) protocol: &'static str,
     /// Stores the result.
@@ -220,8 +220,8 @@ impl ElicitingTask {
 
 impl TaskWork {
     fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
-        let (trace, caller, protocol) = (self.trace.clone(), self.caller.clone(), self.protocol);
-        let call = Call::new(arguments, &self.headers, self.request_id.clone(), self.face, caller);
+        let (trace, client, protocol) = (self.trace.clone(), self.client.clone(), self.protocol);
+        let call = Call::new(arguments, &self.headers, self.request_id.clone(), self.api, client);
         Call { trace, protocol, ..call }
     }
 }

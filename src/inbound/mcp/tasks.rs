@@ -159,7 +159,7 @@ pub(super) async fn update(protocol: &Protocol, client: &RpcContext<'_>) -> Resu
         Remaining::Nothing => {
             *answered = answers;
             let (tasks, revision) = (Arc::clone(&protocol.eliciting_tasks), client.revision);
-            let Call { arguments, headers, request_id, face, caller, trace, protocol, .. } =
+            let Call { arguments, headers, request_id, api, client: client_identity, trace, protocol, .. } =
                 client.call(asked.task.arguments.clone());
             let work = TaskWork {
                 snapshot: Arc::clone(&asked.snapshot),
@@ -167,8 +167,8 @@ pub(super) async fn update(protocol: &Protocol, client: &RpcContext<'_>) -> Resu
                 arguments,
                 headers: headers.clone(),
                 request_id,
-                face,
-                caller,
+                api,
+                client: client_identity,
                 trace,
                 protocol,
                 store: Box::new(move |result| tasks.store(written_result(result, revision))),
@@ -214,9 +214,9 @@ async fn hand_on(
 ) -> Result<RpcResponse, RpcError> {
     let peers = protocol.questions.peers();
     if let (Some(peers), Some(address)) = (peers, address)
-        && let Some(reply) = peers.pass(address, client.carrier, client.request.message).await
+        && let Some(response) = peers.pass(address, client.carrier, client.request.message).await
     {
-        return Ok(RpcResponse::of_peer(reply.status, reply.body));
+        return Ok(RpcResponse::of_peer(response.status, response.body));
     }
     Err(RpcError::Params(GONE.into()))
 }

@@ -151,7 +151,7 @@ impl Rest {
         head: &mut Parts,
         body: Body,
     ) -> Result<Response<Body>, Rejection> {
-        let (caller, mount) = (context.caller(), context.arrival.mount());
+        let (client, mount) = (context.client(), context.arrival.mount());
         Ok(match target {
             Target::Tool { route, in_path } => {
                 self.call(snapshot, route, in_path, context, head, body).await?
@@ -162,10 +162,10 @@ impl Rest {
                 let guard = &self.filter.guard;
                 Box::pin(passthrough::forward(upstream, guard, context, take(head), body)).await
             }
-            Target::Manifest => response::manifest(&head.headers, snapshot, caller, mount),
+            Target::Manifest => response::manifest(&head.headers, snapshot, client, mount),
             Target::OpenApi => {
-                let write = || openapi::document(snapshot, caller, mount);
-                let cached = || snapshot.lists.document(caller, write);
+                let write = || openapi::document(snapshot, client, mount);
+                let cached = || snapshot.lists.document(client, write);
                 response::json(StatusCode::OK, if mount.is_empty() { cached() } else { write() })
             }
             Target::Status => {
@@ -173,7 +173,7 @@ impl Rest {
                     "name": env!("CARGO_PKG_NAME"),
                     "version": env!("CARGO_PKG_VERSION"),
                     "uptime_seconds": self.begun.elapsed().as_secs(),
-                    "tools": snapshot.lists.tools.seen_by(caller).count(),
+                    "tools": snapshot.lists.tools.seen_by(client).count(),
                 });
                 response::value(StatusCode::OK, &status)
             }
@@ -218,7 +218,7 @@ impl Rest {
             span.rename(|| format!("{} {path}", method_word(&head.method)));
             span.text("http.route", path);
         }
-        let call = Call::new(arguments, &head.headers, request_id.clone(), *api, context.caller().clone());
+        let call = Call::new(arguments, &head.headers, request_id.clone(), *api, context.client().clone());
         let call = Call { address: *address, span: span.clone(), ..call };
         Ok(response::result(&snapshot.call(route, call, &mut NoElicitor).await, format))
     }
@@ -256,7 +256,7 @@ fn take(head: &mut Parts) -> Parts {
 }
 
 fn check_scopes(snapshot: &Snapshot, context: &RequestContext, needed: &Scopes) -> Result<(), Rejection> {
-    if context.caller().may(needed) {
+    if context.client().may(needed) {
         return Ok(());
     }
     let text = format!("the caller is not allowed this: it needs `{needed}`");
@@ -417,11 +417,11 @@ fn as_seen<'a>(
     head: &Parts,
 ) -> Target<'a> {
     let Target::WrongMethod(mut allowed) = target else { return target };
-    let (path, caller) = (head.uri.path(), context.caller());
+    let (path, client) = (head.uri.path(), context.client());
     allowed.retain(|method| {
         let called_by = if method == Method::HEAD { &Method::GET } else { method };
         match snapshot.table.by_endpoint(called_by, path) {
-            EndpointMatch::Found { route, .. } => caller.may(&route.scopes),
+            EndpointMatch::Found { route, .. } => client.may(&route.scopes),
             EndpointMatch::WrongMethod { .. } | EndpointMatch::Nothing => true,
         }
     });

@@ -22,13 +22,13 @@ const JSON: &str = "application/json";
 /// The document. Paths by route, in the order of the tools' names; the other endpoints of the API, which call
 /// no tool, are not in it, nor are tools that the client may not call. `mount` is the path that all of them
 /// are below, if there is one.
-pub(super) fn document(snapshot: &Snapshot, caller: &ClientIdentity, mount: &str) -> Bytes {
+pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Bytes {
     let mut schemas = Map::new();
     schemas.insert("Error".into(), error_schema());
     schemas.insert("Content".into(), content_schema());
     schemas.insert("ToolError".into(), tool_error_schema());
     let mut paths = Map::new();
-    for route in snapshot.table.in_order().iter().filter(|route| caller.may(&route.scopes)) {
+    for route in snapshot.table.in_order().iter().filter(|route| client.may(&route.scopes)) {
         let described = Described::of(route, &mut schemas);
         for (index, endpoint) in route.endpoints().enumerate() {
             let operation = described.operation(&endpoint, index, &mut schemas);
@@ -48,7 +48,7 @@ pub(super) fn document(snapshot: &Snapshot, caller: &ClientIdentity, mount: &str
         "paths": paths,
         "components": { "schemas": schemas },
     });
-    if caller.client().is_some() {
+    if client.client().is_some() {
         document["components"]["securitySchemes"] = json!({
             "bearer": { "type": "http", "scheme": "bearer" },
             "key": { "type": "apiKey", "in": "header", "name": "X-API-Key" },

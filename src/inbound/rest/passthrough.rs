@@ -48,15 +48,15 @@ pub(super) async fn forward(
     mut parts: Parts,
     body: Body,
 ) -> Response<Body> {
-    let (caller, request_id) = (context.caller(), &context.arrival.request_id);
+    let (client, request_id) = (context.client(), &context.arrival.request_id);
     let mut line = Line {
         begun: Instant::now(),
         request_id: request_id.clone(),
         upstream: upstream.name().clone(),
         method: method_word(&parts.method),
         path: Foreign(parts.uri.path()).to_string(),
-        client: context.arrival.address,
-        caller: caller.clone(),
+        client_address: context.arrival.address,
+        client: client.clone(),
         status: None,
         rejected_by: None,
         bytes: 0,
@@ -66,9 +66,9 @@ pub(super) async fn forward(
     add_forwarded_headers(&mut parts, &context.arrival);
     let span = context.arrival.span.child(SpanKind::Client, "passthrough");
     add_trace_context(&span, &mut parts, upstream);
-    let (response, status) = match upstream.stream(Request::from_parts(parts, body), caller).await {
-        Ok(reply) => {
-            let mut response = reply.map(|body| match body.size_hint().exact() {
+    let (response, status) = match upstream.stream(Request::from_parts(parts, body), client).await {
+        Ok(upstream_response) => {
+            let mut response = upstream_response.map(|body| match body.size_hint().exact() {
                 Some(_) => Body::new(body),
                 // It may stay open for as long as it likes.
                 None => revocable(Body::new(body), guard.revoked(context)),
@@ -110,8 +110,8 @@ struct Line {
     upstream: UpstreamName,
     method: &'static str,
     path: String,
-    client: Option<IpAddr>,
-    caller: ClientIdentity,
+    client_address: Option<IpAddr>,
+    client: ClientIdentity,
     /// Of the response, where there was one before the client left or the server ended.
     status: Option<StatusCode>,
     /// Which limit of ours rejected it.
@@ -138,8 +138,8 @@ impl Drop for Line {
             rejected_by = self.rejected_by,
             upstream = %self.upstream,
             request_id = %self.request_id,
-            client = self.caller.address_in_log(self.client).map(tracing::field::display),
-            client_name = self.caller.name_in_log().map(tracing::field::display),
+            client = self.client.address_in_log(self.client_address).map(tracing::field::display),
+            client_name = self.client.name_in_log().map(tracing::field::display),
             "passthrough"
         );
     }

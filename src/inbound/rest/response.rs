@@ -119,10 +119,10 @@ fn seconds(time: Duration) -> HeaderValue {
 pub(super) fn manifest(
     headers: &HeaderMap,
     snapshot: &Snapshot,
-    caller: &ClientIdentity,
+    client: &ClientIdentity,
     mount: &str,
 ) -> Response<Body> {
-    let list = manifest_json(snapshot, caller, mount);
+    let list = manifest_json(snapshot, client, mount);
     let mut response = match asked_envelope(headers) {
         Some(Envelope::Mcp) => {
             let object = [b"{\"tools\":", list.as_slice(), b"}"].concat();
@@ -137,9 +137,9 @@ pub(super) fn manifest(
 
 /// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount` comes before every
 /// endpoint.
-fn manifest_json(snapshot: &Snapshot, caller: &ClientIdentity, mount: &str) -> Vec<u8> {
+fn manifest_json(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Vec<u8> {
     let mut out = b"[".to_vec();
-    for (index, entry) in snapshot.lists.tools.seen_by(caller).enumerate() {
+    for (index, entry) in snapshot.lists.tools.seen_by(client).enumerate() {
         if index > 0 {
             out.push(b',');
         }
@@ -163,11 +163,11 @@ fn manifest_json(snapshot: &Snapshot, caller: &ClientIdentity, mount: &str) -> V
 
 /// The HTTP status of a result.
 fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
-    let fault = match (outcome, error_status) {
+    let error_type = match (outcome, error_status) {
         (Outcome::Success, _) | (Outcome::Error(_), ErrorStatus::Always200) => return StatusCode::OK,
-        (Outcome::Error(fault), ErrorStatus::Mapped) => fault,
+        (Outcome::Error(error_type), ErrorStatus::Mapped) => error_type,
     };
-    match fault {
+    match error_type {
         Fault::Arguments => StatusCode::BAD_REQUEST,
         // REST has no input requests, so such clients can't call the tool.
         Fault::Forbidden | Fault::Unanswered => StatusCode::FORBIDDEN,
@@ -306,8 +306,8 @@ mod tests {
 
     const BUSY: Fault = Fault::Busy { again_after: Duration::from_secs(2) };
 
-    fn status(fault: Fault) -> u16 {
-        status_of(Outcome::Error(fault), ErrorStatus::Mapped).as_u16()
+    fn status(error_type: Fault) -> u16 {
+        status_of(Outcome::Error(error_type), ErrorStatus::Mapped).as_u16()
     }
 
     fn plain(result: &ToolResult) -> String {
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn the_status_tells_the_truth() {
         assert_eq!(status_of(Outcome::Success, ErrorStatus::Mapped), 200);
-        for (fault, expected) in [
+        for (error_type, expected) in [
             (Fault::Arguments, 400),
             (Fault::Unanswered, 403),
             (Fault::Forbidden, 403),
@@ -338,8 +338,8 @@ mod tests {
             (BUSY, 503),
             (Fault::TooOften { again_after: Duration::from_secs(1) }, 429),
         ] {
-            assert_eq!(status(fault), expected, "{fault:?}");
-            assert_eq!(status_of(Outcome::Error(fault), ErrorStatus::Always200), 200);
+            assert_eq!(status(error_type), expected, "{error_type:?}");
+            assert_eq!(status_of(Outcome::Error(error_type), ErrorStatus::Always200), 200);
         }
     }
 

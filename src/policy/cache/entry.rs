@@ -12,22 +12,22 @@ use crate::{model::UpstreamResponse, policy::retry::date_ahead};
 /// A response that is cached, or may be.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) reply: UpstreamResponse,
+    pub(super) response: UpstreamResponse,
     pub(super) control: CacheControl,
     /// When it was received.
     pub(super) came: Instant,
 }
 
 impl Entry {
-    pub(super) fn new(reply: UpstreamResponse) -> Self {
-        Self { control: CacheControl::of(&reply.headers), reply, came: Instant::now() }
+    pub(super) fn new(response: UpstreamResponse) -> Self {
+        Self { control: CacheControl::of(&response.headers), response, came: Instant::now() }
     }
 
     /// Whether it is cacheable.
     pub(super) fn is_cacheable(&self, settings: CacheSettings) -> bool {
-        let Self { reply, control, .. } = self;
+        let Self { response, control, .. } = self;
         let is_good = matches!(
-            reply.status,
+            response.status,
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::NO_CONTENT
         );
         let may_be = !control.forbids || settings.forbidden == Forbidden::Kept;
@@ -43,14 +43,14 @@ impl Entry {
 
     /// Whether it has a validator.
     pub(super) fn can_be_asked_about(&self) -> bool {
-        [header::ETAG, header::LAST_MODIFIED].iter().any(|name| self.reply.headers.contains_key(name))
+        [header::ETAG, header::LAST_MODIFIED].iter().any(|name| self.response.headers.contains_key(name))
     }
 
     /// The same in memory of its own. What came over a connection is a part of all that was read of it at
     /// once, and would keep that whole.
     pub(super) fn compact(mut self) -> Self {
-        self.reply.body = Bytes::copy_from_slice(&self.reply.body);
-        compact(&mut self.reply.headers);
+        self.response.body = Bytes::copy_from_slice(&self.response.body);
+        compact(&mut self.response.headers);
         self
     }
 
@@ -59,9 +59,9 @@ impl Entry {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let headers = self.reply.headers.iter();
+        let headers = self.response.headers.iter();
         let headers: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
-        size_of::<Self>() + headers + self.reply.body.len()
+        size_of::<Self>() + headers + self.response.body.len()
     }
 
     /// For how much longer it is good.
@@ -97,7 +97,7 @@ impl Entry {
             [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
         let mut says = false;
         for (known, condition) in validators {
-            if let Some(value) = self.reply.headers.get(known) {
+            if let Some(value) = self.response.headers.get(known) {
                 headers.insert(condition, value.clone());
                 says = true;
             }
@@ -107,9 +107,9 @@ impl Entry {
 
     /// The same reply, with what a 304 says of it.
     pub(super) fn renewed(&self, said: HeaderMap) -> Self {
-        let mut reply = self.reply.clone();
+        let mut response = self.response.clone();
         // Each says how long it is good, and how old it is, for itself.
-        reply.headers.remove(header::AGE);
+        response.headers.remove(header::AGE);
         for name in said.keys() {
             // Those describe the 304, or a body that it does not have (RFC 9111, section 3.2).
             if *name == header::CONTENT_LENGTH
@@ -118,19 +118,19 @@ impl Entry {
             {
                 continue;
             }
-            reply.headers.remove(name);
+            response.headers.remove(name);
             for value in said.get_all(name) {
-                reply.headers.append(name.clone(), value.clone());
+                response.headers.append(name.clone(), value.clone());
             }
         }
-        Self::new(reply)
+        Self::new(response)
     }
 
     /// As clients get it.
     pub(super) fn told(&self) -> UpstreamResponse {
-        let mut reply = self.reply.clone();
-        reply.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
-        reply
+        let mut response = self.response.clone();
+        response.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
+        response
     }
 }
 

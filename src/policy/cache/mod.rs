@@ -100,7 +100,7 @@ pub(super) struct Flight {
 struct Begun {
     response: SharedTask<Result<Response, UpstreamError>>,
     /// The call that it was begun for.
-    ticket: CallContext,
+    context: CallContext,
 }
 
 impl Drop for Flight {
@@ -134,20 +134,20 @@ impl ResponseCache {
     /// A cached response, that of the request under way, or the one that `send` brings.
     pub(super) async fn get_or_fetch<F>(
         self: &Arc<Self>,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         send: impl FnOnce(UpstreamCall) -> F + Send + 'static,
     ) -> Result<Response, UpstreamError>
     where
         F: Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'static,
     {
-        let key = self.key(ask);
-        let is_conditional = ask
+        let key = self.key(upstream_call);
+        let is_conditional = upstream_call
             .request
             .headers()
             .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
         let Some(settings) = self.settings.filter(|_| !is_conditional) else {
-            let fetch = async move |ask: UpstreamCall| send(ask).await.map(Response::of_upstream);
-            return self.flight(&key).fetch(ask, fetch).await;
+            let fetch = async move |upstream_call: UpstreamCall| send(upstream_call).await.map(Response::of_upstream);
+            return self.flight(&key).fetch(upstream_call, fetch).await;
         };
         let mut old = self.store.get(&key);
         if let Some(response) = self.fresh(settings, &key, old.as_ref()) {
@@ -168,12 +168,12 @@ impl ResponseCache {
         let cache = self.clone();
         // The request has the sooner end: an upstream that has not responded by then is late for the circuit
         // breakers.
-        let sooner = spare.as_ref().map(|_| UpstreamCall { due: ask.due.share(LATE), ..ask.clone() });
-        let ask = sooner.as_ref().unwrap_or(ask);
-        let fetched = flight.fetch(ask, |ask| cache.fetch_and_store(settings, key.clone(), ask, old, send));
+        let sooner = spare.as_ref().map(|_| UpstreamCall { deadline: upstream_call.deadline.share(LATE), ..upstream_call.clone() });
+        let upstream_call = sooner.as_ref().unwrap_or(upstream_call);
+        let fetched = flight.fetch(upstream_call, |upstream_call| cache.fetch_and_store(settings, key.clone(), upstream_call, old, send));
         let Some(spare) = spare else { return fetched.await };
-        match timeout_at(ask.due.at, fetched).await {
-            Ok(Ok(response)) if !response.reply.status.is_server_error() => Ok(response),
+        match timeout_at(upstream_call.deadline.at, fetched).await {
+            Ok(Ok(response)) if !response.response.status.is_server_error() => Ok(response),
             Ok(_) | Err(_) => {
                 self.counts.old.add();
                 Ok(self.give(&key, &spare))
@@ -181,19 +181,19 @@ impl ResponseCache {
         }
     }
 
-    fn key(&self, ask: &UpstreamCall) -> Key {
+    fn key(&self, upstream_call: &UpstreamCall) -> Key {
         // Whatever an `UpstreamCall` has besides is no part of what is sent.
         let UpstreamCall {
             request,
             response_limit_bytes,
-            due: _,
+            deadline: _,
             idempotent: _,
-            caller: _,
+            client: _,
             meanwhile: _,
-            ticket: _,
+            context: _,
             charge: _,
             traced: _,
-        } = ask;
+        } = upstream_call;
         // A longer response is an error, so the limit is a part of what comes of a request.
         let limit = (*response_limit_bytes as u64).to_be_bytes();
         [&self.upstream_id.to_be_bytes()[..], &limit, &request.to_bytes()].concat().into()
@@ -213,7 +213,7 @@ impl ResponseCache {
 
     fn give(self: &Arc<Self>, key: &Key, entry: &Arc<Entry>) -> Response {
         let place = CacheEntry { cache: self.clone(), key: key.clone(), entry: entry.clone() };
-        Response { reply: entry.told(), age: Some(entry.age()), entry: Some(place) }
+        Response { response: entry.told(), age: Some(entry.age()), entry: Some(place) }
     }
 
     /// The response that another replica has cached, where it is a better one than ours; then it is ours,
@@ -241,29 +241,29 @@ impl ResponseCache {
         self: Arc<Self>,
         settings: CacheSettings,
         key: Key,
-        mut ask: UpstreamCall,
+        mut upstream_call: UpstreamCall,
         old: Option<Arc<Entry>>,
         send: impl FnOnce(UpstreamCall) -> F,
     ) -> Result<Response, UpstreamError>
     where
         F: Future<Output = Result<UpstreamResponse, UpstreamError>>,
     {
-        let is_about_old = match (&old, ask.request.headers_mut()) {
+        let is_about_old = match (&old, upstream_call.request.headers_mut()) {
             (Some(old), Some(headers)) => old.ask_whether_it_is_good(headers),
             _ => false,
         };
-        let reply = send(ask).await?;
+        let upstream_response = send(upstream_call).await?;
         let (response, entry) = match &old {
-            Some(old) if is_about_old && reply.status == StatusCode::NOT_MODIFIED => {
+            Some(old) if is_about_old && upstream_response.status == StatusCode::NOT_MODIFIED => {
                 self.counts.still_good.add();
-                let renewed = old.renewed(reply.headers);
-                (Response { reply: renewed.told(), age: Some(renewed.age()), entry: None }, renewed)
+                let renewed = old.renewed(upstream_response.headers);
+                (Response { response: renewed.told(), age: Some(renewed.age()), entry: None }, renewed)
             }
-            _ => (Response::of_upstream(reply.clone()), Entry::new(reply)),
+            _ => (Response::of_upstream(upstream_response.clone()), Entry::new(upstream_response)),
         };
         if !entry.is_cacheable(settings) {
             if let Some(old) = old
-                && !response.reply.status.is_server_error()
+                && !response.response.status.is_server_error()
             {
                 self.forget(&key, &old);
             }
@@ -308,26 +308,26 @@ impl Flight {
     /// others may join.
     async fn fetch<F>(
         &self,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         fetch: impl FnOnce(UpstreamCall) -> F,
     ) -> Result<Response, UpstreamError>
     where
         F: Future<Output = Result<Response, UpstreamError>> + Send + 'static,
     {
         if self.cache.under_way.is_none() {
-            return fetch(ask.clone()).await;
+            return fetch(upstream_call.clone()).await;
         }
         let mut own_fetch = Some(fetch);
         let begun = self.begun.get_or_init(|| {
             let fetch = own_fetch.take().expect("a cell is initialized once");
             // Others may wait for longer than the one who begins.
-            let for_all = UpstreamCall { due: ask.due.for_everybody(), ..ask.clone() };
-            Begun { response: SharedTask::spawn(fetch(for_all)), ticket: ask.ticket.clone() }
+            let for_all = UpstreamCall { deadline: upstream_call.deadline.for_everybody(), ..upstream_call.clone() };
+            Begun { response: SharedTask::spawn(fetch(for_all)), context: upstream_call.context.clone() }
         });
         let is_first = own_fetch.is_none();
         if !is_first {
             self.cache.counts.joined.add();
-            ask.ticket.join(&begun.ticket);
+            upstream_call.context.join(&begun.context);
         }
         let upstream = &self.cache.upstream;
         let response = begun.response.result().await.unwrap_or_else(|| {
@@ -336,14 +336,14 @@ impl Flight {
         });
         let response = match (response, own_fetch) {
             // The limit is one of the client that sent it, and says nothing of this one.
-            (Err(UpstreamError::ClientBusy { .. }), Some(fetch)) => return fetch(ask.clone()).await,
+            (Err(UpstreamError::ClientBusy { .. }), Some(fetch)) => return fetch(upstream_call.clone()).await,
             (response, _) => response?,
         };
         // A cached one is charged by whoever gets it.
         if is_first || response.age.is_some() {
             return Ok(response);
         }
-        Ok(Response { reply: ask.charged(response.reply, upstream).await?, ..response })
+        Ok(Response { response: upstream_call.charged(response.response, upstream).await?, ..response })
     }
 }
 

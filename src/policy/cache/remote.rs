@@ -38,8 +38,8 @@ impl RemoteCache {
     /// there is more to it than a reply.
     pub(super) fn put(&self, request: &[u8], entry: &Entry, settings: CacheSettings) {
         let life = of_use(entry, settings);
-        let is_too_long = entry.reply.body.len() >= self.0.store.entry_limit_bytes();
-        if entry.reply.exit.is_some() || life.is_zero() || is_too_long {
+        let is_too_long = entry.response.body.len() >= self.0.store.entry_limit_bytes();
+        if entry.response.exit.is_some() || life.is_zero() || is_too_long {
             return;
         }
         if let Some(bytes) = written(entry, life) {
@@ -65,7 +65,7 @@ fn of_use(entry: &Entry, settings: CacheSettings) -> Duration {
 
 /// `None` where a header is longer than any that is read.
 fn written(entry: &Entry, life: Duration) -> Option<Vec<u8>> {
-    let UpstreamResponse { status, headers, body, exit: _, beside: _ } = &entry.reply;
+    let UpstreamResponse { status, headers, body, exit: _, beside: _ } = &entry.response;
     let mut out = Vec::with_capacity(body.len() + 1024);
     out.put_u8(VERSION);
     out.put_u16(status.as_u16());
@@ -99,9 +99,9 @@ fn read(kept: &KeptBytes) -> Option<Entry> {
         headers.try_append(name, value).ok()?;
     }
     let age = age.checked_add(life.saturating_sub(kept.left))?;
-    let reply = UpstreamResponse::new(status, headers, Bytes::copy_from_slice(rest));
+    let response = UpstreamResponse::new(status, headers, Bytes::copy_from_slice(rest));
     let came = Instant::now().checked_sub(age)?;
-    Some(Entry { came, ..Entry::new(reply) })
+    Some(Entry { came, ..Entry::new(response) })
 }
 
 fn millis(time: Duration) -> u64 {
@@ -131,8 +131,8 @@ mod tests {
         let content = written(&entry, 60 * SECOND).unwrap();
         let read = read(&KeptBytes { content, left: 50 * SECOND }).unwrap();
         assert_eq!(read.came.elapsed(), 13 * SECOND);
-        assert_eq!((read.reply.status, &read.reply.headers), (entry.reply.status, &entry.reply.headers));
-        assert_eq!((read.reply.body, read.control), (entry.reply.body, entry.control));
+        assert_eq!((read.response.status, &read.response.headers), (entry.response.status, &entry.response.headers));
+        assert_eq!((read.response.body, read.control), (entry.response.body, entry.control));
     }
 
     proptest! {

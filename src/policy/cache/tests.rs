@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     policy::{
         BreakerSettings, CircuitBreaker, Count, Sharing,
-        mock::{Inside, Script, answering_after, ask, failed, name, status},
+        mock::{Inside, Script, answering_after, upstream_call, failed, name, status},
     },
     shared_state::{Memory, SharedStore},
 };
@@ -24,11 +24,11 @@ fn good(headers: &[(&str, &str)]) -> Result<UpstreamResponse, UpstreamError> {
 }
 
 fn with(code: u16, headers: &[(&str, &str)]) -> Result<UpstreamResponse, UpstreamError> {
-    let mut reply = status(code)?;
+    let mut response = status(code)?;
     for (name, value) in headers {
-        reply.headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        response.headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
     }
-    Ok(reply)
+    Ok(response)
 }
 
 /// What calls of a route share that caches its responses for itself.
@@ -60,13 +60,13 @@ fn coalescing(upstream: Script) -> Cached {
     Cached { cache: Arc::new(cache), upstream }
 }
 
-async fn call(cached: &Cached, ask: UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
-    respond(cached, ask).await.map(|response| response.reply)
+async fn call(cached: &Cached, upstream_call: UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    respond(cached, upstream_call).await.map(|response| response.response)
 }
 
-async fn respond(cached: &Cached, ask: UpstreamCall) -> Result<Response, UpstreamError> {
+async fn respond(cached: &Cached, upstream_call: UpstreamCall) -> Result<Response, UpstreamError> {
     let upstream = cached.upstream.clone();
-    cached.cache.get_or_fetch(&ask, move |ask| async move { upstream.answer(&ask).await }).await
+    cached.cache.get_or_fetch(&upstream_call, move |upstream_call| async move { upstream.answer(&upstream_call).await }).await
 }
 
 const UPSTREAM: CacheSettings = CacheSettings {
@@ -86,7 +86,7 @@ async fn asked(
     let service = cache(&script, settings);
     for wait in waits {
         tokio::time::advance(Duration::from_secs(*wait)).await;
-        let _ = call(&service, ask(30 * SECOND)).await;
+        let _ = call(&service, upstream_call(30 * SECOND)).await;
     }
     script.asked()
 }
@@ -96,8 +96,8 @@ async fn a_reply_is_given_again_for_its_time_and_says_how_old_it_is() {
     let script = Script::new([good(&[]), good(&[])]);
     let service = cache(&script, TEN);
     let one = async || {
-        let response = respond(&service, ask(SECOND)).await.unwrap();
-        (response.age, response.reply.headers.get(header::AGE).cloned())
+        let response = respond(&service, upstream_call(SECOND)).await.unwrap();
+        (response.age, response.response.headers.get(header::AGE).cloned())
     };
     assert_eq!(one().await, (None, None));
     tokio::time::advance(9 * SECOND).await;
@@ -152,7 +152,7 @@ async fn an_old_reply_is_asked_about_and_given_again_when_it_is_still_good() {
         good(&[("x-second", "1")]),
     ]);
     let service = cache(&script, UPSTREAM);
-    let one = async || call(&service, ask(SECOND)).await.unwrap();
+    let one = async || call(&service, upstream_call(SECOND)).await.unwrap();
     one().await;
     tokio::time::advance(10 * SECOND).await;
     let again = one().await;
@@ -172,7 +172,7 @@ async fn an_old_reply_is_better_than_an_error_where_that_is_said() {
     let patient = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
     let script = Script::new([good(&[("x-first", "1")]), failed(), with(503, &[]), with(404, &[]), failed()]);
     let service = cache(&script, patient);
-    let one = async || call(&service, ask(SECOND)).await.map(|reply| reply.status.as_u16());
+    let one = async || call(&service, upstream_call(SECOND)).await.map(|response| response.status.as_u16());
     assert_eq!(one().await.unwrap(), 200);
     tokio::time::advance(20 * SECOND).await;
     assert_eq!(one().await.unwrap(), 200, "instead of no connection");
@@ -189,12 +189,12 @@ async fn an_old_reply_is_better_than_none_in_time() {
     let settings = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
     let inside = Inside::default();
     let cache = Arc::new(alone(Some(settings)));
-    let key = cache.key(&ask(SECOND));
+    let key = cache.key(&upstream_call(SECOND));
     cache.store.put(&key, Arc::new(Entry::new(good(&[("x-first", "1")]).unwrap())));
     tokio::time::advance(20 * SECOND).await;
     let slow = Cached { cache, upstream: answering_after(60 * SECOND, &inside) };
     let begun = Instant::now();
-    assert!(call(&slow, ask(10 * SECOND)).await.unwrap().headers.contains_key("x-first"));
+    assert!(call(&slow, upstream_call(10 * SECOND)).await.unwrap().headers.contains_key("x-first"));
     assert_eq!((begun.elapsed(), inside.count()), (9 * SECOND, 0));
 }
 
@@ -203,9 +203,9 @@ async fn nobody_gets_a_reply_to_a_request_of_other_words() {
     let script = Script::new([good(&[]), good(&[]), good(&[]), good(&[])]);
     let service = cache(&script, TEN);
     let sending = |name: &'static str, value: &'static str| {
-        let mut ask = ask(SECOND);
-        ask.request.headers_mut().unwrap().insert(name, HeaderValue::from_static(value));
-        ask
+        let mut upstream_call = upstream_call(SECOND);
+        upstream_call.request.headers_mut().unwrap().insert(name, HeaderValue::from_static(value));
+        upstream_call
     };
     for (name, value) in
         [("authorization", "a"), ("authorization", "b"), ("x-tenant", "a"), ("x-tenant", "a")]
@@ -222,8 +222,8 @@ async fn nobody_gets_a_reply_to_a_request_of_other_words() {
 async fn what_turns_out_to_be_an_error_is_forgotten() {
     let script = Script::new([good(&[]), good(&[])]);
     let service = cache(&script, TEN);
-    respond(&service, ask(SECOND)).await.unwrap().entry.unwrap().forget();
-    call(&service, ask(SECOND)).await.unwrap();
+    respond(&service, upstream_call(SECOND)).await.unwrap().entry.unwrap().forget();
+    call(&service, upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.asked(), 2);
 }
 
@@ -231,8 +231,8 @@ async fn what_turns_out_to_be_an_error_is_forgotten() {
 async fn a_request_with_conditions_of_its_own_is_left_alone() {
     let script = Script::new([good(&[]), with(304, &[])]);
     let service = cache(&script, TEN);
-    call(&service, ask(SECOND)).await.unwrap();
-    let mut conditional = ask(SECOND);
+    call(&service, upstream_call(SECOND)).await.unwrap();
+    let mut conditional = upstream_call(SECOND);
     conditional.request.headers_mut().unwrap().insert(header::IF_NONE_MATCH, HeaderValue::from_static("x"));
     assert_eq!(call(&service, conditional).await.unwrap().status.as_u16(), 304);
 }
@@ -240,12 +240,12 @@ async fn a_request_with_conditions_of_its_own_is_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_does_not_keep_what_it_was_read_with() {
     let read = Bytes::from(vec![b'x'; 100_000]);
-    let mut reply = good(&[]).unwrap();
-    reply.body = read.slice(..10);
-    reply.headers.insert("x-a", HeaderValue::from_maybe_shared(read.slice(10..20)).unwrap());
-    let service = cache(&Script::new([Ok(reply)]), TEN);
-    call(&service, ask(SECOND)).await.unwrap();
-    let kept = call(&service, ask(SECOND)).await.unwrap();
+    let mut response = good(&[]).unwrap();
+    response.body = read.slice(..10);
+    response.headers.insert("x-a", HeaderValue::from_maybe_shared(read.slice(10..20)).unwrap());
+    let service = cache(&Script::new([Ok(response)]), TEN);
+    call(&service, upstream_call(SECOND)).await.unwrap();
+    let kept = call(&service, upstream_call(SECOND)).await.unwrap();
     let is_part = |bytes: &[u8]| read.as_ptr_range().contains(&bytes.as_ptr());
     assert!(!is_part(&kept.body) && !is_part(kept.headers["x-a"].as_bytes()));
     assert!(service.cache.store.bytes() < 2_000);
@@ -259,20 +259,20 @@ fn replica(script: &Script, settings: CacheSettings, memory: &Memory, identity: 
 }
 
 fn asking(path: &'static str, headers: &[(&str, &str)]) -> UpstreamCall {
-    let mut ask = ask(SECOND);
-    let crate::route::UpstreamRequest::Http(request) = &mut ask.request else { panic!("it is by HTTP") };
+    let mut upstream_call = upstream_call(SECOND);
+    let crate::route::UpstreamRequest::Http(request) = &mut upstream_call.request else { panic!("it is by HTTP") };
     request.path_and_query = PathAndQuery::from_static(path);
     for (name, value) in headers {
         request.headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
     }
-    ask
+    upstream_call
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_the_store_is_asked_is_not_asked_for_again() {
     let script = Script::new((0..2).map(|_| good(&[])));
     let one = replica(&script, TEN, &Memory::default(), "same");
-    let (first, second) = tokio::join!(call(&one, ask(SECOND)), call(&one, ask(SECOND)));
+    let (first, second) = tokio::join!(call(&one, upstream_call(SECOND)), call(&one, upstream_call(SECOND)));
     assert_eq!((first.unwrap().status, second.unwrap().status), (StatusCode::OK, StatusCode::OK));
     let counts = &one.cache.counts;
     assert_eq!((script.asked(), counts.kept.get(), counts.kept_by_others.get()), (1, 1, 0));
@@ -287,7 +287,7 @@ async fn of_calls_for_the_same_on_many_threads_one_asks() {
         let mut calls = JoinSet::new();
         for _ in 0..8 {
             let service = service.clone();
-            calls.spawn(async move { call(&service, ask(SECOND)).await.unwrap().status });
+            calls.spawn(async move { call(&service, upstream_call(SECOND)).await.unwrap().status });
         }
         assert_eq!(calls.join_all().await, [StatusCode::OK; 8]);
         assert_eq!(script.asked(), 1, "round {round}");
@@ -299,21 +299,21 @@ async fn replicas_give_what_another_has_kept_and_how_old_it_is() {
     let memory = Memory::default();
     let script = Script::new((0..5).map(|_| good(&[("x-a", "1")])));
     let [one, other] = [(); 2].map(|()| replica(&script, TEN, &memory, "same"));
-    call(&one, ask(SECOND)).await.unwrap();
+    call(&one, upstream_call(SECOND)).await.unwrap();
     tokio::time::advance(4 * SECOND).await;
-    let Response { reply, age, .. } = respond(&other, ask(SECOND)).await.unwrap();
+    let Response { response, age, .. } = respond(&other, upstream_call(SECOND)).await.unwrap();
     assert_eq!((script.asked(), age), (1, Some(4 * SECOND)));
     assert_eq!(
-        (&reply.headers["x-a"], &reply.headers["age"]),
+        (&response.headers["x-a"], &response.headers["age"]),
         (&"1".parse().unwrap(), &"4".parse().unwrap())
     );
     // From now on it is its own, which needs no store; and it is no younger for that.
     memory.leave();
     tokio::time::advance(5 * SECOND).await;
-    call(&other, ask(SECOND)).await.unwrap();
+    call(&other, upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.asked(), 1);
     tokio::time::advance(SECOND).await;
-    call(&other, ask(SECOND)).await.unwrap();
+    call(&other, upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.asked(), 2, "without the store each asks for itself");
     let counts = &other.cache.counts;
     assert_eq!((counts.kept.get(), counts.kept_by_others.get(), counts.fetched.get()), (2, 1, 1));
@@ -326,13 +326,13 @@ async fn nobody_gets_a_shared_reply_to_a_request_that_was_not_theirs() {
     let one = replica(&script, TEN, &memory, "same");
     call(&one, asking("/a", &[("authorization", "Bearer ada")])).await.unwrap();
     let other = || replica(&script, TEN, &memory, "same");
-    for (ask, asked) in [
+    for (upstream_call, asked) in [
         (asking("/a", &[("authorization", "Bearer grace")]), 2),
         (asking("/a", &[]), 3),
         (asking("/b", &[("authorization", "Bearer ada")]), 4),
         (asking("/a", &[("authorization", "Bearer ada")]), 4),
     ] {
-        call(&other(), ask).await.unwrap();
+        call(&other(), upstream_call).await.unwrap();
         assert_eq!(script.asked(), asked);
     }
     let elsewhere = replica(&script, TEN, &memory, "another address");
@@ -371,11 +371,11 @@ async fn a_reply_that_is_forgotten_is_forgotten_by_all() {
     let memory = Memory::default();
     let script = Script::new((0..9).map(|_| good(&[])));
     let one = replica(&script, TEN, &memory, "same");
-    let response = respond(&one, ask(SECOND)).await.unwrap();
+    let response = respond(&one, upstream_call(SECOND)).await.unwrap();
     assert_eq!(memory.names().len(), 1);
     response.entry.unwrap().forget();
     assert!(memory.names().is_empty());
-    call(&replica(&script, TEN, &memory, "same"), ask(SECOND)).await.unwrap();
+    call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
     assert_eq!(script.asked(), 2);
 }
 
@@ -384,21 +384,21 @@ async fn an_old_shared_reply_is_asked_about_or_given_in_place_of_an_error() {
     let memory = Memory::default();
     let etag = || good(&[("etag", "\"7\""), ("x-first", "1")]);
     let script = Script::new([etag(), with(304, &[("etag", "\"7\"")])]);
-    call(&replica(&script, TEN, &memory, "same"), ask(SECOND)).await.unwrap();
+    call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
     tokio::time::advance(60 * SECOND).await;
-    let reply = call(&replica(&script, TEN, &memory, "same"), ask(SECOND)).await.unwrap();
+    let response = call(&replica(&script, TEN, &memory, "same"), upstream_call(SECOND)).await.unwrap();
     assert_eq!(
-        (script.last_headers().get("if-none-match"), &reply.headers["x-first"]),
+        (script.last_headers().get("if-none-match"), &response.headers["x-first"]),
         (Some(&"\"7\"".parse().unwrap()), &"1".parse().unwrap())
     );
     let stale = CacheSettings { stale_if_error: 60 * SECOND, ..TEN };
     let script = Script::new([good(&[("x-first", "1")]), failed(), failed()]);
-    call(&replica(&script, stale, &memory, "stale"), ask(SECOND)).await.unwrap();
+    call(&replica(&script, stale, &memory, "stale"), upstream_call(SECOND)).await.unwrap();
     tokio::time::advance(30 * SECOND).await;
-    let reply = call(&replica(&script, stale, &memory, "stale"), ask(SECOND)).await.unwrap();
-    assert_eq!(&reply.headers["x-first"], "1");
+    let response = call(&replica(&script, stale, &memory, "stale"), upstream_call(SECOND)).await.unwrap();
+    assert_eq!(&response.headers["x-first"], "1");
     tokio::time::advance(41 * SECOND).await;
-    call(&replica(&script, stale, &memory, "stale"), ask(SECOND)).await.unwrap_err();
+    call(&replica(&script, stale, &memory, "stale"), upstream_call(SECOND)).await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]
@@ -409,7 +409,7 @@ async fn what_is_too_long_to_share_is_kept_by_each() {
     let script = Script::new([Ok(long.clone()), Ok(long)]);
     let [one, other] = [(); 2].map(|()| replica(&script, TEN, &memory, "same"));
     for service in [&one, &one, &other, &other] {
-        call(service, ask(SECOND)).await.unwrap();
+        call(service, upstream_call(SECOND)).await.unwrap();
     }
     assert_eq!((script.asked(), memory.names().len()), (2, 0));
 }
@@ -419,13 +419,13 @@ async fn those_who_ask_for_the_same_at_the_same_time_share_one_request() {
     let inside = Inside::default();
     let service = coalescing(answering_after(SECOND, &inside));
     let other = || {
-        let mut ask = ask(SECOND);
-        ask.request.headers_mut().unwrap().insert("authorization", HeaderValue::from_static("another"));
-        ask
+        let mut upstream_call = upstream_call(SECOND);
+        upstream_call.request.headers_mut().unwrap().insert("authorization", HeaderValue::from_static("another"));
+        upstream_call
     };
     let calls = async {
         let (a, b, c) =
-            tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)), call(&service, other()));
+            tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)), call(&service, other()));
         assert!(a.is_ok() && b.is_ok() && c.is_ok());
     };
     let looks = async {
@@ -442,10 +442,10 @@ async fn who_began_may_leave_and_the_others_get_their_reply() {
     let inside = Inside::default();
     let service = coalescing(answering_after(3 * SECOND, &inside));
     let begun = Instant::now();
-    let leaving = timeout(SECOND, call(&service, ask(SECOND)));
+    let leaving = timeout(SECOND, call(&service, upstream_call(SECOND)));
     let staying = async {
         tokio::time::sleep(SECOND / 2).await;
-        call(&service, ask(10 * SECOND)).await
+        call(&service, upstream_call(10 * SECOND)).await
     };
     let (left, stayed) = tokio::join!(leaving, staying);
     left.unwrap_err();
@@ -457,8 +457,8 @@ async fn who_began_may_leave_and_the_others_get_their_reply() {
 async fn a_request_that_nobody_waits_for_any_more_is_dropped() {
     let inside = Inside::default();
     let service = coalescing(answering_after(60 * SECOND, &inside));
-    let one = timeout(SECOND, call(&service, ask(SECOND)));
-    let other = timeout(2 * SECOND, call(&service, ask(SECOND)));
+    let one = timeout(SECOND, call(&service, upstream_call(SECOND)));
+    let other = timeout(2 * SECOND, call(&service, upstream_call(SECOND)));
     let (one, other) = tokio::join!(one, other);
     assert!(one.is_err() && other.is_err());
     tokio::task::yield_now().await;
@@ -470,13 +470,13 @@ async fn a_request_that_nobody_waits_for_any_more_is_dropped() {
 async fn a_reply_that_has_come_and_was_not_taken_yet_is_for_who_comes_then() {
     let script = Script::new([failed(), failed()]);
     let service = coalescing(script.clone());
-    let mut first = std::pin::pin!(call(&service, ask(SECOND)));
+    let mut first = std::pin::pin!(call(&service, upstream_call(SECOND)));
     timeout(Duration::ZERO, first.as_mut()).await.unwrap_err();
     while script.asked() == 0 {
         tokio::task::yield_now().await;
     }
     tokio::task::yield_now().await;
-    call(&service, ask(SECOND)).await.unwrap_err();
+    call(&service, upstream_call(SECOND)).await.unwrap_err();
     assert_eq!((script.asked(), service.cache.counts.joined.get()), (1, 1));
     first.await.unwrap_err();
     assert!(service.cache.under_way().unwrap().is_empty());
@@ -486,11 +486,11 @@ async fn a_reply_that_has_come_and_was_not_taken_yet_is_for_who_comes_then() {
 async fn all_who_wait_are_told_of_a_failure_and_the_next_asks_anew() {
     let script = Script::new([failed(), failed()]);
     let service = coalescing(script.clone());
-    let (one, other) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
+    let (one, other) = tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
     assert!(matches!(one, Err(UpstreamError::Connect { .. })), "{one:?}");
     assert!(matches!(other, Err(UpstreamError::Connect { .. })), "{other:?}");
     assert_eq!(script.asked(), 1);
-    call(&service, ask(SECOND)).await.unwrap_err();
+    call(&service, upstream_call(SECOND)).await.unwrap_err();
     assert_eq!(script.asked(), 2);
 }
 
@@ -499,7 +499,7 @@ async fn a_limit_of_the_client_that_began_rejects_no_other_client() {
     let script =
         Script::new([Err(UpstreamError::ClientBusy { upstream: name(), in_flight_limit: 2 }), good(&[])]);
     let service = coalescing(script.clone());
-    let (first, other) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
+    let (first, other) = tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
     assert!(matches!(first, Err(UpstreamError::ClientBusy { .. })), "{first:?}");
     other.unwrap();
     assert_eq!(script.asked(), 2);
@@ -511,10 +511,10 @@ async fn those_who_share_a_request_about_a_stale_response_get_it_renewed() {
     let script = Script::new([good(&etag), with(304, &[("etag", "\"7\"")])]);
     let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(Some(UPSTREAM)) };
     let service = Cached { cache: Arc::new(cache), upstream: script.clone() };
-    call(&service, ask(SECOND)).await.unwrap();
-    let (one, other) = tokio::join!(call(&service, ask(SECOND)), call(&service, ask(SECOND)));
-    for reply in [one.unwrap(), other.unwrap()] {
-        assert_eq!((reply.status.as_u16(), &reply.headers["x-first"]), (200, &"1".parse().unwrap()));
+    call(&service, upstream_call(SECOND)).await.unwrap();
+    let (one, other) = tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
+    for response in [one.unwrap(), other.unwrap()] {
+        assert_eq!((response.status.as_u16(), &response.headers["x-first"]), (200, &"1".parse().unwrap()));
     }
     let counts = &service.cache.counts;
     assert_eq!((script.asked(), counts.joined.get(), counts.still_good.get()), (2, 1, 1));
@@ -525,9 +525,9 @@ fn key(upstream_id: u64, path: &'static str) -> Key {
 }
 
 fn entry(bytes: usize) -> Arc<Entry> {
-    let mut reply = status(200).unwrap();
-    reply.body = vec![0; bytes].into();
-    Arc::new(Entry::new(reply))
+    let mut response = status(200).unwrap();
+    response.body = vec![0; bytes].into();
+    Arc::new(Entry::new(response))
 }
 
 #[tokio::test]
@@ -572,20 +572,20 @@ async fn an_upstream_that_is_later_than_a_stale_response_is_late_for_its_circuit
     let settings = CacheSettings { stale_if_error: 3600 * SECOND, ..TEN };
     for under_way in [None, Some(Mutex::default())] {
         let cache = Arc::new(ResponseCache { under_way, ..alone(Some(settings)) });
-        cache.get_or_fetch(&ask(SECOND), async |_| good(&[])).await.unwrap();
+        cache.get_or_fetch(&upstream_call(SECOND), async |_| good(&[])).await.unwrap();
         tokio::time::advance(60 * SECOND).await;
         let failing = BreakerSettings { consecutive_failures: Some(1), open_for: 60 * SECOND };
         let breaker = CircuitBreaker::new(name(), failing, Count::default(), Count::default());
         let breaker = Arc::new(breaker);
         let guarded = Arc::clone(&breaker);
-        let send = async move |ask: UpstreamCall| {
-            let probe = guarded.enter(&ask)?;
+        let send = async move |upstream_call: UpstreamCall| {
+            let probe = guarded.enter(&upstream_call)?;
             let result: Result<UpstreamResponse, UpstreamError> = std::future::pending().await;
             probe.record(&result);
             result
         };
         let begun = Instant::now();
-        let response = cache.get_or_fetch(&ask(10 * SECOND), send).await.unwrap();
+        let response = cache.get_or_fetch(&upstream_call(10 * SECOND), send).await.unwrap();
         assert!(response.age.is_some() && begun.elapsed() < 10 * SECOND);
         tokio::task::yield_now().await;
         assert!(!breaker.is_closed(), "it did not answer");

@@ -138,25 +138,25 @@ impl JobRule {
     const LONGEST_MESSAGE: usize = 300;
 
     /// What the first reply to a call says; `asked` is what was asked.
-    pub fn begun(&self, asked: &HttpRequest, facts: JobFacts<'_>, reply: &UpstreamResponse) -> Begun {
-        let wait = retry_after(reply).unwrap_or(self.poll);
+    pub fn begun(&self, asked: &HttpRequest, facts: JobFacts<'_>, response: &UpstreamResponse) -> Begun {
+        let wait = retry_after(response).unwrap_or(self.poll);
         match &self.place {
             JobPlaceRule::Location => {
                 // Where another condition says that a job is done, 200 and 201 may begin one as well.
-                let begins = reply.status == StatusCode::ACCEPTED
-                    || (self.done.is_some() && reply.status.is_success());
-                if !begins || !reply.headers.contains_key(header::LOCATION) {
+                let begins = response.status == StatusCode::ACCEPTED
+                    || (self.done.is_some() && response.status.is_success());
+                if !begins || !response.headers.contains_key(header::LOCATION) {
                     return Begun::Answer;
                 }
-                let place = self.whole_path(asked).and_then(|from| self.located(&from, reply));
+                let place = self.whole_path(asked).and_then(|from| self.located(&from, response));
                 place.map_or(Begun::Elsewhere, |place| Begun::Job { place, wait })
             }
             JobPlaceRule::Named { id, .. } => {
-                if !reply.status.is_success() {
+                if !response.status.is_success() {
                     return Begun::Answer;
                 }
                 let name =
-                    look(self.extract.as_ref(), facts.facts, facts.limits, reply, |look| look.value(id));
+                    look(self.extract.as_ref(), facts.facts, facts.limits, response, |look| look.value(id));
                 match name.and_then(|name| text_of(&name)) {
                     Some(name) if !name.is_empty() && name.len() <= Self::LONGEST_NAME => {
                         Begun::Job { place: JobPlace::Named(name), wait }
@@ -172,16 +172,16 @@ impl JobRule {
     /// # Errors
     ///
     /// [`RequestError`], when its name, or an argument of the call, can't be written where it belongs.
-    pub fn ask(
+    pub fn status_request(
         &self,
         place: &JobPlace,
         arguments: &Arguments,
-        caller: &HeaderMap,
+        client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
         match (place, &self.place) {
             (JobPlace::Named(_), JobPlaceRule::Named { status, .. }) => {
-                status.build(&place.add_to(arguments), caller, stop)
+                status.build(&place.add_to(arguments), client, stop)
             }
             (JobPlace::Path(path), _) => Ok(at(Method::GET, path.clone())),
             (JobPlace::Named(_), JobPlaceRule::Location) => Err(RequestError::new(NO_LONGER)),
@@ -197,11 +197,11 @@ impl JobRule {
         &self,
         place: &JobPlace,
         arguments: &Arguments,
-        caller: &HeaderMap,
+        client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<Option<HttpRequest>, RequestError> {
         let Some(result) = &self.result else { return Ok(None) };
-        result.build(&place.add_to(arguments), caller, stop).map(Some)
+        result.build(&place.add_to(arguments), client, stop).map(Some)
     }
 
     /// The request that ends a job, where there is one.
@@ -209,15 +209,15 @@ impl JobRule {
         &self,
         place: &JobPlace,
         arguments: &Arguments,
-        caller: &HeaderMap,
+        client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Option<HttpRequest> {
         match self.cancel.as_ref()? {
             CancelRule::Method(method) => {
-                let asked = self.ask(place, arguments, caller, stop).ok()?;
+                let asked = self.status_request(place, arguments, client, stop).ok()?;
                 Some(HttpRequest { method: method.clone(), ..asked })
             }
-            CancelRule::Request(request) => request.build(&place.add_to(arguments), caller, stop).ok(),
+            CancelRule::Request(request) => request.build(&place.add_to(arguments), client, stop).ok(),
         }
     }
 
@@ -227,21 +227,21 @@ impl JobRule {
         place: &JobPlace,
         asked: &HttpRequest,
         facts: JobFacts<'_>,
-        reply: &UpstreamResponse,
+        response: &UpstreamResponse,
     ) -> Turn {
-        let wait = retry_after(reply);
-        if reply.status.is_redirection() && reply.headers.contains_key(header::LOCATION) {
-            let place = self.whole_path(asked).and_then(|from| self.located(&from, reply));
+        let wait = retry_after(response);
+        if response.status.is_redirection() && response.headers.contains_key(header::LOCATION) {
+            let place = self.whole_path(asked).and_then(|from| self.located(&from, response));
             return place.map_or(Turn::Answer, Turn::Moved);
         }
-        look(self.extract.as_ref(), facts.facts, facts.limits, reply, |look| {
+        look(self.extract.as_ref(), facts.facts, facts.limits, response, |look| {
             if self.cancelled.as_ref().is_some_and(|cancelled| look.holds(cancelled)) {
                 return Turn::Cancelled;
             }
             if self.failed.as_ref().is_some_and(|failed| look.holds(failed)) {
                 return Turn::Failed(self.stand(look, facts.redaction));
             }
-            let status = reply.status;
+            let status = response.status;
             let later = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
             let running = match &self.done {
                 Some(done) if look.holds(done) => return Turn::Done,
@@ -256,7 +256,7 @@ impl JobRule {
                 return Turn::Answer;
             }
             let moved = match (&self.place, self.whole_path(asked)) {
-                (JobPlaceRule::Location, Some(from)) if running => self.located(&from, reply),
+                (JobPlaceRule::Location, Some(from)) if running => self.located(&from, response),
                 _ => None,
             };
             let stand = if running { self.stand(look, facts.redaction) } else { Stand::default() };
@@ -281,8 +281,8 @@ impl JobRule {
     }
 
     /// Where a `Location` points to, when that is the same server.
-    fn located(&self, from: &Uri, reply: &UpstreamResponse) -> Option<JobPlace> {
-        let target = resolve_location(from, reply.headers.get(header::LOCATION)?.to_str().ok()?)?;
+    fn located(&self, from: &Uri, response: &UpstreamResponse) -> Option<JobPlace> {
+        let target = resolve_location(from, response.headers.get(header::LOCATION)?.to_str().ok()?)?;
         let same = same_origin(&self.base, &target);
         same.then(|| {
             JobPlace::Path(target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")))
@@ -316,8 +316,8 @@ fn text_of(value: &Value) -> Option<String> {
 }
 
 /// The seconds of `Retry-After`; none at all are for the route's own `poll` to say.
-fn retry_after(reply: &UpstreamResponse) -> Option<Duration> {
-    let seconds: u32 = reply.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
+    let seconds: u32 = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 

@@ -41,7 +41,7 @@ fn named() -> JobRule {
     }
 }
 
-fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> UpstreamResponse {
+fn response(status: u16, headers: &[(&str, &str)], body: &str) -> UpstreamResponse {
     let headers = headers.iter().map(|(name, value)| {
         (name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap())
     });
@@ -60,13 +60,13 @@ fn with_facts<T>(look: impl FnOnce(JobFacts<'_>) -> T) -> T {
 }
 
 #[track_caller]
-fn check_begun(rule: &JobRule, reply: &UpstreamResponse, expected: Begun) {
-    assert_eq!(with_facts(|facts| rule.begun(&asked(), facts, reply)), expected);
+fn check_begun(rule: &JobRule, response: &UpstreamResponse, expected: Begun) {
+    assert_eq!(with_facts(|facts| rule.begun(&asked(), facts, response)), expected);
 }
 
 #[track_caller]
-fn check_turn(rule: &JobRule, place: &JobPlace, reply: &UpstreamResponse, expected: Turn) {
-    assert_eq!(with_facts(|facts| rule.turn(place, &asked(), facts, reply)), expected);
+fn check_turn(rule: &JobRule, place: &JobPlace, response: &UpstreamResponse, expected: Turn) {
+    assert_eq!(with_facts(|facts| rule.turn(place, &asked(), facts, response)), expected);
 }
 
 fn path(text: &str) -> JobPlace {
@@ -85,31 +85,31 @@ fn accepted_with_a_location_begins_a_job_there() {
         ("jobs/7?verbose", "/api/jobs/7?verbose"),
         ("http://OLD.test:81/jobs/7", "/jobs/7"),
     ] {
-        let reply = reply(202, &[("location", location)], "");
-        check_begun(&rule, &reply, Begun::Job { place: path(expected), wait: SECOND });
+        let response = response(202, &[("location", location)], "");
+        check_begun(&rule, &response, Begun::Job { place: path(expected), wait: SECOND });
     }
-    let patient = reply(202, &[("location", "/jobs/7"), ("retry-after", "5")], "");
+    let patient = response(202, &[("location", "/jobs/7"), ("retry-after", "5")], "");
     check_begun(&rule, &patient, Begun::Job { place: path("/jobs/7"), wait: 5 * SECOND });
 }
 
 #[test]
 fn what_begins_no_job_is_the_answer() {
-    for reply in [
-        reply(200, &[("location", "/jobs/7")], ""),
-        reply(202, &[], "queued"),
-        reply(404, &[("location", "/jobs/7")], ""),
+    for response in [
+        response(200, &[("location", "/jobs/7")], ""),
+        response(202, &[], "queued"),
+        response(404, &[("location", "/jobs/7")], ""),
     ] {
-        check_begun(&by_location(), &reply, Begun::Answer);
+        check_begun(&by_location(), &response, Begun::Answer);
     }
-    for reply in [
-        reply(200, &[], r#"{"rows": 1}"#),
-        reply(200, &[], r#"{"id": null}"#),
-        reply(200, &[], r#"{"id": [1]}"#),
-        reply(200, &[], r#"{"id": ""}"#),
-        reply(200, &[], "no json"),
-        reply(500, &[], r#"{"id": 7}"#),
+    for response in [
+        response(200, &[], r#"{"rows": 1}"#),
+        response(200, &[], r#"{"id": null}"#),
+        response(200, &[], r#"{"id": [1]}"#),
+        response(200, &[], r#"{"id": ""}"#),
+        response(200, &[], "no json"),
+        response(500, &[], r#"{"id": 7}"#),
     ] {
-        check_begun(&named(), &reply, Begun::Answer);
+        check_begun(&named(), &response, Begun::Answer);
     }
 }
 
@@ -123,9 +123,9 @@ fn no_job_is_asked_about_at_another_server() {
             "" => Begun::Job { place: path("/api/reports"), wait: SECOND },
             _ => Begun::Elsewhere,
         };
-        check_begun(&by_location(), &reply(202, &[("location", location)], ""), expected);
+        check_begun(&by_location(), &response(202, &[("location", location)], ""), expected);
         if !location.is_empty() {
-            check_turn(&by_location(), &path("/j"), &reply(303, &[("location", location)], ""), Turn::Answer);
+            check_turn(&by_location(), &path("/j"), &response(303, &[("location", location)], ""), Turn::Answer);
         }
     }
 }
@@ -134,21 +134,21 @@ fn no_job_is_asked_about_at_another_server() {
 fn a_job_goes_on_while_its_place_says_202() {
     let (rule, place) = (by_location(), path("/jobs/7"));
     let running = |place, wait| Turn::Running { stand: Stand::default(), place, wait };
-    check_turn(&rule, &place, &reply(202, &[], ""), running(place.clone(), SECOND));
-    let moved = reply(202, &[("location", "/jobs/8"), ("retry-after", "0")], "");
+    check_turn(&rule, &place, &response(202, &[], ""), running(place.clone(), SECOND));
+    let moved = response(202, &[("location", "/jobs/8"), ("retry-after", "0")], "");
     check_turn(&rule, &place, &moved, running(path("/jobs/8"), SECOND));
-    let busy = reply(503, &[("retry-after", "3")], "");
+    let busy = response(503, &[("retry-after", "3")], "");
     check_turn(&rule, &place, &busy, running(place.clone(), 3 * SECOND));
-    check_turn(&rule, &place, &reply(200, &[], "the report"), Turn::Done);
-    check_turn(&rule, &place, &reply(303, &[("location", "/r/7")], ""), Turn::Moved(path("/r/7")));
-    check_turn(&rule, &place, &reply(503, &[], ""), Turn::Answer);
-    check_turn(&rule, &place, &reply(404, &[], ""), Turn::Answer);
+    check_turn(&rule, &place, &response(200, &[], "the report"), Turn::Done);
+    check_turn(&rule, &place, &response(303, &[("location", "/r/7")], ""), Turn::Moved(path("/r/7")));
+    check_turn(&rule, &place, &response(503, &[], ""), Turn::Answer);
+    check_turn(&rule, &place, &response(404, &[], ""), Turn::Answer);
 }
 
 #[test]
 fn a_named_job_tells_how_it_stands() {
     let rule = named();
-    let begun = reply(200, &[], r#"{"id": 7}"#);
+    let begun = response(200, &[], r#"{"id": 7}"#);
     check_begun(&rule, &begun, Begun::Job { place: name("7"), wait: SECOND });
     let running = |stand| Turn::Running { stand, place: name("7"), wait: SECOND };
     let at = |progress, message: Option<&str>| Stand {
@@ -157,25 +157,25 @@ fn a_named_job_tells_how_it_stands() {
         message: message.map(str::to_owned),
     };
     let body = r#"{"state": "running", "percent": 40, "doing": "counting"}"#;
-    check_turn(&rule, &name("7"), &reply(200, &[], body), running(at(Some(40.0), Some("counting"))));
+    check_turn(&rule, &name("7"), &response(200, &[], body), running(at(Some(40.0), Some("counting"))));
     let body = r#"{"state": "running", "percent": "40 %"}"#;
-    check_turn(&rule, &name("7"), &reply(200, &[], body), running(at(Some(40.0), None)));
+    check_turn(&rule, &name("7"), &response(200, &[], body), running(at(Some(40.0), None)));
     let body = r#"{"state": "running", "percent": "some", "doing": ["x"]}"#;
-    check_turn(&rule, &name("7"), &reply(200, &[], body), running(at(None, None)));
-    check_turn(&rule, &name("7"), &reply(200, &[], r#"{"state": "done"}"#), Turn::Done);
+    check_turn(&rule, &name("7"), &response(200, &[], body), running(at(None, None)));
+    check_turn(&rule, &name("7"), &response(200, &[], r#"{"state": "done"}"#), Turn::Done);
     let body = r#"{"state": "failed", "doing": "no paper"}"#;
-    check_turn(&rule, &name("7"), &reply(200, &[], body), Turn::Failed(at(None, Some("no paper"))));
-    check_turn(&rule, &name("7"), &reply(200, &[], r#"{"state": "stopped"}"#), Turn::Cancelled);
-    check_turn(&rule, &name("7"), &reply(410, &[], "{}"), Turn::Answer);
+    check_turn(&rule, &name("7"), &response(200, &[], body), Turn::Failed(at(None, Some("no paper"))));
+    check_turn(&rule, &name("7"), &response(200, &[], r#"{"state": "stopped"}"#), Turn::Cancelled);
+    check_turn(&rule, &name("7"), &response(410, &[], "{}"), Turn::Answer);
 }
 
 #[test]
 fn the_name_of_a_job_stays_in_its_place() {
     let rule = named();
-    let asked = rule.ask(&name("6/7?x"), &Arguments::default(), &HeaderMap::new(), None).unwrap();
+    let asked = rule.status_request(&name("6/7?x"), &Arguments::default(), &HeaderMap::new(), None).unwrap();
     assert_eq!((asked.path_and_query.as_str(), asked.under), ("/jobs/6%2F7%3Fx", PathBase::UpstreamUrl));
     for out in ["..", "../7", "7\0"] {
-        rule.ask(&name(out), &Arguments::default(), &HeaderMap::new(), None).unwrap_err();
+        rule.status_request(&name(out), &Arguments::default(), &HeaderMap::new(), None).unwrap_err();
     }
 }
 

@@ -125,7 +125,7 @@ impl HttpTemplate {
         }
     }
 
-    /// Makes the request of a call; `caller` are the headers that the client sent, `stop` ends it early.
+    /// Makes the request of a call; `client` are the headers that the client sent, `stop` ends it early.
     ///
     /// # Errors
     ///
@@ -133,11 +133,11 @@ impl HttpTemplate {
     pub fn build(
         &self,
         arguments: &Arguments,
-        caller: &HeaderMap,
+        client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<HttpRequest, RequestError> {
         let mut filling = Filling::new(arguments, stop);
-        let mut headers = forwarded(&self.forwarded, caller);
+        let mut headers = forwarded(&self.forwarded, client);
         for (name, value) in &self.headers {
             let values = filling.values(value)?.into_iter().filter(|text| !text.is_empty());
             for (nth, text) in values.enumerate() {
@@ -307,10 +307,10 @@ mod tests {
     }
 
     fn build(template: &HttpTemplate, arguments: Value) -> Result<HttpRequest, RequestError> {
-        let mut caller = HeaderMap::new();
-        caller.insert("x-tenant", HeaderValue::from_static("blue"));
-        caller.insert("cookie", HeaderValue::from_static("secret"));
-        template.build(&Arguments::from(arguments.as_object().unwrap().clone()), &caller, None)
+        let mut client = HeaderMap::new();
+        client.insert("x-tenant", HeaderValue::from_static("blue"));
+        client.insert("cookie", HeaderValue::from_static("secret"));
+        template.build(&Arguments::from(arguments.as_object().unwrap().clone()), &client, None)
     }
 
     #[test]

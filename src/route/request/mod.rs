@@ -74,7 +74,7 @@ impl From<String> for RequestError {
 }
 
 impl RequestTemplate {
-    /// Makes the request of a call; `caller` are the headers that the client sent. `stop` ends that when nobody waits any
+    /// Makes the request of a call; `client` are the headers that the client sent. `stop` ends that when nobody waits any
     /// more, or when it takes more steps than it may: whatever came of it then is no request.
     ///
     /// # Errors
@@ -83,13 +83,13 @@ impl RequestTemplate {
     pub fn build(
         &self,
         arguments: &Arguments,
-        caller: &HeaderMap,
+        client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<UpstreamRequest, RequestError> {
         match self {
-            Self::Http(template) => template.build(arguments, caller, stop).map(UpstreamRequest::Http),
+            Self::Http(template) => template.build(arguments, client, stop).map(UpstreamRequest::Http),
             Self::Command(template) => template.build(arguments, stop).map(UpstreamRequest::Command),
-            Self::Tool(template) => template.build(arguments, caller, stop).map(UpstreamRequest::Tool),
+            Self::Tool(template) => template.build(arguments, client, stop).map(UpstreamRequest::Tool),
         }
     }
 
@@ -215,10 +215,10 @@ impl UpstreamRequest {
 }
 
 /// Those headers of a client's that go on to the upstream.
-fn forwarded(names: &[HeaderName], caller: &HeaderMap) -> HeaderMap {
+fn forwarded(names: &[HeaderName], client: &HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for name in names {
-        for value in caller.get_all(name) {
+        for value in client.get_all(name) {
             headers.append(name, value.clone());
         }
     }

@@ -100,7 +100,7 @@ impl ToolTemplate {
         matches!(self.arguments, JsonTemplate::AllArguments)
     }
 
-    /// Makes the request of a call; `caller` are the headers that the client sent, `stop` ends it early.
+    /// Makes the request of a call; `client` are the headers that the client sent, `stop` ends it early.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl ToolTemplate {
     pub fn build(
         &self,
         arguments: &Arguments,
-        caller: &HeaderMap,
+        client: &HeaderMap,
         stop: Option<&WorkBudget>,
     ) -> Result<ToolRequest, RequestError> {
         let arguments = match self.arguments.fill(arguments, stop)? {
@@ -116,7 +116,7 @@ impl ToolTemplate {
             Some(Value::Object(arguments)) => arguments,
             Some(_) => return Err(RequestError::new("the arguments of a tool must be an object")),
         };
-        let headers = forwarded(&self.forwarded, caller);
+        let headers = forwarded(&self.forwarded, client);
         let (method, tool) = (McpMethod::CallTool, self.tool.clone());
         Ok(ToolRequest { method, tool, arguments, effect: self.effect, headers })
     }
@@ -146,12 +146,12 @@ mod tests {
             let text = r#"{"id": 12345678901234567890, "ratio": 1.0, "tags": ["a"]}"#;
             Arguments::from(serde_json::from_str::<Map<String, Value>>(text).unwrap())
         };
-        let mut caller = HeaderMap::new();
-        caller.insert("x-tenant", "blue".parse().unwrap());
-        caller.insert("cookie", "secret".parse().unwrap());
+        let mut client = HeaderMap::new();
+        client.insert("x-tenant", "blue".parse().unwrap());
+        client.insert("cookie", "secret".parse().unwrap());
         let mut template = ToolTemplate::new("search");
         template.forwarded.push("x-tenant".parse().unwrap());
-        let request = template.build(&given(), &caller, None).unwrap();
+        let request = template.build(&given(), &client, None).unwrap();
         assert_eq!(request.headers.len(), 1);
         let sent = Value::Object(request.arguments).to_string();
         assert_eq!(sent, r#"{"id":12345678901234567890,"ratio":1.0,"tags":["a"]}"#);
@@ -161,11 +161,11 @@ mod tests {
             ("none".into(), JsonTemplate::Argument("none".into())),
             ("limit".into(), JsonTemplate::Fixed(json!(5))),
         ]);
-        let request = template.build(&given(), &caller, None).unwrap();
+        let request = template.build(&given(), &client, None).unwrap();
         assert_eq!(Value::Object(request.arguments), json!({ "query": ["a"], "limit": 5 }));
 
         template.arguments = JsonTemplate::Argument("tags".into());
-        assert!(template.build(&given(), &caller, None).is_err());
+        assert!(template.build(&given(), &client, None).is_err());
     }
 
     #[test]

@@ -42,13 +42,13 @@ struct OfFace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallEnd {
     /// The way in.
-    pub face: &'static str,
+    pub api: &'static str,
     /// The revision of MCP; empty for other ways in.
     pub protocol: &'static str,
     /// How it ended: `success`, `error`, `task` or `cancelled`.
     pub outcome: &'static str,
     /// Why there was an error.
-    pub fault: Option<&'static str>,
+    pub error_type: Option<&'static str>,
 }
 
 /// Why a reply is not one that a route was written for.
@@ -89,17 +89,17 @@ impl RouteMeters {
     }
 
     /// A call has begun.
-    pub fn began(&self, face: &'static str) {
-        self.faces.of(face).in_flight.fetch_add(1, Ordering::Relaxed);
+    pub fn began(&self, api: &'static str) {
+        self.faces.of(api).in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It is over.
     pub fn ended(&self, end: CallEnd, took: Duration) {
-        let CallEnd { face, protocol, outcome, fault } = end;
-        let face = self.faces.of(face);
-        face.in_flight.fetch_sub(1, Ordering::Relaxed);
-        face.ended.of(protocol).add(fault.unwrap_or(outcome));
-        face.durations.of(outcome).observe(took);
+        let CallEnd { api, protocol, outcome, error_type } = end;
+        let api = self.faces.of(api);
+        api.in_flight.fetch_sub(1, Ordering::Relaxed);
+        api.ended.of(protocol).add(error_type.unwrap_or(outcome));
+        api.durations.of(outcome).observe(took);
     }
 
     /// A rule of the route has decided what a reply means; the default rules where there is none.
@@ -159,23 +159,23 @@ impl RouteMeters {
             let all = [&[("route", &*self.tool)][..], more].concat();
             all.into_iter().map(|(label, value)| (label, value.to_owned().into())).collect()
         };
-        for (face, of_face) in self.faces.all() {
+        for (api, of_face) in self.faces.all() {
             let in_flight = reading.gauge("glossator_calls_in_flight", "Tool calls in flight");
-            in_flight.add(labels(&[("api", face)]), of_face.in_flight.load(Ordering::Relaxed));
+            in_flight.add(labels(&[("api", api)]), of_face.in_flight.load(Ordering::Relaxed));
             let durations = reading.histogram("glossator_call_duration_seconds", "Duration of tool calls");
             for (outcome, histogram) in of_face.durations.all() {
-                durations.add(labels(&[("api", face), ("outcome", outcome)]), histogram.read());
+                durations.add(labels(&[("api", api), ("outcome", outcome)]), histogram.read());
             }
             let calls = reading.counter("glossator_calls", "Tool calls completed");
             for (protocol, ended) in of_face.ended.all() {
                 for (word, count) in ended.read() {
-                    let (outcome, fault) = if is_fault(word) { ("error", word) } else { (word, "") };
+                    let (outcome, error_type) = if is_fault(word) { ("error", word) } else { (word, "") };
                     let more = [
                         ("upstream", &*self.upstream),
-                        ("api", face),
+                        ("api", api),
                         ("mcp_version", protocol),
                         ("outcome", outcome),
-                        ("error_type", fault),
+                        ("error_type", error_type),
                     ];
                     calls.add(labels(&more), count);
                 }

@@ -132,7 +132,7 @@ impl Extraction for Csv {
     }
 
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why> {
-        let media_type = view.reply.media_type();
+        let media_type = view.response.media_type();
         let delimiter = self.delimiter.unwrap_or(match media_type.as_deref() {
             Some("text/tab-separated-values" | "text/tsv") => b'\t',
             _ => b',',

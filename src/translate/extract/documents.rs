@@ -181,11 +181,11 @@ impl Binary {
     ///
     /// A sentence, when the response declares another media type.
     pub(crate) fn block(&self, view: &ResponseView<'_>) -> Result<Block, Why> {
-        let reply = view.reply;
+        let response = view.response;
         let mime_type = self
             .media_type
             .clone()
-            .or_else(|| reply.media_type().map(Into::into))
+            .or_else(|| response.media_type().map(Into::into))
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         let kind = self.kind.unwrap_or_else(|| BinaryKind::of(&mime_type));
         let expected = match kind {
@@ -303,15 +303,15 @@ impl Extraction for Header {
     }
 
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
-        let reply = view.reply;
+        let response = view.response;
         let mut found = Map::new();
         for name in &self.names.0 {
             if name == "status" {
-                found.insert(name.clone(), reply.status.as_u16().into());
+                found.insert(name.clone(), response.status.as_u16().into());
                 continue;
             }
             let Ok(header) = name.parse::<HeaderName>() else { continue };
-            let values = reply.headers.get_all(header);
+            let values = response.headers.get_all(header);
             let mut values: Vec<Value> =
                 values.iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into()).collect();
             match values.len() {
@@ -355,10 +355,10 @@ mod tests {
     #[track_caller]
     fn check_with(ndjson: NdJson, text: &str, expected: Result<&str, &str>) {
         let body = Bytes::copy_from_slice(text.as_bytes());
-        let reply = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), body);
+        let response = UpstreamResponse::new(StatusCode::OK, HeaderMap::new(), body);
         let (tool, args, body) = ("tool".parse().unwrap(), json!({}), ExpandedBody::new());
         let view =
-            ResponseView::new(&reply, &body, CallInput::new(&tool, &args), TranslationLimits::default());
+            ResponseView::new(&response, &body, CallInput::new(&tool, &args), TranslationLimits::default());
         match (ndjson.find(&view, &Typing::AsFound), expected) {
             (Ok(Extracted::Raw(json)), Ok(expected)) => assert_eq!(json.as_str(), expected),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),

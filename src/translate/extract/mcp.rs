@@ -140,7 +140,7 @@ impl Answered {
 
 impl Extraction for Mcp {
     fn find(&self, view: &ResponseView<'_>, _: &Typing) -> Result<Extracted, Why> {
-        let is_stream = view.reply.media_type().is_some_and(|found| found == "text/event-stream");
+        let is_stream = view.response.media_type().is_some_and(|found| found == "text/event-stream");
         let message = if is_stream { response_in_events(view.text()?)? } else { view.checked_json()? };
         answered(&message).map(Extracted::Answered)
     }

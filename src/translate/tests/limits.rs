@@ -10,7 +10,7 @@ use crate::translate::extract::{Csv, Each, Json, Pairs, Part};
 fn check_values(rules: Vec<Rule>, media_type: &str, body: &str, expected: Result<(), &str>) {
     let mut translator = translator(rules, None);
     translator.limits.values = 10;
-    let result = run(&translator, &reply(200, media_type, body.to_owned()));
+    let result = run(&translator, &response(200, media_type, body.to_owned()));
     let text = result.content[0].block.text(result.structured.as_ref()).unwrap_or_default().into_owned();
     match expected {
         Ok(()) => assert!(!result.is_error(), "{text}"),
@@ -84,7 +84,7 @@ fn what_other_extractors_find_is_counted_too() {
 fn what_a_filter_gives_is_counted() {
     let mut translator = translator(vec![success(ExtractorKind::Json(Json), Some("[., .]"), None)], None);
     translator.limits.values = 10;
-    let result = run(&translator, &reply(200, "application/json", "[1,2,3,4,5]"));
+    let result = run(&translator, &response(200, "application/json", "[1,2,3,4,5]"));
     let text = result.content[0].block.text(None).unwrap_or_default().into_owned();
     assert!(text.contains("`structured` gave more than 10 values, which is the `max_values`"), "{text}");
 }
@@ -98,7 +98,7 @@ fn is_long(rule: Rule, body: &str) -> bool {
     let translation = translate(
         &translator(vec![rule], None),
         facts,
-        &reply(200, media_type, body.to_owned()),
+        &response(200, media_type, body.to_owned()),
         &mut Trace::off(),
     );
     assert!(stop.has_run_out() || translation.result.outcome == Outcome::Success, "{:?}", translation.notes);

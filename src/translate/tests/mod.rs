@@ -16,7 +16,7 @@ use super::{
 use crate::model::{Fault, Outcome, Shapes, ToolName, ToolResult, UpstreamResponse, write_result};
 use crate::settings::value::OneOrMore;
 
-fn reply(status: u16, media_type: &str, body: impl Into<Bytes>) -> UpstreamResponse {
+fn response(status: u16, media_type: &str, body: impl Into<Bytes>) -> UpstreamResponse {
     let mut headers = HeaderMap::new();
     if !media_type.is_empty() {
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_str(media_type).unwrap());
@@ -62,10 +62,10 @@ fn error_rule(text: &str) -> ErrorRule {
     ErrorRule { extract: None, text, code: None, structured: None, status: None }
 }
 
-fn run(translator: &Translator, reply: &UpstreamResponse) -> ToolResult {
+fn run(translator: &Translator, response: &UpstreamResponse) -> ToolResult {
     let tool: ToolName = "get_weather".parse().unwrap();
     let args = json!({"city": "Oslo"});
-    translate(translator, CallInput::new(&tool, &args), reply, &mut Trace::on()).result
+    translate(translator, CallInput::new(&tool, &args), response, &mut Trace::on()).result
 }
 
 fn sent(result: &ToolResult) -> Value {
@@ -76,8 +76,8 @@ fn sent(result: &ToolResult) -> Value {
 
 /// The text of the only block, the structure as text, and whether it is an error.
 #[track_caller]
-fn check(translator: &Translator, reply: &UpstreamResponse, text: &str, structured: Option<&str>) {
-    let result = sent(&run(translator, reply));
+fn check(translator: &Translator, response: &UpstreamResponse, text: &str, structured: Option<&str>) {
+    let result = sent(&run(translator, response));
     assert_eq!(result["content"][0]["text"].as_str().unwrap(), text);
     assert_eq!(result.get("structuredContent").map(Value::to_string).as_deref(), structured);
 }
@@ -85,38 +85,38 @@ fn check(translator: &Translator, reply: &UpstreamResponse, text: &str, structur
 #[test]
 fn json_is_handed_on_as_it_came() {
     let body = r#"{"z": 1.0, "a": 12345678901234567890}"#;
-    let result = run(&translator(vec![], None), &reply(200, "application/json", body));
+    let result = run(&translator(vec![], None), &response(200, "application/json", body));
     let mut out = Vec::new();
     write_result(&result, Shapes::ObjectsOnly, &mut out);
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains(&format!("\"structuredContent\":{body}")), "{out}");
     check(
         &translator(vec![], None),
-        &reply(200, "application/json", body),
+        &response(200, "application/json", body),
         body,
         Some(r#"{"z":1.0,"a":12345678901234567890}"#),
     );
     check(
         &translator(vec![], None),
-        &reply(200, "application/json", "10"),
+        &response(200, "application/json", "10"),
         r#"{"result":10}"#,
         Some(r#"{"result":10}"#),
     );
     check(
         &translator(vec![], None),
-        &reply(200, "text/plain", "hello\n"),
+        &response(200, "text/plain", "hello\n"),
         "hello\n",
         Some(r#"{"result":"hello\n"}"#),
     );
-    check(&translator(vec![], None), &reply(200, "", "[1]"), r#"{"result":[1]}"#, Some(r#"{"result":[1]}"#));
+    check(&translator(vec![], None), &response(200, "", "[1]"), r#"{"result":[1]}"#, Some(r#"{"result":[1]}"#));
     let done = "Done: the upstream answered 204 No Content without content.";
-    check(&translator(vec![], None), &reply(204, "", ""), done, None);
+    check(&translator(vec![], None), &response(204, "", ""), done, None);
 }
 
 #[test]
 fn an_empty_json_body_is_missing_not_null() {
     let expects = translator(vec![], Some(json!({"type": "object"})));
-    for result in [run(&expects, &reply(200, "application/json", "")), run(&expects, &reply(200, "", ""))] {
+    for result in [run(&expects, &response(200, "application/json", "")), run(&expects, &response(200, "", ""))] {
         assert_eq!(result.outcome, Outcome::Error(Fault::Unreadable));
     }
 }
@@ -157,14 +157,14 @@ fn the_message_of_a_4xx_is_found_where_apis_put_it() {
             "The upstream refused the request with status 404 Not Found and did not say why.",
         ),
     ] {
-        let result = run(&translator(vec![], None), &reply(404, media_type, body));
+        let result = run(&translator(vec![], None), &response(404, media_type, body));
         assert_eq!(result.outcome, Outcome::Error(Fault::Upstream { status: 404 }));
         assert_eq!(sent(&result)["content"][0]["text"], expected, "{body}");
         assert_eq!(result.meta[STATUS_META_KEY], 404);
     }
     let coded = run(
         &translator(vec![], None),
-        &reply(400, "application/json", r#"{"error": {"code": "E7", "message": "m"}}"#),
+        &response(400, "application/json", r#"{"error": {"code": "E7", "message": "m"}}"#),
     );
     assert_eq!(coded.meta[CODE_META_KEY], "E7");
 }
@@ -172,16 +172,16 @@ fn the_message_of_a_4xx_is_found_where_apis_put_it() {
 #[test]
 fn nothing_of_a_5xx_body_is_passed_on() {
     for body in [r#"{"error": "db secret"}"#, "db secret", "<p>db secret</p>"] {
-        let mut reply = reply(503, "application/json", body);
-        reply.headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("30"));
-        let text = sent(&run(&translator(vec![], None), &reply)).to_string();
+        let mut response = response(503, "application/json", body);
+        response.headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("30"));
+        let text = sent(&run(&translator(vec![], None), &response)).to_string();
         assert!(!text.contains("secret") && text.contains("503") && text.contains("in 30 seconds"), "{text}");
     }
 }
 
 #[test]
 fn what_was_expanded_is_a_step_of_the_trace() {
-    let mut compressed = reply(200, "text/plain", &b"\x8f\x02\x80hello\n\x03"[..]);
+    let mut compressed = response(200, "text/plain", &b"\x8f\x02\x80hello\n\x03"[..]);
     compressed.headers.insert(http::header::CONTENT_ENCODING, HeaderValue::from_static("br"));
     let (tool, args) = ("get_weather".parse().unwrap(), json!({}));
     let mut trace = Trace::on();

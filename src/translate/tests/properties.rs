@@ -57,12 +57,12 @@ fn any_reply() -> impl Strategy<Value = UpstreamResponse> {
         1 => proptest::sample::select(vec!["gzip", "deflate", "br", "zstd", "compress", "identity"]).prop_map(Some),
     ];
     (status, media_type, body, coding).prop_map(|(status, media_type, body, coding)| {
-        let mut reply = reply(status, &media_type, body);
+        let mut response = response(status, &media_type, body);
         if let Some(coding) = coding {
             let name = HeaderName::from_static("content-encoding");
-            reply.headers.insert(name, HeaderValue::from_static(coding));
+            response.headers.insert(name, HeaderValue::from_static(coding));
         }
-        reply
+        response
     })
 }
 
@@ -211,9 +211,9 @@ proptest! {
 
     /// Every reply has a translation; every success meets its schema; the same reply gives the same result.
     #[test]
-    fn every_reply_has_a_translation(translator in any_translator(), reply in any_reply()) {
-        let result = run(&translator, &reply);
-        prop_assert_eq!(&run(&translator, &reply), &result);
+    fn every_reply_has_a_translation(translator in any_translator(), response in any_reply()) {
+        let result = run(&translator, &response);
+        prop_assert_eq!(&run(&translator, &response), &result);
         prop_assert!(!result.content.is_empty());
         let sent = sent(&result);
         prop_assert_eq!(sent["isError"].as_bool(), Some(result.is_error()));
@@ -229,13 +229,13 @@ proptest! {
 
     /// What a typed extractor finds meets the schema that its types give, before any schema of the route.
     #[test]
-    fn what_is_typed_meets_the_schema_of_its_types(picked in any_extract(), reply in any_reply()) {
+    fn what_is_typed_meets_the_schema_of_its_types(picked in any_extract(), response in any_reply()) {
         let extract = extract(picked);
         let Some(schema) = extract.as_ref().and_then(Extract::schema) else { return Ok(()) };
         let (schema, content) = (Value::Object(schema), ContentTemplate::Default);
         let action = Action::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
         let rule = Rule { matcher: Matcher::default(), charset: None, action };
-        let result = run(&translator(vec![rule], None), &reply);
+        let result = run(&translator(vec![rule], None), &response);
         if !result.is_error() {
             let sent = sent(&result);
             let structured = &sent["structuredContent"];
@@ -258,7 +258,7 @@ fn an_error_of_an_mcp_server_is_no_part_of_a_value() {
         let action =
             Action::Success(SuccessRule { extract, structured: None, content, limit: None, sample: None });
         let rule = Rule { matcher: Matcher::default(), charset: None, action };
-        run(&translator(vec![rule], None), &reply(200, "application/json", body.to_owned())).is_error()
+        run(&translator(vec![rule], None), &response(200, "application/json", body.to_owned())).is_error()
     };
     const MCP: usize = 12;
     for picked in [(MCP, 0, 0), (MCP, 5, 0), (0, 0, MCP)] {

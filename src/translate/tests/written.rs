@@ -7,8 +7,8 @@ use crate::translate::extract::{Html, Json, Pairs, Table, TableShape, Take, Text
 fn a_text_that_a_schema_types_is_shown_as_the_value_it_became() {
     let rules = || vec![success(ExtractorKind::Text(Text { trim: true }), None, None)];
     let typed = translator(rules(), Some(json!({"type": "integer"})));
-    check(&typed, &reply(200, "text/plain", "3\n"), r#"{"result":3}"#, Some(r#"{"result":3}"#));
-    check(&translator(rules(), None), &reply(200, "text/plain", " 3\n"), "3", Some(r#"{"result":"3"}"#));
+    check(&typed, &response(200, "text/plain", "3\n"), r#"{"result":3}"#, Some(r#"{"result":3}"#));
+    check(&translator(rules(), None), &response(200, "text/plain", " 3\n"), "3", Some(r#"{"result":"3"}"#));
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn an_empty_reply_of_a_declared_type_is_a_success_under_a_rule_without_extractor
         action.extract = None;
         translator(vec![rule], None)
     };
-    let written = reply(204, "application/json", "");
+    let written = response(204, "application/json", "");
     check(&rule(None, Some("Written.")), &written, "Written.", None);
     check(&rule(Some("{ok: true}"), None), &written, r#"{"ok":true}"#, Some(r#"{"ok":true}"#));
 }
@@ -29,12 +29,12 @@ fn a_rule_may_pass_on_what_it_wants_and_is_capped() {
     let failures = || Matcher { status: Some(OneOrMore(vec!["5xx".parse().unwrap()])), ..Matcher::default() };
     let silent = vec![error(Matcher::default(), "{{ text }}")];
     let unmeant =
-        sent(&run(&translator(silent, None), &reply(500, "text/plain", "boom at /a/b"))).to_string();
+        sent(&run(&translator(silent, None), &response(500, "text/plain", "boom at /a/b"))).to_string();
     assert!(!unmeant.contains("boom"), "a rule that does not name 5xx passes nothing of one on: {unmeant}");
     let rules = vec![error(failures(), "{{ status }}: {{ text }}")];
-    check(&translator(rules, None), &reply(500, "text/plain", "boom at /a/b"), "500: boom at /a/b", None);
+    check(&translator(rules, None), &response(500, "text/plain", "boom at /a/b"), "500: boom at /a/b", None);
     let rules = vec![error(Matcher::default(), "{{ text }}")];
-    let result = sent(&run(&translator(rules, None), &reply(200, "text/plain", "x".repeat(9000))));
+    let result = sent(&run(&translator(rules, None), &response(200, "text/plain", "x".repeat(9000))));
     assert_eq!(result["content"][0]["text"].as_str().unwrap().len(), 2048);
 }
 
@@ -49,7 +49,7 @@ fn a_block_for_each_row_does_no_more_work_than_one_block_may() {
         success.content = ContentTemplate::Blocks(vec![block]);
     }
     let rows = json!({ "rows": vec![1; BLOCK_LIMIT] }).to_string();
-    let result = run(&translator(vec![rule], None), &reply(200, "application/json", rows));
+    let result = run(&translator(vec![rule], None), &response(200, "application/json", rows));
     let text = sent(&result)["content"][0]["text"].to_string();
     assert!(result.is_error() && text.contains("more work together"), "{text}");
 }
@@ -62,15 +62,15 @@ fn what_a_route_keeps_to_itself_is_in_no_note_and_its_replacing_is_a_step() {
     let (tool, args) = ("pay".parse().unwrap(), json!({}));
     let facts = CallInput::new(&tool, &args);
     // In whatever charset it is.
-    let unreadable = reply(200, "application/json", "no card 1234");
+    let unreadable = response(200, "application/json", "no card 1234");
     let utf16: Vec<u8> = "no card 1234".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    for reply in [unreadable, reply(200, "application/json; charset=utf-16le", utf16)] {
-        let notes = translate(&translator, facts, &reply, &mut Trace::off()).notes;
+    for response in [unreadable, response(200, "application/json; charset=utf-16le", utf16)] {
+        let notes = translate(&translator, facts, &response, &mut Trace::off()).notes;
         assert!(notes.iter().any(Note::quotes));
         assert!(notes.iter().all(|note| !note.to_string().contains("1234")), "{notes:?}");
     }
     let mut trace = Trace::on();
-    let refused = reply(402, "text/plain", "card 1234 was refused");
+    let refused = response(402, "text/plain", "card 1234 was refused");
     translate(&translator, facts, &refused, &mut trace);
     let step = trace.into_steps().pop().unwrap();
     assert_eq!((step.what.as_str(), step.found.as_str()), ("redact", "words were replaced in the text"));
@@ -82,16 +82,16 @@ fn an_error_hidden_in_a_200_is_seen_by_a_condition_and_captures_reach_the_templa
     let json = Matcher { json: Some(Jq::compile("has(\"error\")").unwrap()), ..Matcher::default() };
     let translator =
         translator(vec![error(text, "{{ why }}"), error(json, "{{ json.error }} ({{ args.city }})")], None);
-    let hidden = run(&translator, &reply(200, "text/plain", "ERR no such city"));
+    let hidden = run(&translator, &response(200, "text/plain", "ERR no such city"));
     assert_eq!(hidden.outcome, Outcome::Error(Fault::Reported { status: None }));
-    check(&translator, &reply(200, "text/plain", "ERR no such city"), "no such city", None);
-    check(&translator, &reply(200, "application/json", r#"{"error": "gone"}"#), "gone (Oslo)", None);
+    check(&translator, &response(200, "text/plain", "ERR no such city"), "no such city", None);
+    check(&translator, &response(200, "application/json", r#"{"error": "gone"}"#), "gone (Oslo)", None);
 }
 
 #[test]
 fn a_success_rule_is_not_for_failures() {
     let translator = translator(vec![success(ExtractorKind::Pairs(Pairs::default()), None, None)], None);
-    let result = run(&translator, &reply(404, "text/plain", "error: no such city"));
+    let result = run(&translator, &response(404, "text/plain", "error: no such city"));
     assert_eq!(result.outcome, Outcome::Error(Fault::Upstream { status: 404 }));
 }
 
@@ -102,12 +102,12 @@ fn a_reply_that_fits_no_rule_is_an_error_that_says_so() {
     let mut rule = success(ExtractorKind::Pairs(Pairs::default()), None, None);
     rule.matcher = only_text;
     let mut translator = translator(vec![rule], None);
-    let result = run(&translator, &reply(200, "text/html", "<p>maintenance</p>"));
+    let result = run(&translator, &response(200, "text/html", "<p>maintenance</p>"));
     assert_eq!(result.outcome, Outcome::Error(Fault::Unreadable));
     let text = sent(&result)["content"][0]["text"].as_str().unwrap().to_owned();
     assert!(text.contains("of type text/html, and fits no rule"), "{text}");
     translator.otherwise = Otherwise::Text;
-    check(&translator, &reply(200, "text/html", "<p>x</p>"), "<p>x</p>", Some(r#"{"result":"<p>x</p>"}"#));
+    check(&translator, &response(200, "text/html", "<p>x</p>"), "<p>x</p>", Some(r#"{"result":"<p>x</p>"}"#));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn typed_fields_make_the_structure_and_its_schema() {
     let expected = r#"{"temperature":5.0,"raining":true}"#;
     check(
         &translator,
-        &reply(200, "text/plain", "temp: 5.0\nrain: YES\nsky: grey"),
+        &response(200, "text/plain", "temp: 5.0\nrain: YES\nsky: grey"),
         expected,
         Some(expected),
     );
@@ -145,7 +145,7 @@ fn typed_fields_make_the_structure_and_its_schema() {
         ("rain: yes", "field `temperature` is missing: expected `temp` in the reply, found `rain`"),
         ("temp: 5\nrain: maybe", "field `raining` must be one of `yes`, `no`; found `maybe`"),
     ] {
-        let text = sent(&run(&translator, &reply(200, "text/plain", body))).to_string();
+        let text = sent(&run(&translator, &response(200, "text/plain", body))).to_string();
         assert!(text.contains(part), "{text}");
     }
 }
@@ -161,7 +161,7 @@ fn jq_and_templates_shape_structure_and_text() {
     let body = r#"{"main": {"temp": 5.50}}"#;
     check(
         &translator,
-        &reply(200, "application/json", body),
+        &response(200, "application/json", body),
         "5.5 °C in Oslo, was 5.5",
         Some(r#"{"temperature":5.50,"city":"Oslo"}"#),
     );
@@ -179,7 +179,7 @@ fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
     let mut good = success(ExtractorKind::Pairs(Pairs::default()), None, None);
     good.matcher = value(".state == \"good\"");
     let translator = translator(vec![refused, good, error(not, "not ready")], None);
-    let plain = |body: &'static str| reply(200, "text/plain", body);
+    let plain = |body: &'static str| response(200, "text/plain", body);
     check(&translator, &plain("state: refused\nwhy: late"), "refused: late", None);
     check(&translator, &plain("state: good"), r#"{"state":"good"}"#, Some(r#"{"state":"good"}"#));
     // The extractor fails on it, so no condition on its value holds.
@@ -197,10 +197,10 @@ fn a_filter_sees_the_captures_of_its_rule() {
     let captures = ["unit".to_owned(), "more".to_owned()];
     action.structured = Some(Jq::compile_with("{n: ., unit: $unit, more: $more}", &captures).unwrap());
     let translator = translator(vec![rule], None);
-    let mut reply = reply(200, "application/json", "5");
-    reply.headers.insert("x-unit", HeaderValue::from_static("km"));
+    let mut response = response(200, "application/json", "5");
+    response.headers.insert("x-unit", HeaderValue::from_static("km"));
     let expected = r#"{"n":5,"unit":"km","more":""}"#;
-    check(&translator, &reply, expected, Some(expected));
+    check(&translator, &response, expected, Some(expected));
 }
 
 #[test]
@@ -210,13 +210,13 @@ fn an_error_has_the_code_and_the_structure_that_its_rule_gives_it() {
     action.code = Some(CodeTemplate::new(Template::compile("{{ json.code }}").unwrap()));
     action.structured = Some(Jq::compile("{why: .message, code}").unwrap());
     let translator = translator(vec![rule], Some(json!({"type": "object", "required": ["other"]})));
-    let told = run(&translator, &reply(200, "application/json", r#"{"message": "full", "code": 7}"#));
+    let told = run(&translator, &response(200, "application/json", r#"{"message": "full", "code": 7}"#));
     assert_eq!(
         sent(&told).to_string(),
         r#"{"content":[{"type":"text","text":"full (7)"}],"structuredContent":{"why":"full","code":7},"isError":true,"_meta":{"glossator/upstreamStatus":200,"glossator/upstreamCode":7}}"#
     );
     // What can't be read is left out; the client is told what can be.
-    let broken = run(&translator, &reply(404, "text/plain", "no such disk"));
+    let broken = run(&translator, &response(404, "text/plain", "no such disk"));
     assert_eq!(sent(&broken)["content"][0]["text"], "no such disk");
     assert!(broken.structured.is_none() && !broken.meta.contains_key(CODE_META_KEY));
 }
@@ -240,7 +240,7 @@ fn a_code_is_a_scalar_or_is_left_out() {
         let Action::Error(action) = &mut rule.action else { unreachable!() };
         action.code = Some(CodeTemplate::new(Template::compile(template).unwrap()));
         let body = json!({"n": 7, "s": "0042", "list": [1], "long": "x".repeat(300)}).to_string();
-        let result = run(&translator(vec![rule], None), &reply(200, "application/json", body));
+        let result = run(&translator(vec![rule], None), &response(200, "application/json", body));
         assert_eq!(result.meta.get(CODE_META_KEY), expected.as_ref(), "{template}");
     }
 }
@@ -248,7 +248,7 @@ fn a_code_is_a_scalar_or_is_left_out() {
 #[test]
 fn an_error_that_a_filter_raises_is_told_to_the_client() {
     let raising = |filter| translator(vec![success(ExtractorKind::Json(Json), Some(filter), None)], None);
-    let body = || reply(200, "application/json", r#"{"ok": false, "why": "disk full"}"#);
+    let body = || response(200, "application/json", r#"{"ok": false, "why": "disk full"}"#);
     let told = run(&raising(r#"if .ok then . else error("stopped: \(.why)") end"#), &body());
     assert_eq!(told.outcome, Outcome::Error(Fault::Reported { status: None }));
     assert_eq!(sent(&told)["content"][0]["text"], "stopped: disk full");
@@ -281,7 +281,7 @@ fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
             let Action::Success(action) = &mut rule.action else { unreachable!() };
             action.limit = Some(Limit { rows: Some(1), ..Limit::default() }.into());
             let refuses = schema.as_ref().is_some_and(|schema| schema["type"] != "object");
-            let result = run(&translator(vec![rule], schema), &reply(200, "text/html", page.clone()));
+            let result = run(&translator(vec![rule], schema), &response(200, "text/html", page.clone()));
             assert_eq!(result.is_error(), refuses);
             let mut out = Vec::new();
             write_result(&result, Shapes::ObjectsOnly, &mut out);
@@ -311,9 +311,9 @@ fn a_template_of_an_error_sees_nothing_that_the_route_keeps_to_itself() {
                 translator(vec![error(Matcher { text, ..Matcher::default() }, template)], None);
             let secret = SecretPattern::new(&Pattern::compile(r"\d{16}").unwrap()).unwrap();
             translator.redaction = Redaction::new(vec![secret]);
-            let mut reply = reply(200, "application/json", body.to_owned());
-            reply.headers.insert("x-card", HeaderValue::from_static("1234567812345678"));
-            let result = run(&translator, &reply);
+            let mut response = response(200, "application/json", body.to_owned());
+            response.headers.insert("x-card", HeaderValue::from_static("1234567812345678"));
+            let result = run(&translator, &response);
             let found = result.content[0].block.text(None).unwrap_or_default().into_owned();
             assert_eq!(found, expected, "{template}");
         }

@@ -93,42 +93,42 @@ impl HttpUpstream {
     /// # Errors
     ///
     /// [`UpstreamError`], if there is no response.
-    pub async fn answer(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
-        self.attempt(ask, &AttemptedEndpoints::default()).await
+    pub async fn answer(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+        self.attempt(upstream_call, &AttemptedEndpoints::default()).await
     }
 
     /// Sends a request to one address, and to another when nothing could be sent to that one.
     pub(in crate::upstream) async fn attempt(
         &self,
-        ask: &UpstreamCall,
+        upstream_call: &UpstreamCall,
         tried: &AttemptedEndpoints,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        let UpstreamCall { request, response_limit_bytes, due, meanwhile, idempotent, ticket, .. } = ask;
+        let UpstreamCall { request, response_limit_bytes, deadline, meanwhile, idempotent, context, .. } = upstream_call;
         let UpstreamRequest::Http(request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
-        let credential = self.credential(ticket).await?;
-        let mut load = self.shared.endpoints.pick(tried, due.latest).await?;
+        let credential = self.credential(context).await?;
+        let mut load = self.shared.endpoints.pick(tried, deadline.latest).await?;
         let mut reconnects = if *idempotent { RECONNECT_LIMIT } else { 0 };
         loop {
-            let result = match self.open_at(load.endpoint(), request, credential.clone(), ticket).await {
+            let result = match self.open_at(load.endpoint(), request, credential.clone(), context).await {
                 Ok(response) => {
-                    let account = ask.account(*response_limit_bytes);
+                    let account = upstream_call.account(*response_limit_bytes);
                     response.whole(*response_limit_bytes, account, meanwhile.as_ref()).await
                 }
                 // A server may close an idle connection at any time (RFC 9112, section 9.3.1): that is no
                 // failure of it.
                 Err(error) if reconnects > 0 && error.is_of_reused_connection() => {
                     reconnects -= 1;
-                    let request_id = ticket.request_id();
+                    let request_id = context.request_id();
                     let (upstream, error) = (self.name(), Chain(&error));
                     info!(%upstream, request_id, %error, "idle connection was closed, using another");
                     continue;
                 }
                 Err(error) => Err(error),
             };
-            let status = result.as_ref().map(|reply| reply.status);
-            if !self.shared.endpoints.fail_over(&mut load, tried, ticket, status) {
+            let status = result.as_ref().map(|upstream_response| upstream_response.status);
+            if !self.shared.endpoints.fail_over(&mut load, tried, context, status) {
                 return result;
             }
         }
@@ -138,15 +138,15 @@ impl HttpUpstream {
     pub(in crate::upstream) async fn open(
         &self,
         request: HttpRequest,
-        due: Instant,
+        deadline: Instant,
     ) -> Result<IncomingResponse, UpstreamError> {
-        let (tried, ticket) = (AttemptedEndpoints::default(), CallContext::default());
-        let credential = self.credential(&ticket).await?;
-        let mut load = self.shared.endpoints.pick(&tried, due).await?;
+        let (tried, context) = (AttemptedEndpoints::default(), CallContext::default());
+        let credential = self.credential(&context).await?;
+        let mut load = self.shared.endpoints.pick(&tried, deadline).await?;
         loop {
-            let result = self.open_at(load.endpoint(), &request, credential.clone(), &ticket).await;
+            let result = self.open_at(load.endpoint(), &request, credential.clone(), &context).await;
             let status = result.as_ref().map(IncomingResponse::status);
-            if !self.shared.endpoints.fail_over(&mut load, &tried, &ticket, status) {
+            if !self.shared.endpoints.fail_over(&mut load, &tried, &context, status) {
                 return result;
             }
         }
@@ -159,13 +159,13 @@ impl HttpUpstream {
         endpoint: &Endpoint,
         request: &HttpRequest,
         mut credential: Option<Credential>,
-        ticket: &CallContext,
+        context: &CallContext,
     ) -> Result<IncomingResponse, UpstreamError> {
         let mut next = self.request_to(endpoint.address(), request)?;
         let (mut redirects_left, mut is_renewed) = (self.shared.settings.max_redirects, false);
         loop {
             let mut response = self.send_as(endpoint, &next, credential.as_ref()).await?;
-            if !is_renewed && let Some(renewed) = self.renewed(&response, credential.as_ref(), ticket).await?
+            if !is_renewed && let Some(renewed) = self.renewed(&response, credential.as_ref(), context).await?
             {
                 // A server that responds 401 has done nothing yet, so any request may be sent again.
                 drain(self.name(), response.into_body()).await;
@@ -264,9 +264,9 @@ impl HttpUpstream {
     }
 
     /// The credential for a request, if the upstream has one.
-    async fn credential(&self, ticket: &CallContext) -> Result<Option<Credential>, UpstreamError> {
+    async fn credential(&self, context: &CallContext) -> Result<Option<Credential>, UpstreamError> {
         let Some(credentials) = &self.shared.credentials else { return Ok(None) };
-        credentials.credential(ticket).await.map(Some).map_err(|source| self.no_credential(source))
+        credentials.credential(context).await.map(Some).map_err(|source| self.no_credential(source))
     }
 
     /// Another credential, where the one that was sent is refused and another can be had.
@@ -274,11 +274,11 @@ impl HttpUpstream {
         &self,
         response: &Response<ResponseBody>,
         sent: Option<&Credential>,
-        ticket: &CallContext,
+        context: &CallContext,
     ) -> Result<Option<Credential>, UpstreamError> {
         match (&self.shared.credentials, sent) {
             (Some(credentials), Some(sent)) if response.status() == StatusCode::UNAUTHORIZED => {
-                credentials.another(sent, ticket).await.map_err(|source| self.no_credential(source))
+                credentials.another(sent, context).await.map_err(|source| self.no_credential(source))
             }
             _ => Ok(None),
         }

@@ -28,7 +28,7 @@ impl HttpUpstream {
     /// have no other name. The upstream's own `headers` setting is not added: a credential of routes is not
     /// lent to every client. When an address can't be reached, another is tried.
     ///
-    /// A future that is dropped after `due` counts as a failure of the address.
+    /// A future that is dropped after `deadline` counts as a failure of the address.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl HttpUpstream {
     pub async fn stream<B>(
         &self,
         request: Request<B>,
-        due: Instant,
+        deadline: Instant,
     ) -> Result<Response<StreamedBody>, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -49,7 +49,7 @@ impl HttpUpstream {
         request.headers_mut().remove(header::EXPECT);
         let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
         let tried = AttemptedEndpoints::default();
-        let mut load = self.shared.endpoints.pick(&tried, due).await?;
+        let mut load = self.shared.endpoints.pick(&tried, deadline).await?;
         loop {
             let address = load.endpoint().address();
             *request.uri_mut() = address.join(&path).map_err(|source| self.unsendable(source))?;

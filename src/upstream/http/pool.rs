@@ -354,8 +354,8 @@ mod tests {
                 tokio::spawn(async move {
                     let mut buffer = [0; 4096];
                     while let Ok(1..) = stream.read(&mut buffer).await {
-                        let reply = format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 2\r\n\r\nok");
-                        stream.write_all(reply.as_bytes()).await.unwrap();
+                        let response = format!("HTTP/1.1 200 OK\r\n{header}Content-Length: 2\r\n\r\nok");
+                        stream.write_all(response.as_bytes()).await.unwrap();
                     }
                     counts.send_modify(|(_, open)| *open -= 1);
                 });
@@ -376,7 +376,7 @@ mod tests {
         request
     }
 
-    async fn ask(pool: &Arc<ConnectionPool>, address: &Address) -> Bytes {
+    async fn get(pool: &Arc<ConnectionPool>, address: &Address) -> Bytes {
         pool.send(request(address)).await.unwrap().into_body().collect().await.unwrap().to_bytes()
     }
 
@@ -385,7 +385,7 @@ mod tests {
         let (address, seen) = server("").await;
         let pool = pool(&address, 8);
         for _ in 0..20 {
-            assert_eq!(ask(&pool, &address).await, "ok");
+            assert_eq!(get(&pool, &address).await, "ok");
         }
         assert_eq!(*seen.borrow(), (1, 1));
     }
@@ -396,7 +396,7 @@ mod tests {
         let pool = pool(&address, 8);
         drop(pool.send(request(&address)).await.unwrap());
         seen.wait_for(|seen| *seen == (1, 0)).await.unwrap();
-        assert_eq!(ask(&pool, &address).await, "ok");
+        assert_eq!(get(&pool, &address).await, "ok");
     }
 
     #[tokio::test]
@@ -428,8 +428,8 @@ mod tests {
             asking.spawn(async move { pool.send(request(&address)).await.unwrap() });
         }
         let replies = asking.join_all().await;
-        for reply in replies {
-            reply.into_body().collect().await.unwrap();
+        for response in replies {
+            response.into_body().collect().await.unwrap();
         }
         seen.wait_for(|seen| *seen == (5, 2)).await.unwrap();
         drop(pool);
@@ -441,7 +441,7 @@ mod tests {
         let (address, mut seen) = server("Connection: close\r\n").await;
         let pool = pool(&address, 8);
         for count in 1..4 {
-            assert_eq!(ask(&pool, &address).await, "ok");
+            assert_eq!(get(&pool, &address).await, "ok");
             seen.wait_for(|seen| *seen == (count, 0)).await.unwrap();
         }
     }
@@ -450,14 +450,14 @@ mod tests {
     async fn what_waits_too_long_is_closed_though_nobody_asks() {
         let (address, mut seen) = server("").await;
         let pool = pool(&address, 8);
-        ask(&pool, &address).await;
+        get(&pool, &address).await;
         assert_eq!(*seen.borrow(), (1, 1));
         tokio::time::pause();
         tokio::time::advance(IDLE_TIMEOUT + Duration::from_millis(10)).await;
         tokio::time::resume();
         seen.wait_for(|seen| *seen == (1, 0)).await.unwrap();
         // A later connection is handled as well.
-        ask(&pool, &address).await;
+        get(&pool, &address).await;
         assert_eq!(*seen.borrow(), (2, 1));
         tokio::time::pause();
         tokio::time::advance(IDLE_TIMEOUT + Duration::from_millis(10)).await;
@@ -514,7 +514,7 @@ mod tests {
         let settings = HttpSettings { protocol: Protocol::Http2, ..settings };
         let pool =
             ConnectionPool::new(&settings, &address, Connector::new(&settings, &address, address.ip()));
-        assert_eq!(ask(&pool, &address).await, "ok");
+        assert_eq!(get(&pool, &address).await, "ok");
         falls_silent.notify_one();
         tokio::task::yield_now().await;
         tokio::time::pause();
@@ -522,6 +522,6 @@ mod tests {
         let (error, _) = sent.expect("that nothing comes is found out").unwrap_err();
         assert!(matches!(error, SendError::Exchange { .. }), "{error}");
         tokio::time::resume();
-        assert_eq!(ask(&pool, &address).await, "ok", "over another one");
+        assert_eq!(get(&pool, &address).await, "ok", "over another one");
     }
 }

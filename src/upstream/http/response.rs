@@ -45,8 +45,8 @@ impl IncomingResponse {
         let (mut head, body) = response.into_parts();
         let body = read_body(&upstream, body, limit_bytes, &mut account, meanwhile).await?;
         remove_hop_by_hop(&mut head.headers);
-        let reply = scrubber.scrub(UpstreamResponse::new(head.status, head.headers, body));
-        account.finish_reply(reply).await.map_err(|full| full.of(&upstream))
+        let upstream_response = scrubber.scrub(UpstreamResponse::new(head.status, head.headers, body));
+        account.finish_reply(upstream_response).await.map_err(|full| full.of(&upstream))
     }
 }
 

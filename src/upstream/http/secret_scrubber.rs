@@ -36,11 +36,11 @@ pub(in crate::upstream) struct ResponseScrubber {
 }
 
 impl ResponseScrubber {
-    pub(in crate::upstream) fn scrub(&self, reply: UpstreamResponse) -> UpstreamResponse {
-        let reply = self.own.scrub(reply);
+    pub(in crate::upstream) fn scrub(&self, response: UpstreamResponse) -> UpstreamResponse {
+        let response = self.own.scrub(response);
         match &self.credential {
-            Some(credential) => credential.scrub(reply),
-            None => reply,
+            Some(credential) => credential.scrub(response),
+            None => response,
         }
     }
 }
@@ -93,20 +93,20 @@ impl SecretScrubber {
     }
 
     /// The response without them. What is compressed is not searched.
-    fn scrub(&self, mut reply: UpstreamResponse) -> UpstreamResponse {
-        let wanted = if reply.status.is_success() { &self.everywhere } else { &self.in_errors };
-        let Some(secrets) = wanted else { return reply };
-        if let Cow::Owned(hidden) = secrets.replace_all(&reply.body, MARK.as_bytes()) {
-            reply.body = Bytes::from(hidden);
+    fn scrub(&self, mut response: UpstreamResponse) -> UpstreamResponse {
+        let wanted = if response.status.is_success() { &self.everywhere } else { &self.in_errors };
+        let Some(secrets) = wanted else { return response };
+        if let Cow::Owned(hidden) = secrets.replace_all(&response.body, MARK.as_bytes()) {
+            response.body = Bytes::from(hidden);
             // It was the length of another body.
-            reply.headers.remove(header::CONTENT_LENGTH);
+            response.headers.remove(header::CONTENT_LENGTH);
         }
-        for value in reply.headers.values_mut() {
+        for value in response.headers.values_mut() {
             if let Cow::Owned(hidden) = secrets.replace_all(value.as_bytes(), MARK.as_bytes()) {
                 *value = HeaderValue::from_bytes(&hidden).unwrap_or(HeaderValue::from_static(MARK));
             }
         }
-        reply
+        response
     }
 }
 
@@ -284,9 +284,9 @@ mod tests {
     fn check(scrubber: &SecretScrubber, status: u16, body: &str, expected: &str) {
         let mut headers = HeaderMap::new();
         headers.insert("x-echo", HeaderValue::from_str(&body.replace('\n', " ")).unwrap());
-        let reply =
+        let response =
             UpstreamResponse::new(StatusCode::from_u16(status).unwrap(), headers, body.to_owned().into());
-        let shown = scrubber.scrub(reply);
+        let shown = scrubber.scrub(response);
         assert_eq!(shown.body, expected.as_bytes());
         assert_eq!(shown.headers["x-echo"], expected.replace('\n', " "));
     }
@@ -314,12 +314,12 @@ mod tests {
                 for written in [encoded.clone(), url_safe, encoded.to_lowercase(), in_url] {
                     for status in [200, 401] {
                         let body = Bytes::from(format!("x {written} y"));
-                        let reply = UpstreamResponse::new(
+                        let response = UpstreamResponse::new(
                             StatusCode::from_u16(status).unwrap(),
                             HeaderMap::new(),
                             body,
                         );
-                        let shown = String::from_utf8(scrubber.scrub(reply).body.to_vec()).unwrap();
+                        let shown = String::from_utf8(scrubber.scrub(response).body.to_vec()).unwrap();
                         assert!(shown.contains(MARK) && shown.len() < 36, "{status} {written}: {shown}");
                     }
                 }

@@ -189,7 +189,7 @@ impl ChildLink {
             name: None,
             headers: &headers,
             limit_bytes: MESSAGE_LIMIT_BYTES,
-            ask: None,
+            upstream_call: None,
         };
         let text = self.call(handle, &outgoing("initialize", lifecycle::initialize()), false).await?;
         let refused = match super::whole_response(&self.name, &text)?.outcome {

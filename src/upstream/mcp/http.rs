@@ -117,7 +117,7 @@ impl Drop for HttpLink {
         {
             let (http, request) =
                 (self.http.clone(), request(Method::DELETE, session.headers(), Bytes::new()));
-            runtime.spawn(timeout(NOTIFY_TIMEOUT, async move { http.open(request, due()).await }));
+            runtime.spawn(timeout(NOTIFY_TIMEOUT, async move { http.open(request, deadline()).await }));
         }
     }
 }
@@ -137,7 +137,7 @@ impl HttpLink {
     pub(super) async fn request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
         match self.try_request(outgoing).await {
             Ok(answer) => Ok(answer),
-            Err(Failure::Refused(reply)) => Ok(Answer::Refused(reply)),
+            Err(Failure::Refused(response)) => Ok(Answer::Refused(response)),
             Err(Failure::Error(error)) => Err(error),
             Err(Failure::Forgotten) => Err(not_mcp(self.name(), "it forgets every session at once")),
         }
@@ -219,7 +219,7 @@ impl HttpLink {
     pub(super) async fn close(&self) {
         let Some(session) = self.session.lock().await.take() else { return };
         if session.id.is_some() {
-            let sent = self.http.open(request(Method::DELETE, session.headers(), Bytes::new()), due());
+            let sent = self.http.open(request(Method::DELETE, session.headers(), Bytes::new()), deadline());
             if !matches!(timeout(NOTIFY_TIMEOUT, sent).await, Ok(Ok(_))) {
                 debug!(upstream = %self.name(), "ending the MCP session failed");
             }
@@ -280,7 +280,7 @@ impl HttpLink {
     ) -> Result<Result<Introduced, RpcError>, Failure> {
         let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
         let limit_bytes = MESSAGE_LIMIT_BYTES;
-        let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, ask: None };
+        let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
         let agreed = Agreed { revision: PER_REQUEST, declared: Declared::default() };
         let session = Arc::new(Session::new(agreed, None));
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_per_request));
@@ -292,10 +292,10 @@ impl HttpLink {
                 let outcome = whole_response(self.name(), &text)?.outcome;
                 Ok(outcome.map(|result| (result.to_owned(), session_id)))
             }
-            Ok(Answer::Refused(reply)) if is_final(reply.status) => Err(Failure::Refused(reply)),
-            Ok(Answer::Refused(reply)) => {
-                let message = format!("`{method}` is answered with status {}", reply.status);
-                let text = std::str::from_utf8(&reply.body).unwrap_or_default();
+            Ok(Answer::Refused(upstream_response)) if is_final(upstream_response.status) => Err(Failure::Refused(upstream_response)),
+            Ok(Answer::Refused(upstream_response)) => {
+                let message = format!("`{method}` is answered with status {}", upstream_response.status);
+                let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
                 Ok(Err(jsonrpc::error_in(text).unwrap_or(RpcError { code: 0, message, is_ours: true })))
             }
             Err(Failure::Error(error @ UpstreamError::NotMcp { .. })) if is_per_request => {
@@ -329,7 +329,7 @@ impl HttpLink {
         method: &str,
         name: Option<&str>,
     ) -> Result<IncomingResponse, UpstreamError> {
-        self.http.open(post_request(session, more, body, method, name), due()).await
+        self.http.open(post_request(session, more, body, method, name), deadline()).await
     }
 
     /// Sends a message that has no response, in the background.
@@ -347,7 +347,7 @@ impl HttpLink {
 }
 
 /// When a request has an endpoint at the latest; calls have timeouts of their own for the response.
-fn due() -> Instant {
+fn deadline() -> Instant {
     Instant::now() + McpUpstream::START_TIMEOUT
 }
 
@@ -402,10 +402,10 @@ impl HttpLink {
             let (body, scrubber) = response.into_body();
             return Ok(Answer::Message(self.answer_in_events(session, body, &scrubber, id, outgoing).await?));
         }
-        let reply = response.whole(outgoing.limit_bytes, outgoing.account(), outgoing.meanwhile()).await?;
-        let text = std::str::from_utf8(&reply.body).unwrap_or_default();
+        let upstream_response = response.whole(outgoing.limit_bytes, outgoing.account(), outgoing.meanwhile()).await?;
+        let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
         if let Some(response) = jsonrpc::response_to(text, id) {
-            return Ok(Answer::Message(reply.body.slice_ref(response.text.as_bytes())));
+            return Ok(Answer::Message(upstream_response.body.slice_ref(response.text.as_bytes())));
         }
         if status.is_success() {
             return Err(not_mcp(self.name(), "its answer has no response to the request").into());
@@ -415,7 +415,7 @@ impl HttpLink {
         if session.id.is_some() && matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
             return Err(Failure::Forgotten);
         }
-        Ok(Answer::Refused(reply))
+        Ok(Answer::Refused(upstream_response))
     }
 
     /// Reads a stream of events until the response is there.
@@ -480,7 +480,7 @@ impl HttpLink {
         let (id, method) = (self.ids.fetch_add(1, Ordering::Relaxed), "subscriptions/listen");
         let params = [("notifications".to_owned(), session.agreed.declared.changes().into())];
         let params = params.into_iter().collect();
-        let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, ask: None };
+        let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, true));
         post_request(Some(session), &headers, body, method, None)
     }
@@ -501,7 +501,7 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         };
         // Without the link and the session: some servers send no headers before there is a notification, and
         // the end of the session ends this.
-        let opened = http.open(request, due()).await;
+        let opened = http.open(request, deadline()).await;
         let began = Instant::now();
         match opened {
             Ok(response) if response.status().is_success() && is_event_stream(response.headers()) => {

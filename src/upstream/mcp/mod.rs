@@ -97,19 +97,19 @@ struct Outgoing<'a> {
     headers: &'a HeaderMap,
     limit_bytes: usize,
     /// The call that it is sent for; `None` of requests of our own.
-    ask: Option<&'a UpstreamCall>,
+    upstream_call: Option<&'a UpstreamCall>,
 }
 
 impl<'a> Outgoing<'a> {
     /// Where progress is reported before its response is there.
     fn meanwhile(&self) -> Option<&'a ProgressSender> {
-        self.ask.and_then(|ask| ask.meanwhile.as_ref())
+        self.upstream_call.and_then(|upstream_call| upstream_call.meanwhile.as_ref())
     }
 
     /// The account of its response's body.
     fn account(&self) -> BodyAccount<'a> {
-        match self.ask {
-            Some(ask) => ask.account(self.limit_bytes),
+        match self.upstream_call {
+            Some(upstream_call) => upstream_call.account(self.limit_bytes),
             None => BodyAccount::none(),
         }
     }
@@ -302,7 +302,7 @@ impl McpUpstream {
             name: None,
             headers: &headers,
             limit_bytes: Self::PAGE_LIMIT_BYTES,
-            ask: None,
+            upstream_call: None,
         };
         let patience = Self::START_TIMEOUT + Self::PAGE_TIMEOUT;
         let answer = timeout(patience, self.request(&outgoing)).await;
@@ -310,8 +310,8 @@ impl McpUpstream {
             .map_err(|_| UpstreamError::Deadline { upstream: self.name.clone(), after: patience })??;
         let text = match answer {
             Answer::Message(text) => text,
-            Answer::Refused(reply) => {
-                return Err(not_mcp(&self.name, format!("its status is {}", reply.status)));
+            Answer::Refused(upstream_response) => {
+                return Err(not_mcp(&self.name, format!("its status is {}", upstream_response.status)));
             }
         };
         let response = whole_response(&self.name, &text)?;
@@ -340,8 +340,8 @@ impl McpUpstream {
 }
 
 impl McpUpstream {
-    pub(super) async fn answer(&self, ask: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
-        let UpstreamCall { request, response_limit_bytes, .. } = ask;
+    pub(super) async fn answer(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+        let UpstreamCall { request, response_limit_bytes, .. } = upstream_call;
         let UpstreamRequest::Tool(request) = request else {
             return Err(UpstreamError::of_another_kind(&self.name));
         };
@@ -363,10 +363,10 @@ impl McpUpstream {
             name: (*method != McpMethod::Complete).then_some(tool),
             headers,
             limit_bytes: *response_limit_bytes,
-            ask: Some(ask),
+            upstream_call: Some(upstream_call),
         };
         match self.request(&outgoing).await? {
-            Answer::Refused(reply) => Ok(reply),
+            Answer::Refused(response) => Ok(response),
             Answer::Message(text) => {
                 if let Err(error) = &whole_response(&self.name, &text)?.outcome
                     && *method == McpMethod::CallTool

@@ -4,7 +4,7 @@ use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
 use super::{TemporaryFile, glossator, succeeds};
-use crate::support::{Loaded, Scripted, Step, reply};
+use crate::support::{Loaded, Scripted, Step, response};
 
 const SHOP: &str = r##"
 openapi: 3.0.3
@@ -141,7 +141,7 @@ async fn a_call_asks_what_the_document_says() {
             true => r#"{"id": 7, "name": "Bo", "parts": [{"id": 8, "name": "x"}]}"#,
             false => r#"{"id": 8, "name": "An"}"#,
         };
-        vec![Step::Send(reply("200 OK", "application/json", body))]
+        vec![Step::Send(response("200 OK", "application/json", body))]
     })
     .await;
     let url = format!("http://{}/api", upstream.address);
@@ -156,7 +156,7 @@ async fn a_call_asks_what_the_document_says() {
     ] {
         let json = ["Content-Type: application/json"];
         let line = format!("POST /tools/{tool}");
-        let response = program.connect().await.ask(&line, &json, arguments).await;
+        let response = program.connect().await.send(&line, &json, arguments).await;
         assert_eq!(response.status, 200, "{}", response.text());
         assert!(response.json()["structuredContent"]["name"].is_string(), "{}", response.text());
     }

@@ -6,14 +6,14 @@ use super::{TemporaryFile, glossator, succeeds};
 
 /// Two reports of a boiler, and an error with a success status.
 fn samples(test: &str) -> [TemporaryFile; 3] {
-    let reply = |name: &str, body: &str| {
+    let response = |name: &str, body: &str| {
         let recording = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n{body}");
         TemporaryFile::new(&format!("{test}-{name}"), recording)
     };
     [
-        reply("1.http", "Boiler: north\nTemp: 81.5 °C\nChecked: 2026-11-21T09:30:00Z\nBurning: yes\n"),
-        reply("2.http", "Boiler: south\nTemp: 79 °C\nChecked: 2026-11-21T09:31:00Z\nBurning: no\n"),
-        reply("3.http", "ERR 17 NO SUCH BOILER\n"),
+        response("1.http", "Boiler: north\nTemp: 81.5 °C\nChecked: 2026-11-21T09:30:00Z\nBurning: yes\n"),
+        response("2.http", "Boiler: south\nTemp: 79 °C\nChecked: 2026-11-21T09:31:00Z\nBurning: no\n"),
+        response("3.http", "ERR 17 NO SUCH BOILER\n"),
     ]
 }
 

@@ -50,7 +50,7 @@ async fn a_new_key_opens_with_its_hash_and_with_no_other() {
     let served = Loaded::start(&loaded).await;
     for (shown, status) in [(&key, 200), (&other, 401), (&hash, 401)] {
         let header = format!("X-API-Key: {shown}");
-        let response = Client::connect(served.address).await.ask("GET /tools", &[&header], "").await;
+        let response = Client::connect(served.address).await.send("GET /tools", &[&header], "").await;
         assert_eq!(response.status, status, "{}", response.text());
     }
 }

@@ -4,7 +4,7 @@ use glossator::config::{self, Sources};
 use serde_json::{Map, Value, json};
 
 use super::NEWEST;
-use crate::support::{Asked, Client, Loaded, Response, Scripted, Step, reply, soon};
+use crate::support::{Asked, Client, Loaded, Response, Scripted, Step, response, soon};
 
 const ROUTES: &str = r#"
   delete_page:
@@ -76,7 +76,7 @@ async fn start_with(server: &str) -> (Loaded, Scripted) {
             asked.line().trim_end_matches(" HTTP/1.1"),
             String::from_utf8_lossy(&asked.body)
         );
-        vec![Step::Send(reply("200 OK", "text/plain", told.trim_end()))]
+        vec![Step::Send(response("200 OK", "text/plain", told.trim_end()))]
     };
     let upstream = Scripted::start(echo).await;
     let routes = ROUTES.replace(
@@ -123,7 +123,7 @@ async fn ask_newest(program: &Loaded, method: &str, capabilities: Value, mut par
         version.as_str(),
         name.as_str(),
     ];
-    program.connect().await.ask("POST /mcp", &headers, &body).await
+    program.connect().await.send("POST /mcp", &headers, &body).await
 }
 
 /// The result of a call of revision 2026-07-28.
@@ -351,7 +351,7 @@ async fn a_client_is_not_asked_for_what_it_has_not_declared() {
     let rest = program.connect().await;
     let mut rest = rest;
     let response =
-        rest.ask("POST /tools/delete_page", &["Content-Type: application/json"], r#"{"id": "7"}"#).await;
+        rest.send("POST /tools/delete_page", &["Content-Type: application/json"], r#"{"id": "7"}"#).await;
     assert_eq!(response.status, 403);
     assert!(
         response.told().contains("`elicitation`") && response.told().contains("no argument"),
@@ -441,7 +441,7 @@ impl Older {
     /// A message beside the call that waits.
     async fn send(&mut self, message: &Value) -> Response {
         let headers: Vec<&str> = self.headers.iter().map(String::as_str).collect();
-        self.aside.ask("POST /mcp", &headers, &message.to_string()).await
+        self.aside.send("POST /mcp", &headers, &message.to_string()).await
     }
 
     /// Calls a tool, and answers each question that comes on its stream.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::served::{ERAS, Served};
-use crate::support::{Asked, Scripted, Step, reply};
+use crate::support::{Asked, Scripted, Step, response};
 
 const CONFIGURATION: &str = r#"
 upstreams: { old: "LEGACY" }
@@ -65,18 +65,18 @@ async fn served() -> (Served, Scripted) {
     let upstream = Scripted::start(|asked: &Asked| {
         let path = asked.line().split(' ').nth(1).unwrap();
         vec![Step::Send(match path {
-            "/cities" => reply("200 OK", "text/plain", "Oslo\n  Bergen \n\nOslo\nNordoslo\n"),
+            "/cities" => response("200 OK", "text/plain", "Oslo\n  Bergen \n\nOslo\nNordoslo\n"),
             "/many" => {
                 let values: Vec<usize> = (0..250).collect();
-                reply("200 OK", "application/json", &json!(values).to_string())
+                response("200 OK", "application/json", &json!(values).to_string())
             }
-            "/fails" => reply("500 Oops", "text/plain", "panic"),
+            "/fails" => response("500 Oops", "text/plain", "panic"),
             _ if path.starts_with("/parts/") => {
                 let parts = json!({ "parts": [{ "name": "belt", "stock": 1 }, { "name": "bolt", "stock": 0 },
                     { "name": "V-belt", "stock": 2 }, { "name": path, "stock": 1 }] });
-                reply("200 OK", "application/json", &parts.to_string())
+                response("200 OK", "application/json", &parts.to_string())
             }
-            _ => reply("404 Not Found", "text/plain", "no"),
+            _ => response("404 Not Found", "text/plain", "no"),
         })]
     })
     .await;
@@ -158,7 +158,7 @@ async fn the_arguments_of_a_resource_template_are_completed() {
 
 #[tokio::test]
 async fn a_resource_alone_may_have_something_to_complete() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "x")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "x")).await;
     let text = |input: &str| {
         format!(
             "upstreams: {{ old: LEGACY }}\nroutes: {{ a: {{ description: x, request: 'GET old/{{n}}', resource: 'a://{{n}}', \

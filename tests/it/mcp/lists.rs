@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::served::{ERAS, Served};
-use crate::support::{Scripted, reply};
+use crate::support::{Scripted, response};
 
 /// Seven of each, shown three at a time, whose names are not in order.
 fn configuration() -> String {
@@ -47,7 +47,7 @@ const LISTS: [(&str, &str, &str); 2] = [("tools/list", "tools", "name"), ("promp
 
 #[tokio::test]
 async fn every_list_is_shown_whole_in_order_and_ends() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "x")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "x")).await;
     let served = Served::start(&configuration(), &upstream).await;
     for revision in ERAS {
         for (method, list, key) in LISTS {
@@ -63,7 +63,7 @@ async fn every_list_is_shown_whole_in_order_and_ends() {
 
 #[tokio::test]
 async fn a_cursor_of_one_list_is_none_of_another() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "x")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "x")).await;
     let served = Served::start(&configuration(), &upstream).await;
     for revision in ERAS {
         for (method, ..) in LISTS {

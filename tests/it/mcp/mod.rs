@@ -247,28 +247,28 @@ async fn answer(
             let _ = self.0.send(Silent::Given);
         }
     }
-    let reply = |status: u16, media_type: &str, body: String| {
+    let response = |status: u16, media_type: &str, body: String| {
         let response = http::Response::builder().status(status).header("content-type", media_type);
         Ok(response.body(Body::from(body)).unwrap())
     };
     let path = request.uri().path();
     match path {
-        "/array" => reply(200, "application/json", "[1, 2.50]".into()),
-        "/down" => reply(500, "text/plain", "panic at /srv/app.py:7, password=hunter2".into()),
-        "/none" => reply(404, "application/json", r#"{"error": "no such city"}"#.into()),
-        "/pretty" => reply(200, "application/json", "{\n  \"a\": 1,\r\n  \"b\": \"x\"\n}\n".into()),
+        "/array" => response(200, "application/json", "[1, 2.50]".into()),
+        "/down" => response(500, "text/plain", "panic at /srv/app.py:7, password=hunter2".into()),
+        "/none" => response(404, "application/json", r#"{"error": "no such city"}"#.into()),
+        "/pretty" => response(200, "application/json", "{\n  \"a\": 1,\r\n  \"b\": \"x\"\n}\n".into()),
         "/silent" => {
             let _gone = Gone(silent.clone());
             silent.send(Silent::Asked).unwrap();
             std::future::pending().await
         }
-        "/text" => reply(200, "text/plain", "plain \"words\"\n".into()),
+        "/text" => response(200, "text/plain", "plain \"words\"\n".into()),
         _ => match path.strip_prefix("/echo/") {
             Some(text) => {
                 let body = format!(r#"{{"z":"{text}","n":1.0,"big":12345678901234567890,"a":0.10}}"#);
-                reply(200, "application/json", body)
+                response(200, "application/json", body)
             }
-            None => reply(404, "text/plain", "not here".into()),
+            None => response(404, "text/plain", "not here".into()),
         },
     }
 }

@@ -4,7 +4,7 @@ use glossator::pipeline::{Snapshot, SnapshotParts};
 use serde_json::{Value, json};
 
 use super::served::{ERAS, Served};
-use crate::support::{Asked, Scripted, Step, reply};
+use crate::support::{Asked, Scripted, Step, response};
 
 /// Every kind of block, and every way to fail.
 const CONFIGURATION: &str = r#"
@@ -82,13 +82,13 @@ async fn served() -> (Served, Scripted) {
     let upstream = Scripted::start(|asked: &Asked| {
         let path = asked.line().split(' ').nth(1).unwrap();
         vec![Step::Send(match path {
-            "/report/oslo" => reply("200 OK", "text/plain", "Temp: 5.0\n"),
-            "/report/nowhere" => reply("404 Not Found", "text/plain", "ERR at /srv/station.c:17"),
-            "/report/broken" => reply("500 Oops", "text/plain", "panic: password=hunter2"),
-            "/prices" => reply("200 OK", "text/plain", "nail,1\n"),
-            "/picture/sunday" => reply("404 Not Found", "text/plain", "closed on sundays, see /srv/hours"),
-            "/picture" | "/picture/today" => reply("200 OK", "application/octet-stream", "PNG"),
-            _ => reply("404 Not Found", "text/plain", "no"),
+            "/report/oslo" => response("200 OK", "text/plain", "Temp: 5.0\n"),
+            "/report/nowhere" => response("404 Not Found", "text/plain", "ERR at /srv/station.c:17"),
+            "/report/broken" => response("500 Oops", "text/plain", "panic: password=hunter2"),
+            "/prices" => response("200 OK", "text/plain", "nail,1\n"),
+            "/picture/sunday" => response("404 Not Found", "text/plain", "closed on sundays, see /srv/hours"),
+            "/picture" | "/picture/today" => response("200 OK", "application/octet-stream", "PNG"),
+            _ => response("404 Not Found", "text/plain", "no"),
         })]
     })
     .await;
@@ -258,7 +258,7 @@ async fn the_routes_of_a_prompt_are_asked_at_the_same_time() {
     let held = gate.clone();
     let upstream = Scripted::start(move |asked: &Asked| {
         let body = asked.line().split(' ').nth(1).unwrap().to_owned();
-        vec![Step::Hold(held.clone()), Step::Send(reply("200 OK", "text/plain", &body))]
+        vec![Step::Hold(held.clone()), Step::Send(response("200 OK", "text/plain", &body))]
     })
     .await;
     let text = "
@@ -303,7 +303,7 @@ prompts:
 
 #[tokio::test]
 async fn where_there_are_no_prompts_none_are_offered() {
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "x")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "x")).await;
     let text = "upstreams: { old: LEGACY }\nroutes: { a: { description: x, request: GET old/ } }";
     let served = Served::start(text, &upstream).await;
     for (revision, status) in ERAS.into_iter().zip([200, 404]) {
@@ -341,7 +341,7 @@ async fn the_page_shows_what_happens() {
         let rest = page.split(&format!("```{kind}\n")).nth(1).unwrap();
         rest.split("```").next().unwrap()
     };
-    let upstream = Scripted::answering(reply("200 OK", "text/plain", "Temp: 5.0\n")).await;
+    let upstream = Scripted::answering(response("200 OK", "text/plain", "Temp: 5.0\n")).await;
     let text = block("yaml").replace("http://127.0.0.1:9000", "LEGACY");
     let served = Served::start(&text, &upstream).await;
     let shown: Value = serde_json::from_str(block("json")).unwrap();

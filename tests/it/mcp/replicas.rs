@@ -19,7 +19,7 @@ use super::{
     NEWEST,
     streams::{get, message, send, session},
 };
-use crate::support::{Balancer, Client, Gate, Loaded, Scripted, Step, reply, soon};
+use crate::support::{Balancer, Client, Gate, Loaded, Scripted, Step, response, soon};
 
 /// So many clients of each kind.
 const CLIENTS: usize = 60;
@@ -50,7 +50,7 @@ struct World {
 
 impl World {
     /// One request on a connection of its own, so that each goes to another replica.
-    async fn ask(&self, version: &str, content: Value, headers: &str) -> Value {
+    async fn send(&self, version: &str, content: Value, headers: &str) -> Value {
         let _place = self.connected.acquire().await.unwrap();
         let mut client = Client::connect(self.balancer).await;
         let response = send(&mut client, version, content, headers).await;
@@ -64,7 +64,7 @@ impl World {
             let text = format!("{version}-{number}-{call}");
             let params = json!({ "name": "echo", "arguments": { "text": text } });
             let content = json!({ "jsonrpc": "2.0", "id": text, "method": "tools/call", "params": params });
-            let answer = self.ask(version, content, headers).await;
+            let answer = self.send(version, content, headers).await;
             assert_eq!(
                 (&answer["id"], &answer["result"]["content"][0]["text"]),
                 (&json!(text), &json!(text))
@@ -72,7 +72,7 @@ impl World {
             self.calls.fetch_add(1, Ordering::Relaxed);
         }
         let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
-        let tools = self.ask(version, list, headers).await["result"]["tools"].as_array().unwrap().len();
+        let tools = self.send(version, list, headers).await["result"]["tools"].as_array().unwrap().len();
         assert!((2..=3).contains(&tools), "{tools}");
     }
 
@@ -133,7 +133,7 @@ async fn upstream() -> Scripted {
     Scripted::start(|asked| match asked.line().strip_prefix("GET /echo/") {
         Some(rest) => {
             let text = rest.split(' ').next().unwrap();
-            vec![Step::Send(reply("200 OK", "text/plain", text))]
+            vec![Step::Send(response("200 OK", "text/plain", text))]
         }
         None => vec![Step::Hold(Gate::new())],
     })

@@ -44,7 +44,7 @@ const ROUTES: &str = r#"
     rest: GET /shelf
 "#;
 
-fn reply(status: &str, headers: &str, body: &str) -> Vec<Step> {
+fn response(status: &str, headers: &str, body: &str) -> Vec<Step> {
     let length = body.len();
     vec![Step::Send(
         format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}").into_bytes(),
@@ -54,14 +54,14 @@ fn reply(status: &str, headers: &str, body: &str) -> Vec<Step> {
 fn archive(asked: &Asked) -> Vec<Step> {
     match asked.line().split(' ').nth(1).unwrap() {
         "/prices" => {
-            reply("200 OK", "content-type: text/plain\r\ncache-control: public, max-age=60\r\n", "a,1\nb,2\n")
+            response("200 OK", "content-type: text/plain\r\ncache-control: public, max-age=60\r\n", "a,1\nb,2\n")
         }
-        "/seal" => reply("200 OK", "content-type: image/png\r\n", "PNG"),
-        "/object" => reply("200 OK", "content-type: application/json\r\n", r#"{"n": 1.0}"#),
-        "/empty" => reply("204 No Content", "", ""),
-        "/down" => reply("500 Oops", "content-type: text/plain\r\n", "password=hunter2"),
-        "/reports/none" => reply("404 Not Found", "content-type: text/plain\r\n", "no report of that day"),
-        path => reply("200 OK", "content-type: text/html\r\n", &format!("<p>{path}</p>")),
+        "/seal" => response("200 OK", "content-type: image/png\r\n", "PNG"),
+        "/object" => response("200 OK", "content-type: application/json\r\n", r#"{"n": 1.0}"#),
+        "/empty" => response("204 No Content", "", ""),
+        "/down" => response("500 Oops", "content-type: text/plain\r\n", "password=hunter2"),
+        "/reports/none" => response("404 Not Found", "content-type: text/plain\r\n", "no report of that day"),
+        path => response("200 OK", "content-type: text/html\r\n", &format!("<p>{path}</p>")),
     }
 }
 
@@ -81,13 +81,13 @@ impl Archive {
         Self { serving: Serving::start(&loaded).await, upstream }
     }
 
-    async fn ask(&self, revision: &str, method: &str, params: Value) -> Value {
-        ask(&mut self.serving.connect().await, revision, method, params, "").await
+    async fn send(&self, revision: &str, method: &str, params: Value) -> Value {
+        send(&mut self.serving.connect().await, revision, method, params, "").await
     }
 
     /// What a request of each era is answered with.
     async fn ask_both(&self, method: &str, params: Value) -> [Value; 2] {
-        [self.ask(OLDER, method, params.clone()).await, self.ask(NEWEST, method, params).await]
+        [self.send(OLDER, method, params.clone()).await, self.send(NEWEST, method, params).await]
     }
 
     /// What is read, the same in both eras.
@@ -112,7 +112,7 @@ impl Archive {
 }
 
 /// A request of a revision, in a session where one is named.
-async fn ask(client: &mut Client, revision: &str, method: &str, mut params: Value, session: &str) -> Value {
+async fn send(client: &mut Client, revision: &str, method: &str, mut params: Value, session: &str) -> Value {
     let mut headers = vec![
         "Content-Type: application/json".to_owned(),
         "Accept: application/json, text/event-stream".to_owned(),
@@ -130,7 +130,7 @@ async fn ask(client: &mut Client, revision: &str, method: &str, mut params: Valu
     }
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    client.ask("POST /mcp", &headers, &body).await.json()
+    client.send("POST /mcp", &headers, &body).await.json()
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn what_can_be_read_is_listed_apart_from_tools() {
         let [older, newest] = archive.ask_both("tools/call", json!({ "name": name })).await;
         assert_eq!((&older["error"]["code"], &newest["error"]["code"]), (&json!(-32602), &json!(-32602)));
     }
-    let discovered = archive.ask(NEWEST, "server/discover", json!({})).await;
+    let discovered = archive.send(NEWEST, "server/discover", json!({})).await;
     assert_eq!(
         discovered["result"]["capabilities"]["resources"],
         json!({ "listChanged": true }),
@@ -189,7 +189,7 @@ async fn lists_come_in_pages_that_go_on_where_they_were() {
         let (mut found, mut cursor) = (Vec::new(), json!(null));
         loop {
             let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
-            let answer = archive.ask(revision, "resources/list", params).await;
+            let answer = archive.send(revision, "resources/list", params).await;
             let page = answer["result"]["resources"].as_array().unwrap().clone();
             assert!(page.len() <= 2);
             found.extend(page);
@@ -197,7 +197,7 @@ async fn lists_come_in_pages_that_go_on_where_they_were() {
             if cursor.is_null() {
                 break;
             }
-            let other = archive.ask(revision, "resources/templates/list", json!({ "cursor": cursor })).await;
+            let other = archive.send(revision, "resources/templates/list", json!({ "cursor": cursor })).await;
             assert_eq!(other["error"]["code"], -32602, "a cursor of another list: {other}");
         }
         assert_eq!(found.len(), 7);
@@ -232,9 +232,9 @@ async fn what_is_read_is_text_or_blob_through_the_rules() {
             text("archive:shelf", "text/uri-list", "prices://today"),
         ])
     );
-    let kept = archive.ask(NEWEST, "resources/read", json!({ "uri": "prices://today" })).await;
+    let kept = archive.send(NEWEST, "resources/read", json!({ "uri": "prices://today" })).await;
     assert_eq!((&kept["result"]["ttlMs"], &kept["result"]["cacheScope"]), (&json!(60_000), &json!("public")));
-    let unsaid = archive.ask(NEWEST, "resources/read", json!({ "uri": "archive:seal" })).await;
+    let unsaid = archive.send(NEWEST, "resources/read", json!({ "uri": "archive:seal" })).await;
     assert_eq!((&unsaid["result"]["ttlMs"], &unsaid["result"]["cacheScope"]), (&json!(0), &json!("private")));
 }
 
@@ -276,7 +276,7 @@ async fn what_cannot_be_read_is_an_error_that_says_why() {
     let (codes, words) = archive.refused("archive:down").await;
     assert_eq!(codes, [-32603, -32603]);
     assert!(!words.contains("hunter2") && words.starts_with("the resource can't be read: "), "{words}");
-    let failed = archive.ask(OLDER, "resources/read", json!({ "uri": "archive:down" })).await;
+    let failed = archive.send(OLDER, "resources/read", json!({ "uri": "archive:down" })).await;
     assert!(failed["error"]["data"]["glossator/requestId"].is_string(), "{failed}");
     for answer in archive.ask_both("resources/read", json!({})).await {
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
@@ -287,12 +287,12 @@ async fn what_cannot_be_read_is_an_error_that_says_why() {
 async fn rest_has_a_resource_where_its_route_says_so() {
     let archive = Archive::start("").await;
     let mut client = archive.serving.connect().await;
-    assert_eq!(client.ask("GET /shelf", &[], "").await.status, 200);
-    assert_eq!(client.ask("POST /tools/shelf", &["Content-Type: application/json"], "{}").await.status, 404);
-    assert_eq!(client.ask("POST /tools/secret", &["Content-Type: application/json"], "{}").await.status, 404);
-    let tools = client.ask("GET /tools", &[], "").await.json();
+    assert_eq!(client.send("GET /shelf", &[], "").await.status, 200);
+    assert_eq!(client.send("POST /tools/shelf", &["Content-Type: application/json"], "{}").await.status, 404);
+    assert_eq!(client.send("POST /tools/secret", &["Content-Type: application/json"], "{}").await.status, 404);
+    let tools = client.send("GET /tools", &[], "").await.json();
     assert_eq!(tools.as_array().unwrap().len(), 1, "{tools}");
-    let openapi = client.ask("GET /openapi.json", &[], "").await.json();
+    let openapi = client.send("GET /openapi.json", &[], "").await.json();
     let paths: Vec<&String> = openapi["paths"].as_object().unwrap().keys().collect();
     assert_eq!(paths, ["/tools/both", "/shelf"]);
     assert_eq!(openapi["paths"]["/shelf"]["get"]["operationId"], "shelf");
@@ -308,12 +308,12 @@ async fn without_resources_none_are_promised() {
     let loaded = config::load(&Sources::of_text("config.yaml", text)).unwrap();
     let serving = Serving::start(&loaded).await;
     let mut client = serving.connect().await;
-    let discovered = ask(&mut client, NEWEST, "server/discover", json!({}), "").await;
+    let discovered = send(&mut client, NEWEST, "server/discover", json!({}), "").await;
     assert!(discovered["result"]["capabilities"].get("resources").is_none(), "{discovered}");
     for revision in [OLDER, NEWEST] {
         for method in ["resources/list", "resources/templates/list", "resources/read", "resources/subscribe"]
         {
-            let refused = ask(&mut client, revision, method, json!({ "uri": "x" }), "").await;
+            let refused = send(&mut client, revision, method, json!({ "uri": "x" }), "").await;
             assert_eq!(refused["error"]["code"], -32601, "{refused}");
         }
     }
@@ -325,7 +325,7 @@ async fn initialize(serving: &Serving) -> (Value, String) {
     let params = json!({ "protocolVersion": OLDER, "capabilities": {}, "clientInfo": client });
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string();
     let headers = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
-    let response = serving.connect().await.ask("POST /mcp", &headers, &body).await;
+    let response = serving.connect().await.send("POST /mcp", &headers, &body).await;
     (response.json()["result"].clone(), response.header("mcp-session-id").unwrap())
 }
 
@@ -334,7 +334,7 @@ async fn whoever_subscribed_is_told_that_a_resource_changed() {
     let version = Arc::new(AtomicUsize::new(0));
     let now = Arc::clone(&version);
     let upstream = Scripted::start(move |_| {
-        reply("200 OK", "content-type: text/plain\r\n", &format!("news {}", now.load(Ordering::SeqCst)))
+        response("200 OK", "content-type: text/plain\r\n", &format!("news {}", now.load(Ordering::SeqCst)))
     })
     .await;
     let text = format!(
@@ -358,7 +358,7 @@ routes:
     older.read_until("text/event-stream").await;
     let mut other = serving.connect().await;
     let subscribed =
-        ask(&mut other, OLDER, "resources/subscribe", json!({ "uri": "news:all" }), &session).await;
+        send(&mut other, OLDER, "resources/subscribe", json!({ "uri": "news:all" }), &session).await;
     assert_eq!(subscribed["result"], json!({}));
     let mut newest = serving.connect().await;
     let meta = json!({ "io.modelcontextprotocol/protocolVersion": NEWEST,
@@ -403,11 +403,11 @@ routes:
     for method in
         ["resources/subscribe", "resources/subscribe", "resources/unsubscribe", "resources/unsubscribe"]
     {
-        let answer = ask(&mut client, OLDER, method, json!({ "uri": "news:all" }), &session).await;
+        let answer = send(&mut client, OLDER, method, json!({ "uri": "news:all" }), &session).await;
         assert_eq!(answer["result"], json!({}), "{answer}");
     }
     let mut refused = async |revision, uri: &str, session: &str, code: i64, words: &str| {
-        let answer = ask(&mut client, revision, "resources/subscribe", json!({ "uri": uri }), session).await;
+        let answer = send(&mut client, revision, "resources/subscribe", json!({ "uri": uri }), session).await;
         assert_eq!(answer["error"]["code"], code, "{answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{answer}");
     };
@@ -416,13 +416,13 @@ routes:
     refused(OLDER, "news:all", "", -32602, "`Mcp-Session-Id`").await;
     refused(OLDER, "news:all", "made-up", -32602, "`Mcp-Session-Id`").await;
     refused(NEWEST, "news:all", "", -32601, "resources/subscribe").await;
-    let discovered = ask(&mut client, NEWEST, "server/discover", json!({}), "").await;
+    let discovered = send(&mut client, NEWEST, "server/discover", json!({}), "").await;
     assert_eq!(discovered["result"]["capabilities"]["resources"]["subscribe"], true, "{discovered}");
 }
 
 #[tokio::test]
 async fn a_reload_that_takes_a_resource_away_is_told_to_who_listens() {
-    let upstream = Scripted::start(|_| reply("200 OK", "content-type: text/plain\r\n", "news")).await;
+    let upstream = Scripted::start(|_| response("200 OK", "content-type: text/plain\r\n", "news")).await;
     let load = |routes: &str| {
         let text = format!("upstreams: {{ archive: http://{} }}\nroutes:\n{routes}", upstream.address);
         config::load(&Sources::of_text("config.yaml", text)).unwrap_or_else(|error| panic!("{error}"))
@@ -451,6 +451,6 @@ async fn a_reload_that_takes_a_resource_away_is_told_to_who_listens() {
     client.read_until("notifications/resources/list_changed").await;
     client.read_until("notifications/resources/updated").await;
     let gone =
-        ask(&mut serving.connect().await, NEWEST, "resources/read", json!({ "uri": "news:all" }), "").await;
+        send(&mut serving.connect().await, NEWEST, "resources/read", json!({ "uri": "news:all" }), "").await;
     assert_eq!(gone["error"]["code"], -32602, "{gone}");
 }

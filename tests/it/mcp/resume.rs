@@ -4,13 +4,13 @@ use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
 use super::streams::{message, send, session};
-use crate::support::{Asked, Client, Gate, Loaded, Response, Scripted, Step, reply, soon};
+use crate::support::{Asked, Client, Gate, Loaded, Response, Scripted, Step, response, soon};
 
 /// An upstream that answers when it is let.
 async fn slow(gate: &Gate) -> Scripted {
     let gate = gate.clone();
     Scripted::start(move |_: &Asked| {
-        vec![Step::Hold(gate.clone()), Step::Send(reply("200 OK", "text/plain", "at last"))]
+        vec![Step::Hold(gate.clone()), Step::Send(response("200 OK", "text/plain", "at last"))]
     })
     .await
 }
@@ -164,7 +164,7 @@ async fn the_end_of_a_session_is_the_end_of_its_streams() {
     let id = wanting(&program).await;
     let (mut client, last) = begun(&program, &id, "2025-11-25").await;
     let session = format!("Mcp-Session-Id: {id}");
-    let ended = program.connect().await.ask("DELETE /mcp", &[&session], "").await;
+    let ended = program.connect().await.send("DELETE /mcp", &[&session], "").await;
     assert_eq!(ended.status, 204);
     soon("the end of the stream", client.read(false)).await;
     upstream.until("the upstream is left", |state| state.left == 1).await;

@@ -38,7 +38,7 @@ impl Served {
         }
         let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-        self.0.connect().await.ask("POST /mcp", &headers, &body).await
+        self.0.connect().await.send("POST /mcp", &headers, &body).await
     }
 
     /// The result of a request that has one.

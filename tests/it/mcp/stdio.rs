@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::support::{Asked, Gate, Piped, Scripted, Step, reply};
+use crate::support::{Asked, Gate, Piped, Scripted, Step, response};
 
 fn config(upstream: &Scripted, more: &str) -> String {
     format!(
@@ -16,7 +16,7 @@ fn config(upstream: &Scripted, more: &str) -> String {
 const PRETTY: &str = "{\r\n  \"price\": 1.50,\n  \"note\": \"two\\nlines\"\n}";
 
 async fn thing() -> Scripted {
-    Scripted::answering(reply("200 OK", "application/json", PRETTY)).await
+    Scripted::answering(response("200 OK", "application/json", PRETTY)).await
 }
 
 fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
@@ -36,7 +36,7 @@ fn call(name: &str) -> Value {
 
 async fn shake_hands(piped: &mut Piped, revision: &str) -> Value {
     let hello = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let answer = piped.ask(request("hello", "initialize", hello)).await;
+    let answer = piped.call(request("hello", "initialize", hello)).await;
     piped.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     answer
 }
@@ -46,7 +46,7 @@ async fn slow() -> (Scripted, Gate) {
     let gate = Gate::new();
     let held = gate.clone();
     let script = move |asked: &Asked| {
-        let answer = Step::Send(reply("200 OK", "application/json", r#"{"done": true}"#));
+        let answer = Step::Send(response("200 OK", "application/json", r#"{"done": true}"#));
         match asked.line().starts_with("GET /slow") {
             true => vec![Step::Hold(held.clone()), answer],
             false => vec![answer],
@@ -62,21 +62,21 @@ async fn both_eras_are_spoken_and_an_answer_is_one_line() {
     // Digit by digit, as the upstream wrote it.
     let expected: Value = serde_json::from_str(PRETTY).unwrap();
     // The newer era needs no handshake, and an older one beside it does not change that.
-    let discovered = piped.ask(newer(1, "server/discover", json!({}))).await;
+    let discovered = piped.call(newer(1, "server/discover", json!({}))).await;
     assert_eq!(discovered["result"]["supportedVersions"][0], "2026-07-28", "{discovered}");
-    let answer = piped.ask(newer("two", "tools/call", call("x"))).await;
+    let answer = piped.call(newer("two", "tools/call", call("x"))).await;
     assert_eq!((&answer["id"], &answer["result"]["structuredContent"]), (&json!("two"), &expected));
     assert_eq!(answer["result"]["resultType"], "complete");
     let hello = shake_hands(&mut piped, "2025-11-25").await;
     assert_eq!(hello["result"]["protocolVersion"], "2025-11-25");
-    let answer = piped.ask(request(3, "tools/call", call("x"))).await;
+    let answer = piped.call(request(3, "tools/call", call("x"))).await;
     assert_eq!(answer["result"]["structuredContent"], expected);
     assert!(answer["result"].get("resultType").is_none(), "{answer}");
     assert_eq!(
-        piped.ask(request(4, "ping", json!({}))).await,
+        piped.call(request(4, "ping", json!({}))).await,
         json!({ "jsonrpc": "2.0", "id": 4, "result": {} })
     );
-    let answer = piped.ask(newer(5, "tools/list", json!({}))).await;
+    let answer = piped.call(newer(5, "tools/list", json!({}))).await;
     assert!(answer["result"]["ttlMs"].is_number(), "{answer}");
     piped.close_input();
     let (status, unread, log) = piped.ended().await;
@@ -155,7 +155,7 @@ async fn requests_are_answered_as_they_are_done() {
     let mut piped = Piped::start(&config(&upstream, ""));
     piped.send(&newer("slow", "tools/call", call("slow")));
     upstream.until("the slow one", |state| state.asked.len() == 1).await;
-    assert_eq!(piped.ask(newer("quick", "tools/call", call("quick"))).await["id"], "quick");
+    assert_eq!(piped.call(newer("quick", "tools/call", call("quick"))).await["id"], "quick");
     gate.open();
     assert_eq!(piped.next().await["id"], "slow");
 }
@@ -169,9 +169,9 @@ async fn batches_are_taken_where_the_revision_has_them() {
         { "jsonrpc": "2.0", "method": "notifications/unheard_of" },
         request(2, "tools/call", call("x")),
     ]);
-    assert_eq!(piped.ask(batch.clone()).await["error"]["code"], -32600);
+    assert_eq!(piped.call(batch.clone()).await["error"]["code"], -32600);
     shake_hands(&mut piped, "2025-03-26").await;
-    let answers = piped.ask(batch).await;
+    let answers = piped.call(batch).await;
     let mut ids: Vec<_> = answers.as_array().unwrap().iter().map(|answer| answer["id"].as_i64()).collect();
     ids.sort_unstable();
     assert_eq!(ids, [Some(1), Some(2)], "{answers}");
@@ -182,11 +182,11 @@ async fn what_changes_is_told_and_a_subscription_ends_with_the_last_line() {
     let upstream = thing().await;
     let mut piped = Piped::start(&config(&upstream, ""));
     let asked = json!({ "notifications": { "toolsListChanged": true } });
-    let acknowledged = piped.ask(newer("s", "subscriptions/listen", asked)).await;
+    let acknowledged = piped.call(newer("s", "subscriptions/listen", asked)).await;
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
     shake_hands(&mut piped, "2025-11-25").await;
     // The handshake is over when this has been answered.
-    piped.ask(request(1, "ping", json!({}))).await;
+    piped.call(request(1, "ping", json!({}))).await;
     piped.reload(&config(&upstream, "").replace("get_thing", "get_another"));
     let mut told = [piped.next().await, piped.next().await];
     // In whatever order: to the connection, and to the subscription under its id.
@@ -197,7 +197,7 @@ async fn what_changes_is_told_and_a_subscription_ends_with_the_last_line() {
     let id = |message: &Value| message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].clone();
     assert_eq!((id(&told[0]), id(&told[1])), (Value::Null, json!("s")));
     assert_eq!(
-        piped.ask(request(2, "tools/list", json!({}))).await["result"]["tools"][0]["name"],
+        piped.call(request(2, "tools/list", json!({}))).await["result"]["tools"][0]["name"],
         "get_another"
     );
     piped.close_input();
@@ -210,7 +210,7 @@ async fn a_client_hears_of_the_resources_that_it_subscribed_to() {
     let count = AtomicUsize::new(0);
     let upstream = Scripted::start(move |_| {
         let count = count.fetch_add(1, Ordering::SeqCst);
-        vec![Step::Send(reply("200 OK", "text/plain", &format!("news {count}")))]
+        vec![Step::Send(response("200 OK", "text/plain", &format!("news {count}")))]
     })
     .await;
     let mut piped = Piped::start(&format!(
@@ -220,7 +220,7 @@ async fn a_client_hears_of_the_resources_that_it_subscribed_to() {
     ));
     shake_hands(&mut piped, "2025-11-25").await;
     let uri = json!({ "uri": "news:all" });
-    assert_eq!(piped.ask(request(1, "resources/subscribe", uri.clone())).await["id"], 1);
+    assert_eq!(piped.call(request(1, "resources/subscribe", uri.clone())).await["id"], 1);
     let told = piped.next().await;
     assert_eq!(
         (&told["method"], &told["params"]),
@@ -239,7 +239,7 @@ async fn what_is_said_before_a_result_comes_before_it() {
     let mut piped = Piped::start(&file);
     let mut wanted = newer(1, "tools/call", call("it"));
     wanted["params"]["_meta"]["io.modelcontextprotocol/logLevel"] = "info".into();
-    let said = piped.ask(wanted).await;
+    let said = piped.call(wanted).await;
     assert_eq!(said["method"], "notifications/message", "{said}");
     assert!(said["params"]["data"].to_string().contains("on it"), "{said}");
     assert_eq!(piped.next().await["id"], 1);
@@ -264,7 +264,7 @@ async fn a_cancelled_request_leaves_its_upstream_and_is_not_answered() {
         piped.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
             "params": { "requestId": id, "reason": "enough" } }));
         upstream.until("the end of its connection", |state| state.left == round + 1).await;
-        assert_eq!(piped.ask(newer("next", "tools/list", json!({}))).await["id"], "next");
+        assert_eq!(piped.call(newer("next", "tools/list", json!({}))).await["id"], "next");
     }
     piped.close_input();
     let (status, unread, log) = piped.ended().await;
@@ -355,9 +355,9 @@ async fn who_listens_is_told_when_nothing_more_can_come() {
     // A drain that no test waits for: the end of the input alone ends the listening.
     let mut piped = Piped::start(&config(&upstream, "server: { shutdown_timeout: 1h }\n"));
     let filter = json!({ "notifications": { "toolsListChanged": true } });
-    let acknowledged = piped.ask(newer("l", "subscriptions/listen", filter)).await;
+    let acknowledged = piped.call(newer("l", "subscriptions/listen", filter)).await;
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
-    let answer = piped.ask(newer(2, "tools/list", json!({}))).await;
+    let answer = piped.call(newer(2, "tools/list", json!({}))).await;
     assert_eq!(answer["id"], 2, "others are answered meanwhile");
     piped.close_input();
     let ended = piped.next().await;

@@ -4,7 +4,7 @@ use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
 use super::NEWEST;
-use crate::support::{Asked, Gate, Loaded, Response, Scripted, Step, reply};
+use crate::support::{Asked, Gate, Loaded, Response, Scripted, Step, response};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const SECRET: &str = "a secret of all replicas";
@@ -64,7 +64,7 @@ async fn telling(states: &'static [&'static str]) -> Scripted {
         };
         match body {
             "" => vec![Step::Close],
-            body => vec![Step::Send(reply("200 OK", "application/json", body))],
+            body => vec![Step::Send(response("200 OK", "application/json", body))],
         }
     })
     .await
@@ -83,7 +83,7 @@ async fn post(program: &Loaded, knows_tasks: bool, method: &str, name: &str, mut
         &format!("Mcp-Name: {name}"),
     ];
     let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
-    program.connect().await.ask("POST /mcp", &headers, &body).await
+    program.connect().await.send("POST /mcp", &headers, &body).await
 }
 
 async fn call(program: &Loaded, knows_tasks: bool) -> Value {
@@ -150,19 +150,19 @@ async fn what_was_asked_before_a_task_is_known_at_its_end() {
          response: {{ content: 'for {{{{ input_responses.person.name }}}}' }}\n"
     );
     let (one, other) = (start(&upstream, &keys, SECRET).await, start(&upstream, &keys, SECRET).await);
-    let ask = async |program: &Loaded, more: Value| {
+    let send = async |program: &Loaded, more: Value| {
         let mut params = json!({ "name": "make_report", "arguments": { "year": "2026" } });
         for (name, value) in more.as_object().unwrap() {
             params[name] = value.clone();
         }
         post(program, true, "tools/call", "make_report", params).await.json()["result"].clone()
     };
-    let asked = ask(&one, json!({})).await;
+    let asked = send(&one, json!({})).await;
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     assert!(asked.get("taskId").is_none() && upstream.state().asked.is_empty(), "{asked}");
     let answer = json!({ "person": { "action": "accept", "content": { "name": "Ada" } } });
     let created =
-        ask(&other, json!({ "inputResponses": answer, "requestState": asked["requestState"] })).await;
+        send(&other, json!({ "inputResponses": answer, "requestState": asked["requestState"] })).await;
     assert_eq!(created["resultType"], "task", "{created}");
     assert!(created.get("requestState").is_none() && created.get("inputRequests").is_none(), "{created}");
     let done = about(&one, "tasks/get", created["taskId"].as_str().unwrap()).await["result"].clone();
@@ -197,7 +197,7 @@ async fn a_task_goes_on_while_nobody_can_be_asked_how_it_stands() {
         let gate = Gate::new();
         let held = gate.clone();
         let upstream = Scripted::start(move |asked: &Asked| {
-            let say = |body| Step::Send(reply("200 OK", "application/json", body));
+            let say = |body| Step::Send(response("200 OK", "application/json", body));
             match asked.line().starts_with("POST") {
                 true => vec![say(r#"{"id": 7}"#)],
                 false => vec![Step::Hold(held.clone()), say(r#"{"state": "running"}"#)],
@@ -208,13 +208,13 @@ async fn a_task_goes_on_while_nobody_can_be_asked_how_it_stands() {
         let program = Loaded::start(&load_for(&settings, JOB, &format!("secret_key: '{SECRET}'"))).await;
         let id = begun(&program).await;
         // The second waits for the slot of the first, which nobody gives back before.
-        let ask = async || {
+        let send = async || {
             let told = post(&program, true, "tasks/get", &id, json!({ "taskId": id })).await;
             gate.open();
             let told = told.text();
             assert!(told.contains(r#""status":"working""#), "{limit}: {told}");
         };
-        tokio::join!(ask(), ask());
+        tokio::join!(send(), send());
     }
 }
 
@@ -281,7 +281,7 @@ async fn a_job_is_handed_over_rather_than_lost_at_the_deadline() {
 #[tokio::test]
 async fn a_job_that_is_being_asked_about_at_the_deadline_is_handed_over_too() {
     let upstream = Scripted::start(|asked: &Asked| match asked.line().starts_with("POST") {
-        true => vec![Step::Send(reply("200 OK", "application/json", r#"{"id": 7}"#))],
+        true => vec![Step::Send(response("200 OK", "application/json", r#"{"id": 7}"#))],
         false => vec![Step::Hold(Gate::new())],
     })
     .await;
@@ -445,7 +445,7 @@ async fn who_declines_or_cancels_ends_a_task_that_asks() {
 #[tokio::test]
 async fn a_task_whose_work_is_done_at_once_keeps_its_result() {
     let upstream =
-        Scripted::answering(reply("404 Not Found", "application/json", r#"{"error": "no such year"}"#)).await;
+        Scripted::answering(response("404 Not Found", "application/json", r#"{"error": "no such year"}"#)).await;
     let program = start(&upstream, ASKING, SECRET).await;
     let id = begun(&program).await;
     let mut both = named("owner", "Ada");

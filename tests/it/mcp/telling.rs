@@ -9,7 +9,7 @@ use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
 use super::NEWEST;
-use crate::support::{Asked, Loaded, Response, Scripted, Step, reply};
+use crate::support::{Asked, Loaded, Response, Scripted, Step, response};
 
 const OLD: &str = "2025-11-25";
 
@@ -32,7 +32,7 @@ fn in_turn(
 }
 
 fn json_reply(body: &str) -> Vec<Step> {
-    vec![Step::Send(reply("200 OK", "application/json", body))]
+    vec![Step::Send(response("200 OK", "application/json", body))]
 }
 
 /// A message of either era.
@@ -57,7 +57,7 @@ async fn post(
     headers.extend(session.map(|session| format!("Mcp-Session-Id: {session}")));
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
-    program.connect().await.ask("POST /mcp", &headers, &body).await
+    program.connect().await.send("POST /mcp", &headers, &body).await
 }
 
 async fn session(program: &Loaded) -> String {
@@ -190,7 +190,7 @@ response: { content: done }
 
 #[tokio::test]
 async fn lines_go_to_the_request_that_names_a_level() {
-    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let program = start(&upstream, LINES).await;
     for (level, expected) in [
         (
@@ -236,7 +236,7 @@ async fn lines_go_to_the_request_that_names_a_level() {
 
 #[tokio::test]
 async fn lines_go_to_the_session_that_has_set_a_level() {
-    let upstream = Scripted::answering(reply("200 OK", "application/json", "{}")).await;
+    let upstream = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let program = start(&upstream, LINES).await;
     let (listening, deaf) = (session(&program).await, session(&program).await);
     let set = post(&program, OLD, Some(&listening), "logging/setLevel", json!({ "level": "info" })).await;

@@ -14,7 +14,7 @@ use glossator::{
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, time::Duration};
 
-use crate::support::{Asked, Client, Response, Scripted, Step, reply, soon};
+use crate::support::{Asked, Client, Response, Scripted, Step, response, soon};
 
 /// The program with a configuration, which goes on to ask for tools; until it is dropped.
 struct Served {
@@ -52,7 +52,7 @@ impl Served {
     async fn call(&self, tool: &str, arguments: Value) -> Response {
         let mut client = Client::connect(self.address).await;
         let headers = ["Content-Type: application/json"];
-        client.ask(&format!("POST /tools/{tool}"), &headers, &arguments.to_string()).await
+        client.send(&format!("POST /tools/{tool}"), &headers, &arguments.to_string()).await
     }
 
     /// A JSON-RPC request of revision 2026-07-28, and the whole answer.
@@ -68,14 +68,14 @@ impl Served {
             "io.modelcontextprotocol/clientCapabilities": {} });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-        let response = Client::connect(self.address).await.ask("POST /mcp", &headers, &body).await;
+        let response = Client::connect(self.address).await.send("POST /mcp", &headers, &body).await;
         let text = response.text();
         let json = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text);
         serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
     async fn tools(&self) -> Vec<Value> {
-        let list = Client::connect(self.address).await.ask("GET /tools", &[], "").await.json();
+        let list = Client::connect(self.address).await.send("GET /tools", &[], "").await.json();
         list.as_array().unwrap().clone()
     }
 
@@ -130,11 +130,11 @@ impl Said<'_> {
 }
 
 fn json(body: &str) -> Vec<Step> {
-    vec![Step::Send(reply("200 OK", "application/json", body))]
+    vec![Step::Send(response("200 OK", "application/json", body))]
 }
 
 fn status(line: &str) -> Vec<Step> {
-    vec![Step::Send(reply(line, "text/plain", ""))]
+    vec![Step::Send(response(line, "text/plain", ""))]
 }
 
 /// An MCP server of revision 2025-03-26 without sessions: begins as such a server does, and leaves the rest to

@@ -149,7 +149,7 @@ async fn what_comes_before_an_answer_in_a_stream_is_heard() {
         "Mcp-Name: slow",
     ];
     let mut client = Client::connect(served.address).await;
-    let answered = client.ask("POST /mcp", &headers, &call.to_string()).await;
+    let answered = client.send("POST /mcp", &headers, &call.to_string()).await;
     let text = answered.text();
     assert!(text.contains(r#""progress":1"#) && text.contains(r#""total":2"#), "{text}");
     assert!(text.contains(r#""text":"done""#), "{text}");
@@ -469,7 +469,7 @@ async fn what_is_withheld_of_an_error_is_in_a_log_of_every_detail() {
     let program = Program::start(&config, &[]).await;
     let call = async |tool: &str| {
         let headers = ["Content-Type: application/json"];
-        program.connect().await.ask(&format!("POST /tools/{tool}"), &headers, "{}").await
+        program.connect().await.send(&format!("POST /tools/{tool}"), &headers, "{}").await
     };
     soon("the tools", async { while call("sql").await.status == 503 {} }).await;
     for (tool, told) in [

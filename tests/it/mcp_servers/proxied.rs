@@ -92,7 +92,7 @@ async fn notes() -> Scripted {
 }
 
 /// One JSON-RPC request of a revision, and the whole answer as text.
-async fn ask(served: &Served, revision: &str, method: &str, params: Value, more: &[&str]) -> String {
+async fn send(served: &Served, revision: &str, method: &str, params: Value, more: &[&str]) -> String {
     let mut params = params;
     let mut headers = vec![
         "Content-Type: application/json".to_owned(),
@@ -109,13 +109,13 @@ async fn ask(served: &Served, revision: &str, method: &str, params: Value, more:
     }
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-    let response = Client::connect(served.address).await.ask("POST /mcp", &headers, &body).await;
+    let response = Client::connect(served.address).await.send("POST /mcp", &headers, &body).await;
     let text = response.text();
     text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text).to_owned()
 }
 
 async fn told(served: &Served, revision: &str, method: &str, params: Value) -> Value {
-    serde_json::from_str(&ask(served, revision, method, params, &[]).await).unwrap()
+    serde_json::from_str(&send(served, revision, method, params, &[]).await).unwrap()
 }
 
 async fn keys(served: &Served, method: &str, list: &str, key: &str) -> Vec<String> {
@@ -153,17 +153,17 @@ async fn every_revision_gets_lists_and_results_as_the_server_gives_them() {
         assert_eq!(list["resourceTemplates"][0], json!({ "uriTemplate": "file:///{+path}", "name": "file" }));
 
         let params = json!({ "name": "sum_up", "arguments": { "note": "1" } });
-        let got = ask(&served, revision, "prompts/get", params, &[]).await;
+        let got = send(&served, revision, "prompts/get", params, &[]).await;
         assert!(got.contains(&format!(r#""messages":{MESSAGES}"#)), "{got}");
         let got: Value = serde_json::from_str(&got).unwrap();
         assert_eq!(got["result"]["description"], "A sum.");
         let meta = got["result"]["_meta"].as_object().unwrap();
         assert_eq!((meta.len(), &meta["x"]), (1 + usize::from(is_new), &json!(2.0)), "{got}");
 
-        let got = ask(&served, revision, "resources/read", json!({ "uri": "note://1" }), &[]).await;
+        let got = send(&served, revision, "resources/read", json!({ "uri": "note://1" }), &[]).await;
         assert!(got.contains(&format!(r#""contents":{CONTENTS}"#)), "{got}");
         assert_eq!(got.contains(r#""ttlMs":0,"cacheScope":"private""#), is_new, "{got}");
-        let got = ask(&served, revision, "resources/read", json!({ "uri": "file:///a/b" }), &[]).await;
+        let got = send(&served, revision, "resources/read", json!({ "uri": "file:///a/b" }), &[]).await;
         assert!(got.contains(r#""blob":"AAA=""#), "{got}");
         assert_eq!(got.contains(r#""ttlMs":5000,"cacheScope":"public""#), is_new, "{got}");
         assert_eq!(got.contains("ttlMs"), is_new, "{got}");
@@ -305,7 +305,7 @@ clients:
     for (key, shown) in [(reader, 2), (stranger, 0)] {
         let header = format!("Authorization: Bearer {key}");
         let asked = async |method: &str, params: Value| -> Value {
-            serde_json::from_str(&ask(&served, "2025-11-25", method, params, &[&header]).await).unwrap()
+            serde_json::from_str(&send(&served, "2025-11-25", method, params, &[&header]).await).unwrap()
         };
         let list = asked("prompts/list", json!({})).await;
         assert_eq!(list["result"]["prompts"].as_array().unwrap().len(), shown, "{list}");

@@ -47,7 +47,7 @@ async fn every_answer_keeps_its_text_and_has_its_value_beside_it() {
             .serving
             .connect()
             .await
-            .ask(
+            .send(
                 &format!("POST /tools/{}", recorded.call.tool),
                 &["Content-Type: application/json"],
                 &recorded.call.arguments.to_string(),
@@ -75,7 +75,7 @@ async fn errors_name_paths_of_the_repository() {
 async fn every_tool_is_listed_as_the_server_has_it() {
     let played = codeprism().await;
     for revision in REVISIONS {
-        let listed = played.ask(revision, "tools/list", json!({})).await["result"]["tools"].take();
+        let listed = played.send(revision, "tools/list", json!({})).await["result"]["tools"].take();
         assert_eq!(listed.as_array().unwrap().len(), 26);
         let tool = |name: &str| {
             listed.as_array().unwrap().iter().find(|tool| tool["name"] == name).cloned().unwrap()
@@ -98,7 +98,7 @@ async fn what_the_listed_schema_refuses_does_not_reach_the_server() {
     assert_eq!(refused["structuredContent"], json!({ "status": "error", "message": text }));
     assert!(refused["_meta"].get("glossator/upstreamStatus").is_none(), "{refused}");
     let headers = ["Content-Type: application/json"];
-    let over_rest = played.serving.connect().await.ask("POST /tools/trace_path", &headers, "{}").await;
+    let over_rest = played.serving.connect().await.send("POST /tools/trace_path", &headers, "{}").await;
     assert_eq!((over_rest.status, &over_rest.json()["structuredContent"]["status"]), (400, &json!("error")));
     let unknown = played.call(REVISIONS[1], &called("repository_overview", json!({}))).await;
     assert_eq!(unknown["code"], -32602, "{unknown}");

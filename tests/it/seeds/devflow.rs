@@ -148,7 +148,7 @@ async fn errors_of_other_versions_and_words_of_the_database_are_short_and_safe()
 async fn every_structured_result_meets_the_declared_schema() {
     let played = devflow().await;
     for revision in REVISIONS {
-        let listed = played.ask(revision, "tools/list", json!({})).await["result"]["tools"].take();
+        let listed = played.send(revision, "tools/list", json!({})).await["result"]["tools"].take();
         let listed = listed.as_array().unwrap();
         assert_eq!(listed.len(), 18);
         let mut checked = 0;
@@ -202,13 +202,13 @@ async fn errors_of_the_protocol_are_told_apart_from_errors_of_a_tool() {
         let unknown = played.call(revision, &called("invalid_tool_name", json!({}))).await;
         assert_eq!(unknown["code"], -32602, "{unknown}");
         assert!(unknown["message"].as_str().unwrap().contains("invalid_tool_name"));
-        assert_eq!(played.ask(revision, "tools/forget", json!({})).await["error"]["code"], -32601);
+        assert_eq!(played.send(revision, "tools/forget", json!({})).await["error"]["code"], -32601);
     }
     let json = ["Content-Type: application/json"];
-    let broken = played.serving.connect().await.ask("POST /mcp", &json, "{\"jsonrpc\":").await;
+    let broken = played.serving.connect().await.send("POST /mcp", &json, "{\"jsonrpc\":").await;
     assert_eq!(broken.json()["error"]["code"], -32700);
     let nameless = r#"{"jsonrpc":"2.0","id":1,"params":{}}"#;
-    let invalid = played.serving.connect().await.ask("POST /mcp", &json, nameless).await;
+    let invalid = played.serving.connect().await.send("POST /mcp", &json, nameless).await;
     assert_eq!(invalid.json()["error"]["code"], -32600);
 }
 

@@ -43,7 +43,7 @@ async fn every_answer_is_an_error_with_a_short_text_or_a_success_that_meets_its_
     let played = Played::start("devflow-migrated", "NODE", "DEVFLOW").await;
     assert_eq!(played.calls.len(), 30);
     for revision in REVISIONS {
-        let listed = played.ask(revision, "tools/list", json!({})).await["result"]["tools"].take();
+        let listed = played.send(revision, "tools/list", json!({})).await["result"]["tools"].take();
         let (mut errors, mut checked) = (0, 0);
         for recorded in &played.calls {
             let line: Value = serde_json::from_str(&recorded.answer).unwrap();
@@ -77,7 +77,7 @@ async fn every_answer_is_an_error_with_a_short_text_or_a_success_that_meets_its_
 #[tokio::test]
 async fn the_listed_arguments_are_those_that_the_server_takes() {
     let played = Played::start("devflow-migrated", "NODE", "DEVFLOW").await;
-    let listed = played.ask(REVISIONS[1], "tools/list", json!({})).await["result"]["tools"].take();
+    let listed = played.send(REVISIONS[1], "tools/list", json!({})).await["result"]["tools"].take();
     assert_eq!(listed.as_array().unwrap().len(), 17);
     let names = |tool: &str| {
         let properties = listed_as(&listed, tool)["inputSchema"]["properties"].as_object();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{REVISIONS, Seed, body, folder, path};
 #[cfg(unix)]
 use crate::support::Cgi;
-use crate::support::{Asked, Response, Scripted, Step, reply};
+use crate::support::{Asked, Response, Scripted, Step, response};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -27,7 +27,7 @@ fn functions(asked: &Asked) -> Vec<Step> {
             ("404 Not Found", format!("Function not found: {}\n", other.trim_start_matches("/functions/")))
         }
     };
-    vec![Step::Send(reply(status, TEXT, &text))]
+    vec![Step::Send(response(status, TEXT, &text))]
 }
 
 async fn kuniumi() -> Seed {
@@ -115,7 +115,7 @@ async fn what_reaches_no_function_is_json_too() {
 #[tokio::test]
 async fn a_web_server_gets_the_same_over_cgi() {
     let upstream = Scripted::start(functions).await;
-    let ask = |function: &str, body: &str| {
+    let send = |function: &str, body: &str| {
         Cgi::of_file(&folder("kuniumi").join("glossator.yaml"), &format!("POST /functions/{function}"))
             .with("LEGACY_URL", &format!("http://{}", upstream.address))
             .json(body)
@@ -133,7 +133,7 @@ async fn a_web_server_gets_the_same_over_cgi() {
             r#"{"error":"argument `x` must be an integer; found `not_a_number`"}"#,
         ),
     ] {
-        let answer = ask(function, body).run().await;
+        let answer = send(function, body).run().await;
         let head = &answer.response.head;
         assert!(
             head.starts_with(&format!("Status: {status}\nContent-Type: application/json\n")),

@@ -52,16 +52,16 @@ impl Seed {
 
     /// `POST` with a JSON body.
     async fn post(&self, path: &str, body: &str) -> Response {
-        self.connect().await.ask(&format!("POST {path}"), &["Content-Type: application/json"], body).await
+        self.connect().await.send(&format!("POST {path}"), &["Content-Type: application/json"], body).await
     }
 
     async fn get(&self, path: &str) -> Response {
-        self.connect().await.ask(&format!("GET {path}"), &[], "").await
+        self.connect().await.send(&format!("GET {path}"), &[], "").await
     }
 
     /// A JSON-RPC request of a revision, and the whole answer.
-    async fn ask(&self, revision: &str, method: &str, params: Value) -> Value {
-        ask(&self.serving, revision, method, params).await
+    async fn send(&self, revision: &str, method: &str, params: Value) -> Value {
+        send(&self.serving, revision, method, params).await
     }
 
     /// The result of a call over MCP, which is the same in both eras.
@@ -69,7 +69,7 @@ impl Seed {
         let mut results = Vec::new();
         for revision in REVISIONS {
             let params = json!({ "name": tool, "arguments": arguments });
-            let answer = self.ask(revision, "tools/call", params).await;
+            let answer = self.send(revision, "tools/call", params).await;
             let result = &answer["result"];
             results.push(json!({ "content": result["content"], "structuredContent": result["structuredContent"],
                 "isError": result["isError"], "text": result["content"][0]["text"], "_meta": result["_meta"] }));
@@ -86,19 +86,19 @@ impl Seed {
     /// The error of a call that is none of a tool.
     async fn refused(&self, revision: &str, tool: &str, arguments: Value) -> (i64, String) {
         let params = json!({ "name": tool, "arguments": arguments });
-        let answer = self.ask(revision, "tools/call", params).await;
+        let answer = self.send(revision, "tools/call", params).await;
         let error = &answer["error"];
         (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
     }
 
     /// The tool definitions over MCP.
     async fn tools(&self, revision: &str) -> Vec<Value> {
-        self.ask(revision, "tools/list", json!({})).await["result"]["tools"].as_array().unwrap().clone()
+        self.send(revision, "tools/list", json!({})).await["result"]["tools"].as_array().unwrap().clone()
     }
 }
 
 /// A JSON-RPC request of a revision, and the whole answer.
-async fn ask(serving: &Serving, revision: &str, method: &str, mut params: Value) -> Value {
+async fn send(serving: &Serving, revision: &str, method: &str, mut params: Value) -> Value {
     let mut headers = vec![
         "Content-Type: application/json".to_owned(),
         "Accept: application/json, text/event-stream".to_owned(),
@@ -112,7 +112,7 @@ async fn ask(serving: &Serving, revision: &str, method: &str, mut params: Value)
     }
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let response = serving.connect().await.ask("POST /mcp", &headers, &body).await;
+    let response = serving.connect().await.send("POST /mcp", &headers, &body).await;
     // Either form is right; the JSON is the same.
     let text = response.text();
     let json = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text);

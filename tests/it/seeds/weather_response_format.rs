@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Seed, path};
-use crate::support::{Scripted, Step, reply};
+use crate::support::{Scripted, Step, response};
 
 /// What Python's `json.dumps(result, ensure_ascii=False, indent=2)` writes of the object below.
 const PRETTY: &str = r#"{
@@ -29,15 +29,15 @@ const NOT_FOUND: &str = r#"{"error": "Fant ikke stedet «Ås»", "code": 404}"#;
 async fn weather() -> Seed {
     let upstream = Scripted::start(|asked| {
         vec![match path(asked) {
-            "/forecast?location=Bod%C3%B8" => Step::Send(reply("200 OK", "application/json", BODY)),
-            "/forecast?location=broken" => Step::Send(reply("200 OK", "application/json", "{oops")),
-            "/forecast?location=crash" => Step::Send(reply(
+            "/forecast?location=Bod%C3%B8" => Step::Send(response("200 OK", "application/json", BODY)),
+            "/forecast?location=broken" => Step::Send(response("200 OK", "application/json", "{oops")),
+            "/forecast?location=crash" => Step::Send(response(
                 "500 Internal Server Error",
                 "text/plain",
                 "Traceback (most recent call last):\n  File \"/srv/app.py\", line 5, in get\n",
             )),
             "/forecast?location=cut" => Step::Close,
-            _ => Step::Send(reply("200 OK", "application/json", NOT_FOUND)),
+            _ => Step::Send(response("200 OK", "application/json", NOT_FOUND)),
         }]
     })
     .await;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{REVISIONS, Seed, body, path};
-use crate::support::{Response, Scripted, Step, reply};
+use crate::support::{Response, Scripted, Step, response};
 
 async fn workshop() -> Seed {
     let upstream = Scripted::start(|asked| {
@@ -15,14 +15,14 @@ async fn workshop() -> Seed {
             ("POST", "/ping") => json!({ "pong": true }),
             ("GET", "/status") => json!({ "status": "running", "tools": ["weather", "ping"] }),
             _ => {
-                return vec![Step::Send(reply(
+                return vec![Step::Send(response(
                     "404 Not Found",
                     "application/json",
                     r#"{"detail": "Not Found"}"#,
                 ))];
             }
         };
-        vec![Step::Send(reply("200 OK", "application/json", &json.to_string()))]
+        vec![Step::Send(response("200 OK", "application/json", &json.to_string()))]
     })
     .await;
     Seed::start("weather-rest", upstream).await
@@ -97,13 +97,13 @@ async fn every_endpoint_gives_a_tool_result() {
 async fn json_rpc_is_at_message_on_the_same_port() {
     let seed = workshop().await;
     // As the document's own `curl` asks: no handshake, and no header but the type.
-    let ask = async |message: Value| {
+    let send = async |message: Value| {
         let headers = ["Content-Type: application/json", "Accept: */*", "User-Agent: curl/8.5.0"];
-        let response = seed.connect().await.ask("POST /message", &headers, &message.to_string()).await;
+        let response = seed.connect().await.send("POST /message", &headers, &message.to_string()).await;
         assert_eq!(response.status, 200, "{}", response.text());
         response.json()
     };
-    let list = ask(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })).await;
+    let list = send(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })).await;
     let names: Vec<_> = list["result"]["tools"]
         .as_array()
         .unwrap()
@@ -111,13 +111,13 @@ async fn json_rpc_is_at_message_on_the_same_port() {
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
     assert_eq!((&list["id"], names), (&json!(1), vec!["get_weather_forecast", "ping", "status"]));
-    let call = ask(json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+    let call = send(json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
         "params": { "name": "get_weather_forecast", "arguments": { "location": "Oslo" } } }))
     .await;
     assert_eq!((&call["jsonrpc"], &call["id"]), (&json!("2.0"), &json!(2)));
     assert_eq!(call["result"]["structuredContent"], json!({ "temperature": 5, "conditions": "Cloudy" }));
     assert_eq!(call["result"]["isError"], false);
-    let unknown = ask(json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/forget" })).await;
+    let unknown = send(json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/forget" })).await;
     assert_eq!(unknown["error"]["code"], -32601);
     for revision in REVISIONS {
         assert_eq!(seed.tools(revision).await.len(), 3);

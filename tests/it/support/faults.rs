@@ -1,6 +1,6 @@
 //! What goes wrong with upstreams, by name: the path of a request says what it meets.
 
-use super::{Asked, Gate, Scripted, Step, reply};
+use super::{Asked, Gate, Scripted, Step, response};
 
 /// What a request meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,7 +81,7 @@ impl Fault {
 
     /// What a server with it does to a request.
     pub(crate) fn steps(self) -> Vec<Step> {
-        let good = || reply("200 OK", "text/plain; charset=utf-8", "all is well");
+        let good = || response("200 OK", "text/plain; charset=utf-8", "all is well");
         let send = |text: &str| Step::Send(text.into());
         match self {
             Self::None => vec![Step::Send(good())],
@@ -118,9 +118,9 @@ impl Fault {
                 vec![Step::Send([head.as_bytes(), b"all is well"].concat())]
             }
             Self::NotHttp => vec![send("220 mail.old.test ESMTP ready\r\n"), Step::Close],
-            Self::Busy => vec![Step::Send(reply("503 Service Unavailable", "text/plain", "later"))],
+            Self::Busy => vec![Step::Send(response("503 Service Unavailable", "text/plain", "later"))],
             Self::Broken => {
-                vec![Step::Send(reply("500 Internal Server Error", "text/plain", "a stack trace"))]
+                vec![Step::Send(response("500 Internal Server Error", "text/plain", "a stack trace"))]
             }
         }
     }

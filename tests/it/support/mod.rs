@@ -26,7 +26,7 @@ pub(crate) use loaded::Loaded;
 pub(crate) use piped::Piped;
 pub(crate) use program::Program;
 pub(crate) use proxy::{Proxy, RouteExt, Setup, http_of, policies, route};
-pub(crate) use scripted::{Asked, Gate, Scripted, State, Step, reply};
+pub(crate) use scripted::{Asked, Gate, Scripted, State, Step, response};
 
 /// Fails a test that would otherwise hang. No test passes because of it.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -90,7 +90,7 @@ impl Piped {
     }
 
     /// Sends a message and waits for the next one.
-    pub(crate) async fn ask(&mut self, message: Value) -> Value {
+    pub(crate) async fn call(&mut self, message: Value) -> Value {
         self.send(&message);
         self.next().await
     }

@@ -202,17 +202,17 @@ impl Proxy {
     }
 
     /// Asks over a connection of its own.
-    pub(crate) async fn ask(&self, line: &str, headers: &[&str], body: &str) -> Response {
-        self.connect().await.ask(line, headers, body).await
+    pub(crate) async fn send(&self, line: &str, headers: &[&str], body: &str) -> Response {
+        self.connect().await.send(line, headers, body).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Response {
-        self.ask(&format!("GET {path}"), &[], "").await
+        self.send(&format!("GET {path}"), &[], "").await
     }
 
     /// Calls a tool with arguments.
     pub(crate) async fn call(&self, tool: &str, arguments: &str) -> Response {
-        self.ask(&format!("POST /tools/{tool}"), &["Content-Type: application/json"], arguments).await
+        self.send(&format!("POST /tools/{tool}"), &["Content-Type: application/json"], arguments).await
     }
 
     /// Tells it to stop.

@@ -257,7 +257,7 @@ impl Conversation<'_> {
 }
 
 /// A reply with a length and a type.
-pub(crate) fn reply(status: &str, media_type: &str, body: &str) -> Vec<u8> {
+pub(crate) fn response(status: &str, media_type: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n{body}")
         .into()

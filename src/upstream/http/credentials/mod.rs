@@ -134,11 +134,11 @@ impl CredentialSource {
     }
 
     /// The credential for a request of a call.
-    pub(super) async fn credential(&self, ticket: &CallContext) -> Result<Credential, Arc<CredentialError>> {
+    pub(super) async fn credential(&self, context: &CallContext) -> Result<Credential, Arc<CredentialError>> {
         match self {
             Self::Fixed(credential) => Ok(credential.clone()),
             Self::File(file) => file.credential().await,
-            Self::Cached(cache) => cache.credential(ticket).await,
+            Self::Cached(cache) => cache.credential(context).await,
         }
     }
 
@@ -146,12 +146,12 @@ impl CredentialSource {
     pub(super) async fn another(
         &self,
         refused: &Credential,
-        ticket: &CallContext,
+        context: &CallContext,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         match self {
             Self::Fixed(_) => Ok(None),
             Self::File(file) => file.another(refused).await,
-            Self::Cached(cache) => cache.another(refused, ticket).await,
+            Self::Cached(cache) => cache.another(refused, context).await,
         }
     }
 

@@ -119,12 +119,12 @@ pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
     let server = HttpUpstream::new(settings.server.clone());
     TokenCache::new(settings.server.name.clone(), move || {
         // The cache has a timeout of its own.
-        let due = Deadline::after(DEFAULT_LIFE);
-        let ask = UpstreamCall::new(settings.request().into(), RESPONSE_LIMIT_BYTES, due, false);
+        let deadline = Deadline::after(DEFAULT_LIFE);
+        let upstream_call = UpstreamCall::new(settings.request().into(), RESPONSE_LIMIT_BYTES, deadline, false);
         let server = server.clone();
         let granting: Granting = Box::pin(async move {
-            let reply = server.answer(&ask).await.map_err(CredentialError::Unreached)?;
-            granted(&reply)
+            let response = server.answer(&upstream_call).await.map_err(CredentialError::Unreached)?;
+            granted(&response)
         });
         granting
     })
@@ -132,15 +132,15 @@ pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
 
 /// Parses the server's response. No error quotes it, except registered codes: it may contain the token, or
 /// the secret.
-fn granted(reply: &UpstreamResponse) -> Result<Granted, CredentialError> {
-    let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    if !reply.status.is_success() {
-        return Err(CredentialError::Refused { status: reply.status, code: code_of(&answer) });
+fn granted(response: &UpstreamResponse) -> Result<Granted, CredentialError> {
+    let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+    if !response.status.is_success() {
+        return Err(CredentialError::Refused { status: response.status, code: code_of(&answer) });
     }
     let none = |found| Err(CredentialError::NoToken { found });
     // Some old servers refuse with 200.
     if answer.get("error").is_some() {
-        return Err(CredentialError::Refused { status: reply.status, code: code_of(&answer) });
+        return Err(CredentialError::Refused { status: response.status, code: code_of(&answer) });
     }
     let Some(token) = answer.get("access_token").and_then(Value::as_str) else {
         return none(if answer.is_object() {
@@ -234,8 +234,8 @@ mod tests {
     #[track_caller]
     fn check(status: u16, body: &str, expected: Result<u64, &str>) {
         let status = StatusCode::from_u16(status).unwrap();
-        let reply = UpstreamResponse::new(status, HeaderMap::new(), body.to_owned().into());
-        match (granted(&reply), expected) {
+        let response = UpstreamResponse::new(status, HeaderMap::new(), body.to_owned().into());
+        match (granted(&response), expected) {
             (Ok(granted), Ok(seconds)) => assert_eq!(granted.life, Duration::from_secs(seconds)),
             (Err(error), Err(words)) => {
                 let text = error.to_string();

@@ -91,7 +91,7 @@ impl TokenCache {
     }
 
     /// The token that is there; where there is none that can be sent, the next, requested by this call.
-    pub(super) async fn credential(&self, ticket: &CallContext) -> Outcome {
+    pub(super) async fn credential(&self, context: &CallContext) -> Outcome {
         let coming = {
             let mut state = self.shared.state();
             let now = Instant::now();
@@ -100,11 +100,11 @@ impl TokenCache {
                 if renewed {
                     // While the cached token is valid, no call waits for the next one, or fails for lack of
                     // it.
-                    let _ = self.shared.coming(&mut state, ticket);
+                    let _ = self.shared.coming(&mut state, context);
                 }
                 return Ok(credential);
             }
-            self.shared.coming(&mut state, ticket)?
+            self.shared.coming(&mut state, context)?
         };
         coming.result().await.unwrap_or_else(|| Err(Arc::new(CredentialError::Lost)))
     }
@@ -122,7 +122,7 @@ impl TokenCache {
     pub(super) async fn another(
         &self,
         refused: &Credential,
-        ticket: &CallContext,
+        context: &CallContext,
     ) -> Result<Option<Credential>, Arc<CredentialError>> {
         {
             let mut state = self.shared.state();
@@ -135,7 +135,7 @@ impl TokenCache {
                 state.held = None;
             }
         }
-        self.credential(ticket).await.map(Some)
+        self.credential(context).await.map(Some)
     }
 }
 
@@ -155,7 +155,7 @@ impl Shared {
     fn coming(
         self: &Arc<Self>,
         state: &mut State,
-        ticket: &CallContext,
+        context: &CallContext,
     ) -> Result<SharedTask<Outcome>, Arc<CredentialError>> {
         if let Some(coming) = state.coming.as_ref().filter(|coming| coming.is_running()) {
             return Ok(coming.clone());
@@ -167,11 +167,11 @@ impl Shared {
             let (failures, source) = (*failures, last.clone());
             return Err(Arc::new(CredentialError::CircuitOpen { rest: *until - now, failures, source }));
         }
-        let (shared, asked, ticket) = (self.clone(), (self.ask)(), ticket.clone());
+        let (shared, asked, context) = (self.clone(), (self.ask)(), context.clone());
         let coming = SharedTask::spawn(async move {
             let answer = timeout(REQUEST_TIMEOUT, asked).await;
             let answer = answer.unwrap_or(Err(CredentialError::Deadline { after: REQUEST_TIMEOUT }));
-            shared.learn(answer, now, &ticket)
+            shared.learn(answer, now, &context)
         });
         state.coming = Some(coming.clone());
         Ok(coming)
@@ -181,9 +181,9 @@ impl Shared {
         &self,
         answer: Result<Granted, CredentialError>,
         asked_at: Instant,
-        ticket: &CallContext,
+        context: &CallContext,
     ) -> Outcome {
-        let (upstream, request_id) = (&self.upstream, ticket.request_id());
+        let (upstream, request_id) = (&self.upstream, context.request_id());
         let mut state = self.state();
         state.coming = None;
         match answer {
@@ -425,9 +425,9 @@ mod tests {
         let server = Server::new();
         let first = server.tokens.credential(&CallContext::default()).await.unwrap();
         server.tokens.accepted(&first);
-        let ticket = CallContext::default();
+        let context = CallContext::default();
         let (one, two) =
-            tokio::join!(server.tokens.another(&first, &ticket), server.tokens.another(&first, &ticket));
+            tokio::join!(server.tokens.another(&first, &context), server.tokens.another(&first, &context));
         for other in [one, two, server.tokens.another(&first, &CallContext::default()).await] {
             assert_eq!(shown(other.map(Option::unwrap)), "token-2");
         }

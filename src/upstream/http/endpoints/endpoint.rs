@@ -102,18 +102,18 @@ impl Endpoint {
     }
 
     /// Records the outcome of a request. An only endpoint is used whatever its state, so nothing is logged.
-    fn record(&self, outcome: Outcome, is_only: bool, ticket: &CallContext) {
+    fn record(&self, outcome: Outcome, is_only: bool, context: &CallContext) {
         let change = match outcome {
             Outcome::Success => self.condition().succeeded(),
             Outcome::Failure => self.condition().failed(&self.settings.outlier_detection, Instant::now()),
             Outcome::Unknown => None,
         };
-        self.log(change.filter(|_| !is_only), ticket);
+        self.log(change.filter(|_| !is_only), context);
     }
 
-    fn log(&self, change: Option<Change>, ticket: &CallContext) {
+    fn log(&self, change: Option<Change>, context: &CallContext) {
         let Some(change) = change else { return };
-        let (upstream, request_id) = (&self.settings.name, ticket.request_id());
+        let (upstream, request_id) = (&self.settings.name, context.request_id());
         let address = self.view(Instant::now()).address;
         match change {
             Change::Ejected(rest) => {
@@ -158,17 +158,17 @@ impl Outcome {
 #[derive(Debug)]
 pub(in crate::upstream::http) struct InFlightRequest {
     endpoint: Arc<Endpoint>,
-    pub(super) due: Instant,
+    pub(super) deadline: Instant,
     /// Whether there was no other endpoint to choose from.
     is_only: bool,
     is_recorded: bool,
 }
 
 impl InFlightRequest {
-    pub(super) fn new(endpoint: Arc<Endpoint>, is_only: bool, due: Instant) -> Self {
+    pub(super) fn new(endpoint: Arc<Endpoint>, is_only: bool, deadline: Instant) -> Self {
         endpoint.in_flight.fetch_add(1, Ordering::Relaxed);
         endpoint.condition().asked(&endpoint.settings.outlier_detection, Instant::now);
-        Self { endpoint, due, is_only, is_recorded: false }
+        Self { endpoint, deadline, is_only, is_recorded: false }
     }
 
     pub(in crate::upstream::http) fn endpoint(&self) -> &Endpoint {
@@ -176,15 +176,15 @@ impl InFlightRequest {
     }
 
     /// Records the outcome of the request, or of its first part.
-    pub(super) fn record(&mut self, outcome: Outcome, ticket: &CallContext) {
+    pub(super) fn record(&mut self, outcome: Outcome, context: &CallContext) {
         self.is_recorded = true;
-        self.endpoint.record(outcome, self.is_only, ticket);
+        self.endpoint.record(outcome, self.is_only, context);
     }
 }
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        if !self.is_recorded && Instant::now() >= self.due {
+        if !self.is_recorded && Instant::now() >= self.deadline {
             // Dropped because its time was over, not because its client left.
             self.endpoint.record(Outcome::Failure, self.is_only, &CallContext::default());
         }

@@ -118,8 +118,8 @@ async fn check(endpoint: &Endpoint, path: &PathAndQuery) -> Result<(), BoxError>
     request.headers_mut().insert(header::USER_AGENT, USER_AGENT);
     request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     request.headers_mut().extend(settings.headers.clone());
-    let reply = endpoint.connections().send(request).await.map_err(|(error, _)| error)?;
-    let status = reply.status();
-    Limited::new(reply.into_body(), BODY_LIMIT_BYTES).collect().await?;
+    let response = endpoint.connections().send(request).await.map_err(|(error, _)| error)?;
+    let status = response.status();
+    Limited::new(response.into_body(), BODY_LIMIT_BYTES).collect().await?;
     if status.is_success() { Ok(()) } else { Err(format!("it answered {status}").into()) }
 }

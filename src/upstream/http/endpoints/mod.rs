@@ -92,14 +92,14 @@ impl Endpoints {
     pub(super) async fn pick(
         self: &Arc<Self>,
         tried: &AttemptedEndpoints,
-        due: Instant,
+        deadline: Instant,
     ) -> Result<InFlightRequest, UpstreamError> {
         let endpoints = self.known().await?;
         let endpoint = pick(&endpoints, tried).clone();
         if endpoints.len() > 1 {
             tried.add(endpoint.id());
         }
-        Ok(InFlightRequest::new(endpoint, endpoints.len() == 1, due))
+        Ok(InFlightRequest::new(endpoint, endpoints.len() == 1, deadline))
     }
 
     /// Records the result of a request. Where nothing could be sent and there is another endpoint, the load
@@ -108,21 +108,21 @@ impl Endpoints {
         &self,
         load: &mut InFlightRequest,
         tried: &AttemptedEndpoints,
-        ticket: &CallContext,
+        context: &CallContext,
         result: Result<StatusCode, &UpstreamError>,
     ) -> bool {
-        load.record(Outcome::of(result), ticket);
+        load.record(Outcome::of(result), context);
         let is_unreached = result.is_err_and(|error| error.facts().stage == Stage::NotReached);
-        let other = is_unreached.then(|| self.pick_other(tried, load.due)).flatten();
+        let other = is_unreached.then(|| self.pick_other(tried, load.deadline)).flatten();
         other.map(|other| *load = other).is_some()
     }
 
-    fn pick_other(&self, tried: &AttemptedEndpoints, due: Instant) -> Option<InFlightRequest> {
+    fn pick_other(&self, tried: &AttemptedEndpoints, deadline: Instant) -> Option<InFlightRequest> {
         let endpoints = self.current.load();
         // An only endpoint is not among those that were tried.
         let endpoint = pick_new(&endpoints, tried).filter(|_| endpoints.len() > 1)?.clone();
         tried.add(endpoint.id());
-        Some(InFlightRequest::new(endpoint, false, due))
+        Some(InFlightRequest::new(endpoint, false, deadline))
     }
 
     /// From now on, calls back after each successful health check; only the first callback counts.

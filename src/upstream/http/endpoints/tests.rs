@@ -35,8 +35,8 @@ async fn server(name: &'static str) -> (std::net::SocketAddr, watch::Receiver<us
             tokio::spawn(async move {
                 let mut buffer = [0; 4096];
                 while let Ok(1..) = stream.read(&mut buffer).await {
-                    let reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
-                    stream.write_all(reply.as_bytes()).await.unwrap();
+                    let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
+                    stream.write_all(response.as_bytes()).await.unwrap();
                 }
                 open.send_modify(|count| *count -= 1);
             });
@@ -91,8 +91,8 @@ async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
         headers: HeaderMap::new(),
         body: Bytes::new(),
     };
-    let ask = UpstreamCall::new(request.into(), 100, Deadline::after(Duration::from_secs(20)), true);
-    Ok(String::from_utf8(upstream.answer(&ask).await?.body.to_vec()).unwrap())
+    let upstream_call = UpstreamCall::new(request.into(), 100, Deadline::after(Duration::from_secs(20)), true);
+    Ok(String::from_utf8(upstream.answer(&upstream_call).await?.body.to_vec()).unwrap())
 }
 
 #[tokio::test]

@@ -99,14 +99,14 @@ impl Played {
     }
 
     /// What an MCP client of a revision gets: the whole JSON-RPC answer.
-    pub(super) async fn ask(&self, revision: &str, method: &str, params: Value) -> Value {
-        super::ask(&self.serving, revision, method, params).await
+    pub(super) async fn send(&self, revision: &str, method: &str, params: Value) -> Value {
+        super::send(&self.serving, revision, method, params).await
     }
 
     /// The result of a call, or the JSON-RPC error in the place of it.
     pub(super) async fn call(&self, revision: &str, called: &Called) -> Value {
         let params = json!({ "name": called.tool, "arguments": called.arguments });
-        let mut answer = self.ask(revision, "tools/call", params).await;
+        let mut answer = self.send(revision, "tools/call", params).await;
         match answer.get_mut("result") {
             Some(result) => result.take(),
             None => answer["error"].take(),

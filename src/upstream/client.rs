@@ -144,7 +144,7 @@ pub struct PerClientLimit {
 #[derive(Debug)]
 pub struct PerClientPermit {
     parts: PerClientLimit,
-    caller: ClientIdentity,
+    client: ClientIdentity,
 }
 
 impl PerClientLimit {
@@ -158,17 +158,17 @@ impl PerClientLimit {
     /// # Errors
     ///
     /// The limit, when the client has as many.
-    pub fn take(&self, caller: &ClientIdentity) -> Result<Option<PerClientPermit>, usize> {
-        if matches!(caller, ClientIdentity::Only) {
+    pub fn take(&self, client: &ClientIdentity) -> Result<Option<PerClientPermit>, usize> {
+        if matches!(client, ClientIdentity::Only) {
             return Ok(None);
         }
         let mut had = self.had();
-        let count = had.entry(caller.clone()).or_default();
+        let count = had.entry(client.clone()).or_default();
         if *count >= self.limit {
             return Err(self.limit);
         }
         *count += 1;
-        Ok(Some(PerClientPermit { parts: self.clone(), caller: caller.clone() }))
+        Ok(Some(PerClientPermit { parts: self.clone(), client: client.clone() }))
     }
 
     fn had(&self) -> MutexGuard<'_, HashMap<ClientIdentity, usize>> {
@@ -179,10 +179,10 @@ impl PerClientLimit {
 impl Drop for PerClientPermit {
     fn drop(&mut self) {
         let mut had = self.parts.had();
-        if let Some(count) = had.get_mut(&self.caller) {
+        if let Some(count) = had.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
-                had.remove(&self.caller);
+                had.remove(&self.client);
             }
         }
     }
