@@ -245,7 +245,8 @@ async fn list_of(
         headers,
         body: Bytes::new(),
     };
-    let mut upstream_call = UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, Deadline::after(ANSWER_TIMEOUT), true);
+    let mut upstream_call =
+        UpstreamCall::new(request.into(), LIST_LIMIT_BYTES, Deadline::after(ANSWER_TIMEOUT), true);
     upstream_call.context = context;
     let response = server.answer(&upstream_call).await.map_err(|error| Chain(&error).to_string())?;
     if !response.status.is_success() {

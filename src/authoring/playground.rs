@@ -41,7 +41,8 @@ pub fn explained(
     let args = arguments.into_value();
     let answers = Value::Object(route.asking.complete(answers));
     let facts = CallInput { answers: &answers, stop, ..CallInput::new(&route.definition.name, &args) };
-    let Translation { result, rule, notes, asks: _ } = translate(&route.translator, facts, response, &mut trace);
+    let Translation { result, rule, notes, asks: _ } =
+        translate(&route.translator, facts, response, &mut trace);
     let result = result.with_errors_as(route.error_format);
     let mut steps = trace.into_steps();
     steps.iter_mut().for_each(|step| tell_origin(step, &file.rule_origins));

@@ -115,7 +115,10 @@ fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamRespo
     }
     let (response, _) = chosen(arguments, file)?;
     let stderr = arguments.stderr.clone().unwrap_or_default().into();
-    Ok(UpstreamResponse::of_program(response.body, Exit { end: arguments.exit.unwrap_or(End::Code(0)), stderr }))
+    Ok(UpstreamResponse::of_program(
+        response.body,
+        Exit { end: arguments.exit.unwrap_or(End::Code(0)), stderr },
+    ))
 }
 
 /// The response to explain. The command line can set what a recording would have.

@@ -59,8 +59,9 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
                 let chosen = chosen(exchanges, arguments.entry.as_ref())
                     .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
                 for (number, exchange) in chosen {
-                    let response =
-                        exchange.response.map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
+                    let response = exchange
+                        .response
+                        .map_err(|why| Failure::usage(format!("{}: {why}", file.display())))?;
                     samples.push(Sample { name: format!("{name}, entry {number}"), response });
                     seen.push(Seen { file, number, method: exchange.method, url: exchange.url });
                 }

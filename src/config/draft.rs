@@ -7,11 +7,11 @@
 use super::{
     Importer, RouteFile, file,
     keys::ROUTE,
+    masked::{self, HIDDEN},
     node::{Entry, Kind, Node},
     problem::Problem,
     report::Report,
     routes::{self, Surroundings},
-    shown::{self, HIDDEN},
     source::{Files, Span},
     yaml,
 };
@@ -63,7 +63,7 @@ impl Importer {
         let wanted = |entry: &&Entry| entry.key.text != "tests";
         let kept: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
         let kept = Node::new(Kind::Map(kept), trees.root.span);
-        let shown = shown::shown(&kept);
+        let shown = masked::shown(&kept);
         let as_written = cut_out(&self.files, entries)
             .filter(|text| yaml::read(NAME, text.clone()).is_ok_and(|value| value == shown));
         as_written.or_else(|| {

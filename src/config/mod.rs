@@ -16,35 +16,35 @@
 //!
 //! All problems of all files are found in one run. The only room that reads files or the environment.
 
-mod accept;
+mod update_tests;
 mod admin;
-mod ask;
-mod calls;
+mod input_requests;
+mod route_calls;
 mod certificates;
 mod clients;
 mod compile;
-mod complete;
+mod completions;
 mod content;
 mod draft;
-mod ecma;
-mod examples;
+mod schema_patterns;
+mod route_tests;
 mod extract;
 mod file;
 mod folder;
 mod import;
-mod job;
+mod async_operation;
 mod keys;
-mod keywords;
+mod schema_keywords;
 mod language;
 mod limit;
-mod log_lines;
+mod notifications;
 mod migrate;
-mod mirror;
-mod promise;
+mod mcp_param_headers;
+mod output_schema;
 mod prompts;
 mod recording;
 mod renamed;
-mod reply;
+mod response;
 mod request;
 mod resource;
 mod routes;
@@ -54,11 +54,11 @@ mod schemas;
 mod section;
 mod server;
 mod short_lists;
-mod shown;
+mod masked;
 mod telemetry;
 mod upstreams;
 mod version;
-mod watched;
+mod file_watch;
 pub mod yaml;
 mod when;
 
@@ -81,21 +81,21 @@ pub use crate::settings::layers::Flag;
 pub use crate::settings::problem::{Problem, Problems, Severity};
 pub use crate::settings::secret::{Environment, process_variables};
 pub(crate) use crate::settings::suggest::listed;
-pub use accept::{Acceptance, accept};
 pub use admin::AdminSettings;
 pub use certificates::CertificateExpiry;
 pub use draft::Draft;
-pub use examples::{Example, Expectation, Expected, ExpectedContent, Position};
+pub use file_watch::Look;
 pub use import::{ImportNote, Imported, Importer, ProxiedLists};
 pub use migrate::{Change, Format, Migrated, Remark, migrate};
 pub use prompts::PromptFile;
 pub use renamed::renamed_flag;
+pub use route_tests::{Example, Expectation, Expected, ExpectedContent, Position};
 pub use routes::RouteFile;
 pub use schema::schema;
 pub use server::ListenerSettings;
 pub use telemetry::{MetricsExport, TelemetrySettings, TracesExport};
+pub use update_tests::{Acceptance, accept};
 pub use upstreams::{NameRules, ToolRules, UpstreamFile};
-pub use watched::Look;
 
 /// Where a configuration comes from.
 #[derive(Debug, Clone)]

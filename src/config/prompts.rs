@@ -5,15 +5,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ask,
-    calls::{self, Routes, WrittenCall},
-    clients, complete, content,
-    examples::Position,
+    clients, completions, content,
     extract::media_type,
+    input_requests,
     keys::{PROMPT, PROMPT_ARGUMENT, PROMPT_BLOCK, PROMPT_MESSAGE, PROMPT_RESOURCE},
     language,
     node::{Entry, Kind, Node},
     report::Report,
+    route_calls::{self, Routes, WrittenCall},
+    route_tests::Position,
     schemas::Asked,
     section::{Section, read_in_scope},
     source::Span,
@@ -64,7 +64,7 @@ pub(super) fn read(
         written.iter().filter_map(|entry| argument(report, routes, entry, &names)).collect();
     let mut asked = Asked::default();
     let parts = messages(&section, routes, &mut asked);
-    let questions = ask::read(&section, &mut asked);
+    let questions = input_requests::read(&section, &mut asked);
     let scopes = clients::scopes(&section).unwrap_or_else(|| default_scopes.clone());
     let (title, description) = (section.text("title"), section.text("description"));
     if section.get("description").is_none() && !section.is_misspelt() {
@@ -75,12 +75,12 @@ pub(super) fn read(
         );
     }
     let parts = parts.unwrap_or_default();
-    calls::refuse_unknown(report, &asked, &names, "the prompt has no argument", |name| {
+    route_calls::refuse_unknown(report, &asked, &names, "the prompt has no argument", |name| {
         format!("name it under `arguments`: `{name}:`")
     });
     if let Some(questions) = &questions {
         let names: Vec<&str> = questions.names().collect();
-        ask::refuse_unknown_answers(report, "the prompt", asked.answers.iter(), &names);
+        input_requests::refuse_unknown_answers(report, "the prompt", asked.answers.iter(), &names);
         questions.arguments().for_each(|(name, span)| asked.add(name, true, *span));
     }
     // What could not be read may be what uses it.
@@ -154,7 +154,8 @@ fn argument(
     let completion = match section.entry("completions") {
         None => None,
         Some(entry) => {
-            let complete::Compiled { completion, call } = complete::read(report, entry, &bare.name, names)?;
+            let completions::Compiled { completion, call } =
+                completions::read(report, entry, &bare.name, names)?;
             if let Some(call) = call {
                 call.check(report, routes);
             }
@@ -271,7 +272,7 @@ fn block(
     let part = match kind {
         "text" => Part::Text(template(report, &one.value, "`text`", asked)?),
         "route" => {
-            let (route, written) = calls::read(&section, asked)?;
+            let (route, written) = route_calls::read(&section, asked)?;
             call = Some(written);
             Part::Route(route)
         }

@@ -3,9 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::{
-    ecma, keywords, mirror,
+    mcp_param_headers,
     node::{Entry, Kind, Node},
     report::Report,
+    schema_keywords, schema_patterns,
     source::Span,
     suggest,
 };
@@ -80,7 +81,7 @@ fn inferred(asked: &Asked, used: &Asked) -> Map<String, Value> {
 
 fn written_input(report: &Report<'_>, entry: &Entry, used: &Asked) -> Option<Map<String, Value>> {
     let mut document = document(report, "input", &entry.value)?;
-    mirror::check(report, &entry.value);
+    mcp_param_headers::check(report, &entry.value);
     match document.get("type") {
         None => {
             let rest = std::mem::take(&mut document);
@@ -173,7 +174,7 @@ fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, 
     };
     let before = report.errors();
     refuse_what_clients_cannot_read(report, node);
-    keywords::check(report, node);
+    schema_keywords::check(report, node);
     (report.errors() == before).then(|| Node::entries_to_json(entries))
 }
 
@@ -213,7 +214,7 @@ fn refuse_what_clients_cannot_read(report: &Report<'_>, node: &Node) {
 }
 
 fn check_pattern(report: &Report<'_>, span: Span, pattern: &str) {
-    if let Some(why) = ecma::refused_by_clients(pattern) {
+    if let Some(why) = schema_patterns::refused_by_clients(pattern) {
         report.error(
             span,
             format!(

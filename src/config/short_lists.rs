@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{node::Node, reply::Compiled, report::Report};
+use super::{node::Node, report::Report, response::Compiled};
 use crate::translate::{Action, Limit, ListPath, OutputSchema};
 
 /// Warns of such rules: every longer list is a tool error.

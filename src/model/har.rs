@@ -225,7 +225,10 @@ mod tests {
         assert!(!response.headers.contains_key("content-encoding"));
         assert_eq!(response.headers.get_all("set-cookie").iter().count(), 2);
         let response = choose("b.png").unwrap();
-        assert_eq!((response.media_type().as_deref(), &response.body[..]), (Some("image/png"), &[0, 255, 255][..]));
+        assert_eq!(
+            (response.media_type().as_deref(), &response.body[..]),
+            (Some("image/png"), &[0, 255, 255][..])
+        );
     }
 
     #[test]

@@ -258,7 +258,8 @@ impl Run<'_> {
 
     async fn poll_request(&self, place: &JobPlace) -> Result<HttpRequest, PollError> {
         let place = place.clone();
-        self.build(move |job, arguments, headers, stop| job.status_request(&place, arguments, headers, stop)).await
+        self.build(move |job, arguments, headers, stop| job.status_request(&place, arguments, headers, stop))
+            .await
     }
 
     async fn poll_response(
@@ -355,9 +356,11 @@ impl Exchange<'_> {
         let (upstream, tool) =
             (Arc::clone(self.route.policies.upstream()), self.route.definition.name.clone());
         let is_idempotent = request.method.is_idempotent();
-        let upstream_call = self.upstream_call(request.into(), is_idempotent, Deadline::after(CANCEL_TIMEOUT));
+        let upstream_call =
+            self.upstream_call(request.into(), is_idempotent, Deadline::after(CANCEL_TIMEOUT));
         Some(async move {
-            let (response, request_id) = (upstream.follow_up(&upstream_call).await, upstream_call.context.request_id());
+            let (response, request_id) =
+                (upstream.follow_up(&upstream_call).await, upstream_call.context.request_id());
             match response {
                 Ok(upstream_response) => {
                     let status = upstream_response.status.as_u16();

@@ -131,7 +131,9 @@ impl<'a> Run<'a> {
     pub(super) async fn result(&mut self) -> Result<ToolResult, Box<ToolResult>> {
         match self.outcome(None).await? {
             CallOutcome::Result(result) => Ok(result),
-            CallOutcome::Operation(_) => Err(Box::new(error_text::operation_not_done(self.deadline.after, false))),
+            CallOutcome::Operation(_) => {
+                Err(Box::new(error_text::operation_not_done(self.deadline.after, false)))
+            }
         }
     }
 
@@ -226,15 +228,21 @@ impl<'a> Run<'a> {
     ) -> Result<Response, UpstreamError> {
         let route = self.call.route;
         let (meanwhile, events) = self.progress.events();
-        let upstream_call = UpstreamCall { meanwhile, ..self.call.upstream_call(request, is_idempotent, self.deadline) };
+        let upstream_call =
+            UpstreamCall { meanwhile, ..self.call.upstream_call(request, is_idempotent, self.deadline) };
         let begun = Instant::now();
-        let response =
-            self.progress.report_until(route.policies.call(&upstream_call), events, route.job.is_none()).await;
+        let response = self
+            .progress
+            .report_until(route.policies.call(&upstream_call), events, route.job.is_none())
+            .await;
         self.log.responded(response.as_ref().map(|response| &response.response), begun.elapsed());
         let response = response?;
         let Some(age) = response.age else { return Ok(response) };
         self.log.age = Some(age);
-        Ok(Response { response: upstream_call.charged(response.response, &route.upstream).await?, ..response })
+        Ok(Response {
+            response: upstream_call.charged(response.response, &route.upstream).await?,
+            ..response
+        })
     }
 
     /// Sends a request that follows from the first, through the policies of the upstream.
@@ -245,7 +253,10 @@ impl<'a> Run<'a> {
         let route = self.call.route;
         let is_idempotent = request.method.is_idempotent();
         let (meanwhile, events) = self.progress.events();
-        let upstream_call = UpstreamCall { meanwhile, ..self.call.upstream_call(request.into(), is_idempotent, self.deadline) };
+        let upstream_call = UpstreamCall {
+            meanwhile,
+            ..self.call.upstream_call(request.into(), is_idempotent, self.deadline)
+        };
         let begun = Instant::now();
         let response = route.policies.upstream().follow_up(&upstream_call);
         let response = self.progress.report_until(response, events, route.job.is_none()).await;

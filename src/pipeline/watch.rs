@@ -373,10 +373,11 @@ impl Snapshot {
         let idempotent = route.idempotent.unwrap_or_else(|| request.is_idempotent());
         let upstream_call = UpstreamCall::new(request, route.response_limit_bytes, deadline, idempotent);
         let upstream_call = UpstreamCall { charge: route.charge.clone(), ..upstream_call };
-        let response = route.policies.upstream().follow_up(&upstream_call).await.map_err(|error| PollError {
-            plain: Chain(&error).to_string(),
-            words: error.words().unwrap_or_default().to_owned(),
-        })?;
+        let response =
+            route.policies.upstream().follow_up(&upstream_call).await.map_err(|error| PollError {
+                plain: Chain(&error).to_string(),
+                words: error.words().unwrap_or_default().to_owned(),
+            })?;
         if response.status == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(Seen::Same);
         }

@@ -165,12 +165,17 @@ impl WorkerPool {
         deadline: Instant,
     ) -> Result<Translation, WorkError> {
         let known = arguments.into_values();
-        let large =
-            if is_passed_on(&route.translator, &response) { LARGE_REPLY_BYTES } else { LARGE_FOR_RULES_BYTES };
+        let large = if is_passed_on(&route.translator, &response) {
+            LARGE_REPLY_BYTES
+        } else {
+            LARGE_FOR_RULES_BYTES
+        };
         // Rules may do as much with arguments as with a response.
-        let is_short = is_shorter(&response, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
+        let is_short =
+            is_shorter(&response, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
         let (name, route) = (&route.definition.name, Arc::clone(route));
-        self.run_counted(name, deadline, is_short, move |stop| translate(&route, &known, &response, stop)).await
+        self.run_counted(name, deadline, is_short, move |stop| translate(&route, &known, &response, stop))
+            .await
     }
 
     /// Evaluates the rule for asynchronous operations on a response; returns the response as well.

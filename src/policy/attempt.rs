@@ -30,7 +30,8 @@ impl<'a> Attempt<'a> {
         let Some(call) = upstream_call.context.span() else {
             return (Self { counted, span: Span::default(), is_over: false }, None);
         };
-        let (upstream_call, span) = traced(call.child(SpanKind::Client, "upstream"), upstream_call.clone(), before, upstream);
+        let (upstream_call, span) =
+            traced(call.child(SpanKind::Client, "upstream"), upstream_call.clone(), before, upstream);
         (Self { counted, span, is_over: false }, Some(upstream_call))
     }
 
@@ -81,7 +82,12 @@ pub(super) fn status_word(status: StatusCode) -> &'static str {
 }
 
 /// An attempt that has a span: the upstream is told of it, and somebody may read what it is.
-fn traced(span: Span, mut upstream_call: UpstreamCall, before: u32, upstream: &Upstream) -> (UpstreamCall, Span) {
+fn traced(
+    span: Span,
+    mut upstream_call: UpstreamCall,
+    before: u32,
+    upstream: &Upstream,
+) -> (UpstreamCall, Span) {
     if upstream_call.traced
         && let (Some(context), Some(headers)) = (span.context(), upstream_call.request.headers_mut())
     {
@@ -177,7 +183,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{Inside, answering_after, upstream_call, name},
+        policy::mock::{Inside, answering_after, name, upstream_call},
         upstream::{UpstreamSettings, http::HttpSettings},
     };
 

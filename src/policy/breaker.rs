@@ -163,7 +163,13 @@ impl CircuitBreaker {
             probes_until = Some(until);
         }
         let deadline = upstream_call.deadline.latest;
-        Ok(Probe { breaker: self, deadline, context: &upstream_call.context, probes_until, is_recorded: false })
+        Ok(Probe {
+            breaker: self,
+            deadline,
+            context: &upstream_call.context,
+            probes_until,
+            is_recorded: false,
+        })
     }
 
     fn learn(&self, outcome: Outcome, probes_until: Option<Instant>, context: &CallContext) {
@@ -265,7 +271,7 @@ fn shown_of_route(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
 mod tests {
     use super::*;
     use crate::{
-        policy::mock::{Inside, Script, answering_after, upstream_call, failed, name, status},
+        policy::mock::{Inside, Script, answering_after, failed, name, status, upstream_call},
         upstream::Deadline,
     };
 
@@ -421,7 +427,9 @@ mod tests {
         let inside = Inside::default();
         let (breaker, slow) = (breaker(), answering_after(60 * SECOND, &inside));
         for _ in 0..5 {
-            tokio::time::timeout(SECOND, call(&breaker, &slow, upstream_call(30 * SECOND))).await.unwrap_err();
+            tokio::time::timeout(SECOND, call(&breaker, &slow, upstream_call(30 * SECOND)))
+                .await
+                .unwrap_err();
         }
         assert_eq!(*breaker.state(), State::Closed { failures: 0 });
         for _ in 0..5 {

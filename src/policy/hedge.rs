@@ -161,7 +161,9 @@ impl Hedge {
 
 /// Whether it is an answer, whatever it says.
 fn is_good(result: &Result<UpstreamResponse, UpstreamError>) -> bool {
-    result.as_ref().is_ok_and(|response| !response.status.is_server_error() && response.status.as_u16() != 429)
+    result
+        .as_ref()
+        .is_ok_and(|response| !response.status.is_server_error() && response.status.as_u16() != 429)
 }
 
 #[cfg(test)]
@@ -169,7 +171,7 @@ mod tests {
     use super::*;
     use crate::policy::{
         BreakerSettings, Count,
-        mock::{Inside, Script, upstream_call, failed, name, slow, status},
+        mock::{Inside, Script, failed, name, slow, status, upstream_call},
     };
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -198,7 +200,11 @@ mod tests {
         second: &Script,
         upstream_call: UpstreamCall,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        hedge.race(&upstream_call, first.answer(&upstream_call), async |upstream_call: UpstreamCall| second.answer(&upstream_call).await).await
+        hedge
+            .race(&upstream_call, first.answer(&upstream_call), async |upstream_call: UpstreamCall| {
+                second.answer(&upstream_call).await
+            })
+            .await
     }
 
     #[tokio::test(start_paused = true)]
@@ -206,7 +212,8 @@ mod tests {
         let (first, second) = (Inside::default(), Inside::default());
         let hedge = hedge(AFTER_ONE);
         let begun = Instant::now();
-        let response = race(&hedge, &slow(200, 10 * SECOND, &first), &slow(204, SECOND, &second)).await.unwrap();
+        let response =
+            race(&hedge, &slow(200, 10 * SECOND, &first), &slow(204, SECOND, &second)).await.unwrap();
         assert_eq!((response.status.as_u16(), begun.elapsed()), (204, 2 * SECOND));
         assert_eq!((first.count(), second.count()), (0, 0), "the other one goes on behind its caller's back");
         assert_eq!((hedge.counts.hedged.get(), hedge.counts.hedges_won.get()), (1, 1));

@@ -109,7 +109,10 @@ impl Script {
         self.0.lock().unwrap().asked
     }
 
-    pub(super) async fn answer(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    pub(super) async fn answer(
+        &self,
+        upstream_call: &UpstreamCall,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         let (outcome, delay, _inside) = {
             let mut lines = self.0.lock().unwrap();
             lines.asked += 1;

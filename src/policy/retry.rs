@@ -113,7 +113,11 @@ impl Retry {
                 self.retries.add();
             }
             let outcome = answer.insert(next);
-            let Some(at) = self.next_attempt_at(outcome, upstream_call.idempotent, attempt, upstream_call.deadline.at) else { break };
+            let Some(at) =
+                self.next_attempt_at(outcome, upstream_call.idempotent, attempt, upstream_call.deadline.at)
+            else {
+                break;
+            };
             let (upstream, request_id) = (&self.upstream, upstream_call.context.request_id());
             let wait_ms = millis(at.saturating_duration_since(Instant::now()));
             match outcome {
@@ -252,7 +256,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{Script, upstream_call, failed, name, status},
+        policy::mock::{Script, failed, name, status, upstream_call},
         upstream::ProgressSender,
     };
 
@@ -325,11 +329,14 @@ mod tests {
     async fn what_may_have_had_its_effect_is_not_repeated() {
         for outcome in [cut_off(), status(503)] {
             let script = Script::new([outcome, status(200)]);
-            let _ = call(&retry(), &script, UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) }).await;
+            let _ = call(&retry(), &script, UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) })
+                .await;
             assert_eq!(script.asked(), 1);
         }
         let script = Script::new([failed(), status(200)]);
-        call(&retry(), &script, UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) }).await.unwrap();
+        call(&retry(), &script, UpstreamCall { idempotent: false, ..upstream_call(30 * SECOND) })
+            .await
+            .unwrap();
         assert_eq!(script.asked(), 2, "what was never sent may be repeated");
     }
 
@@ -337,7 +344,10 @@ mod tests {
     async fn what_would_be_the_same_again_is_not_asked_again() {
         for code in [200, 404, 500, 501] {
             let script = Script::new([status(code), status(200)]);
-            assert_eq!(call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap().status.as_u16(), code);
+            assert_eq!(
+                call(&retry(), &script, upstream_call(30 * SECOND)).await.unwrap().status.as_u16(),
+                code
+            );
             assert_eq!(script.asked(), 1, "{code}");
         }
     }

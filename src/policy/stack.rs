@@ -178,7 +178,8 @@ impl UpstreamPolicies {
     /// [`UpstreamError`], where there is no response.
     pub async fn follow_up(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         let tried = AttemptedEndpoints::default();
-        let call = Box::pin(self.retry.run(upstream_call, || self.attempt(upstream_call, &tried, OverLimit::Waits)));
+        let call =
+            Box::pin(self.retry.run(upstream_call, || self.attempt(upstream_call, &tried, OverLimit::Waits)));
         self.within_deadline(upstream_call, call).await
     }
 
@@ -217,7 +218,9 @@ impl UpstreamPolicies {
     ) -> Result<UpstreamResponse, UpstreamError> {
         let deadline = self.settings.attempt_timeout.map(Deadline::after);
         // The upstream client gets the earlier deadline, so that the failure counts as the upstream's.
-        let sooner = deadline.filter(|deadline| deadline.at < upstream_call.deadline.at).map(|deadline| UpstreamCall { deadline, ..upstream_call.clone() });
+        let sooner = deadline
+            .filter(|deadline| deadline.at < upstream_call.deadline.at)
+            .map(|deadline| UpstreamCall { deadline, ..upstream_call.clone() });
         let upstream_call = sooner.as_ref().unwrap_or(upstream_call);
         let request = pin!(async {
             // Metrics and span. Innermost, as they count requests that are really sent.
@@ -227,7 +230,10 @@ impl UpstreamPolicies {
         let Some(deadline) = deadline else { return request.await };
         timeout_at(deadline.at, request).await.unwrap_or_else(|_| {
             self.counts.attempts_late.add();
-            Err(UpstreamError::AttemptDeadline { upstream: self.upstream.name().clone(), after: deadline.after })
+            Err(UpstreamError::AttemptDeadline {
+                upstream: self.upstream.name().clone(),
+                after: deadline.after,
+            })
         })
     }
 
@@ -240,13 +246,20 @@ impl UpstreamPolicies {
     ) -> Result<T, UpstreamError> {
         timeout_at(upstream_call.deadline.at, call).await.unwrap_or_else(|_| {
             self.counts.late.add();
-            Err(UpstreamError::Deadline { upstream: self.upstream.name().clone(), after: upstream_call.deadline.after })
+            Err(UpstreamError::Deadline {
+                upstream: self.upstream.name().clone(),
+                after: upstream_call.deadline.after,
+            })
         })
     }
 }
 
 /// Applies a rate limit, where there is one.
-async fn admit(rate: Option<&RateLimit>, upstream_call: &UpstreamCall, over: OverLimit) -> Result<(), UpstreamError> {
+async fn admit(
+    rate: Option<&RateLimit>,
+    upstream_call: &UpstreamCall,
+    over: OverLimit,
+) -> Result<(), UpstreamError> {
     match rate {
         Some(rate) => rate.admit(&upstream_call.client, over).await,
         None => Ok(()),
@@ -409,7 +422,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::mock::{Inside, answering_after, upstream_call, name},
+        policy::mock::{Inside, answering_after, name, upstream_call},
         upstream::{UpstreamSettings, http::HttpSettings},
     };
 
@@ -425,7 +438,10 @@ mod tests {
         let policies = before("127.0.0.1:9", PolicySettings::default());
         let inside = Inside::default();
         let (upstream_call, slow) = (upstream_call(2 * SECOND), answering_after(3 * SECOND, &inside));
-        let error = policies.within_deadline(&upstream_call, Box::pin(slow.answer(&upstream_call))).await.unwrap_err();
+        let error = policies
+            .within_deadline(&upstream_call, Box::pin(slow.answer(&upstream_call)))
+            .await
+            .unwrap_err();
         assert!(matches!(error, UpstreamError::Deadline { after, .. } if after == 2 * SECOND), "{error}");
         assert_eq!(policies.counts.late.get(), 1);
         assert_eq!(inside.count(), 0, "the call went on behind its caller's back");

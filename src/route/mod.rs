@@ -15,10 +15,10 @@
 //!
 //! Pure: no `async`, clock, environment or log.
 
-mod ask;
+mod input_requests;
 mod client_context;
 mod input;
-mod job;
+mod async_operation;
 mod path;
 mod query;
 mod request;
@@ -30,14 +30,14 @@ use std::{collections::HashSet, fmt, str::FromStr, sync::Arc, time::Duration};
 use http::Method;
 use serde_json::{Map, Value};
 
-pub use ask::{
-    Abilities, Ability, Answer, Asking, Form, FormAbility, FormError, Inquiry, InquiryTemplate, Missing,
-    Next, Question, QuestionTemplate, Round, Sampled, Unfit,
+pub use async_operation::{
+    Begun, CancelRule, JobFacts, JobPlace, JobPlaceRule, JobRule, Stand, TaskOffer, TaskRule, Turn,
 };
 pub use client_context::{NotAScope, Scopes, TraceContext};
 pub use input::InputSchema;
-pub use job::{
-    Begun, CancelRule, JobFacts, JobPlace, JobPlaceRule, JobRule, Stand, TaskOffer, TaskRule, Turn,
+pub use input_requests::{
+    Abilities, Ability, Answer, Asking, Form, FormAbility, FormError, Inquiry, InquiryTemplate, Missing,
+    Next, Question, QuestionTemplate, Round, Sampled, Unfit,
 };
 pub use path::{PathError, PathTemplate, leads_out, resolve_location, same_origin};
 pub use query::QueryTemplate;

@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::{
     jq::Jq,
+    read_error::Why,
     response_view::ResponseView,
     template::{Budget, Template, TemplateError, from_json},
     variables::{Known, jq_names},
-    why::Why,
 };
 use crate::model::{
     Annotations, Block, Content, LimitedWriter, ResourceBody, Shapes, Structured, Text, kind_of,

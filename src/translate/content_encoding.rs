@@ -14,7 +14,7 @@ use ruzstd::decoding::{
     errors::{FrameDecoderError, ReadFrameHeaderError},
 };
 
-use super::why::{Why, at_most};
+use super::read_error::{Why, at_most};
 use crate::model::{LimitedWriter, UpstreamResponse, cut_bytes};
 
 /// How many codings may lie on each other; more are nobody's wish.
@@ -45,7 +45,8 @@ pub(super) fn expand(response: &UpstreamResponse, limit_bytes: usize) -> Result<
 
 /// The names of the codings that are undone, in that order; nothing for a body that was never compressed.
 pub(super) fn names(response: &UpstreamResponse) -> Option<String> {
-    let codings = codings(response).ok().filter(|codings| !codings.is_empty() && !response.body.is_empty())?;
+    let codings =
+        codings(response).ok().filter(|codings| !codings.is_empty() && !response.body.is_empty())?;
     Some(codings.iter().rev().map(|coding| coding.name()).collect::<Vec<_>>().join(", then "))
 }
 

@@ -60,7 +60,11 @@ pub(super) fn of_status(view: &ResponseView<'_>, translator: &Translator) -> Too
 }
 
 /// The tool error of a rule whose own words failed.
-pub(super) fn without_words(view: &ResponseView<'_>, error_type: Fault, translator: &Translator) -> ToolResult {
+pub(super) fn without_words(
+    view: &ResponseView<'_>,
+    error_type: Fault,
+    translator: &Translator,
+) -> ToolResult {
     if !view.response.status.is_success() {
         return of_status(view, translator);
     }

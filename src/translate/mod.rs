@@ -18,7 +18,7 @@
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 
 #[macro_use]
-mod why;
+mod read_error;
 mod charset;
 mod content;
 mod content_encoding;
@@ -38,7 +38,7 @@ mod pattern;
 mod redaction;
 mod response_view;
 pub(crate) mod scope;
-mod stop;
+mod work_budget;
 mod success;
 mod template;
 mod translator;
@@ -67,7 +67,6 @@ pub use output_schema::{OutputSchema, OutputSchemaError, Wrap};
 pub use pattern::{Pattern, PatternError};
 pub use redaction::{Redaction, SecretPattern, SecretPatternError};
 pub use response_view::{Inspection, look};
-pub use stop::WorkBudget;
 pub use success::{SuccessRule, words_of_nothing};
 pub(crate) use template::Budget as TemplateBudget;
 pub use template::{Template, TemplateError, TemplatePlace, line_names, template_names};
@@ -76,3 +75,4 @@ pub use translator::{
     translate,
 };
 pub use variables::{SAMPLE, Sample, SampleTemplate, Speaker, TEMPLATE_NAMES};
+pub use work_budget::WorkBudget;

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     convert,
-    stop::{STOPPED, WorkBudget},
-    why::Why,
+    read_error::Why,
+    work_budget::{STOPPED, WorkBudget},
 };
 use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaError, Structured, Violation};
 

@@ -17,9 +17,9 @@ use super::{
     jq::Jq,
     matcher::Matcher,
     pattern::Captures,
+    read_error::Why,
     translator::{CallInput, LONGEST_TRACED, Trace, TranslationLimits},
     variables::jq_names,
-    why::Why,
 };
 use crate::model::{JsonText, TooManyValues, UpstreamResponse, cut_bytes};
 
@@ -66,7 +66,10 @@ impl<'a> ResponseView<'a> {
 
     /// The body, compression undone.
     pub(crate) fn body(&self) -> Result<&'a Bytes, Why> {
-        self.body.get_or_init(|| expand(self.response, self.limits.reply_bytes)).as_ref().map_err(Clone::clone)
+        self.body
+            .get_or_init(|| expand(self.response, self.limits.reply_bytes))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 
     /// What was expanded, in words; nothing for a body that was never compressed.

@@ -10,11 +10,11 @@ use super::{
     jq::Jq,
     limit::{LIMIT_META_KEY, Limit},
     pattern::Captures,
+    read_error::Why,
     response_view::{LazyExtraction, ResponseView},
     template::Template,
     translator::{Failure, LONGEST_TRACED, Note, TranslationRun, content_summary},
     variables::{Known, SAMPLE, SampleTemplate, jq_names},
-    why::Why,
 };
 use crate::model::{
     Block, Content, JsonText, Outcome, Structured, Text, ToolResult, UpstreamResponse, cut_bytes,
@@ -125,7 +125,8 @@ impl TranslationRun<'_> {
             shown.extend(answered.into_iter().map(|content| Shown { content, text }));
         }
         if shown.is_empty() {
-            let block = block.unwrap_or_else(|| default_block(view.response, whole_text, structured.as_ref()));
+            let block =
+                block.unwrap_or_else(|| default_block(view.response, whole_text, structured.as_ref()));
             let is_structure = matches!(block.block, Block::Text(Text::OfStructure));
             let text = if is_structure { TextKind::Json } else { TextKind::Made };
             shown.push(Shown { content: block, text });

@@ -15,13 +15,13 @@ use super::{
     matcher::{Matcher, end_in_words},
     output_schema::{OutputSchema, Wrap},
     pattern::Captures,
+    read_error::Why,
     redaction::Redaction,
     response_view::{ExpandedBody, LazyExtraction, ResponseView},
-    stop::WorkBudget,
     success::SuccessRule,
     template::TemplateError,
     variables::Sample,
-    why::Why,
+    work_budget::WorkBudget,
 };
 use crate::model::{Block, Content, Fault, Text, ToolName, ToolResult, UpstreamResponse, cut_bytes};
 

@@ -9,8 +9,8 @@ use super::{
     pattern::Captures,
     redaction::Redaction,
     response_view::ResponseView,
-    stop::WorkBudget,
     template::{Budget, Template, TemplateError, from_json},
+    work_budget::WorkBudget,
 };
 use crate::model::{Shapes, Structured};
 

@@ -71,7 +71,9 @@ impl UpstreamCall {
     ) -> Result<UpstreamResponse, UpstreamError> {
         match &self.charge {
             None => Ok(response),
-            Some(charge) => charge.share(response, upstream, self.response_limit_bytes, self.deadline.at).await,
+            Some(charge) => {
+                charge.share(response, upstream, self.response_limit_bytes, self.deadline.at).await
+            }
         }
     }
 

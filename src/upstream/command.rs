@@ -30,7 +30,8 @@ pub(super) async fn answer(
         return Err(UpstreamError::of_another_kind(&command.name));
     };
     let limit_bytes = upstream_call.response_limit_bytes;
-    let running = Run { arguments: &request.words, variables: &[], input: &request.stdin, limit_bytes, upstream_call };
+    let running =
+        Run { arguments: &request.words, variables: &[], input: &request.stdin, limit_bytes, upstream_call };
     let Finished { output, exit } = run(command, running).await?;
     Ok(UpstreamResponse::of_program(output, exit))
 }

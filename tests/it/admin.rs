@@ -116,7 +116,10 @@ async fn no_page_but_the_ports_own_may_ask() {
         ("sec-fetch-mode", "navigate"),
         ("sec-fetch-dest", "document"),
     ];
-    assert_eq!((send(&admin, "GET /", &link).await.0, send(&admin, "GET /config", &link).await.0), (200, 403));
+    assert_eq!(
+        (send(&admin, "GET /", &link).await.0, send(&admin, "GET /config", &link).await.0),
+        (200, 403)
+    );
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@
 
 mod addresses;
 mod attacks;
-mod cancel;
+mod cancellation;
 #[cfg(unix)]
 mod cgi;
 #[cfg(unix)]
@@ -24,7 +24,7 @@ mod layers;
 mod fuzz;
 mod golden;
 mod infer;
-mod jobs;
+mod async_operations;
 mod links;
 #[cfg(unix)]
 mod log;
@@ -32,13 +32,13 @@ mod mcp;
 mod mcp_servers;
 mod admin;
 mod admin_ui;
-mod owners;
+mod ownership;
 mod pages;
 mod passthrough;
 mod policies;
 mod problems;
 mod reload;
-mod replies;
+mod responses;
 mod requests;
 mod rest;
 mod restart;
@@ -47,15 +47,15 @@ mod secrets;
 mod security;
 mod seeds;
 mod serve;
-mod shared;
-mod standing;
+mod shared_state;
+mod open_streams;
 mod support;
 mod telemetry;
 mod tls;
 mod tokens;
 mod trace;
-mod translating;
-mod untaken;
+mod slow_translations;
+mod slow_clients;
 mod upstream;
 #[cfg(unix)]
 mod upstream_buffer;

@@ -242,8 +242,9 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
     if upstream_response.status != http::StatusCode::OK {
         response.insert("status".into(), upstream_response.status.as_u16().into());
     }
-    let header =
-        |name| upstream_response.headers.get(name).map(|value: &http::HeaderValue| value.to_str().map(str::to_owned));
+    let header = |name| {
+        upstream_response.headers.get(name).map(|value: &http::HeaderValue| value.to_str().map(str::to_owned))
+    };
     if let Some(media_type) = header(CONTENT_TYPE) {
         response.insert("content_type".into(), media_type.ok()?.into());
     }
@@ -253,7 +254,9 @@ fn example(route: &Route, sample: &Sample) -> Option<String> {
     match std::str::from_utf8(&upstream_response.body) {
         _ if upstream_response.body.is_empty() => {}
         Ok(text) => drop(response.insert("body".into(), text.into())),
-        Err(_) => drop(response.insert("body_base64".into(), BASE64_STANDARD.encode(&upstream_response.body).into())),
+        Err(_) => drop(
+            response.insert("body_base64".into(), BASE64_STANDARD.encode(&upstream_response.body).into()),
+        ),
     }
     let result = trial::written(&trial::result(route, &upstream_response));
     let expect = match result.get("structuredContent") {

@@ -5,18 +5,16 @@
 
 mod merge;
 mod passthrough;
-mod together;
+mod cross_checks;
 
 use std::cell::RefCell;
 
-pub(in crate::config) use self::merge::merge;
-use self::together::{
+use self::cross_checks::{
     check_needs, read_unused, refuse_conflicts, warn_of_calls_cut_off, warn_of_directions, warn_unused,
 };
+pub(in crate::config) use self::merge::merge;
 use super::{
-    AdminSettings, Loaded,
-    calls::Routes,
-    certificates, clients,
+    AdminSettings, Loaded, certificates, clients,
     import::{self, Importer},
     keys::{DEFAULTS, FILE},
     node::{Entry, Node},
@@ -24,6 +22,7 @@ use super::{
     prompts::{self, PromptFile},
     renamed::{self, renamed_variable, report_word},
     report::Report,
+    route_calls::Routes,
     routes::{self, RouteDefaults, RouteFile, Surroundings},
     rules::RuleSets,
     secret::Environment,

@@ -16,12 +16,12 @@ pub use self::proxied::ProxiedLists;
 use super::{
     RouteFile, ToolRules, UpstreamFile, compile,
     keys::DEFAULTS,
+    masked::shown,
     node::{Entry, Kind, Node},
     report::Report,
     routes::{self, Surroundings},
     rules::RuleSets,
     section::Section,
-    shown::shown,
     source::{Files, Span},
     suggest::nearest,
     trees,

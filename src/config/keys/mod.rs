@@ -3,17 +3,17 @@
 //! The reader rejects keys that are not here, `schema` describes those that are, and a test checks that each
 //! of them is read; so file, schema and program can't diverge.
 
-mod ask;
+mod input_requests;
 mod process;
 mod prompt;
 mod route;
 mod rule;
 mod upstream;
 
-pub(super) use self::{ask::*, process::*, prompt::*, route::*, rule::*, upstream::*};
+pub(super) use self::{input_requests::*, process::*, prompt::*, route::*, rule::*, upstream::*};
 
 use crate::{
-    config::reply::ErrorSettings,
+    config::response::ErrorSettings,
     policy::RateSettings,
     route::Scopes,
     settings::{section::Setting, value::OrOff},

@@ -1,7 +1,7 @@
 //! Routes and their requests.
 
 use super::*;
-use crate::config::{content, examples, extract};
+use crate::config::{content, extract, route_tests};
 use crate::policy::{BreakerOverride, RetryOverride};
 
 pub(in crate::config) static ROUTE: Keys = Keys::new(
@@ -144,7 +144,7 @@ pub(in crate::config) static ROUTE: Keys = Keys::new(
             NAMES,
             "Client headers that are forwarded to upstreams; added to those of `defaults`.",
         ),
-        key("tests", List(&examples::ExampleSettings::KIND), "Examples, run by `glossator test`."),
+        key("tests", List(&route_tests::ExampleSettings::KIND), "Examples, run by `glossator test`."),
     ],
 );
 

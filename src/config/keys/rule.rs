@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{
-    reply::RuleSettings,
+    response::RuleSettings,
     rules::{RuleSetSettings, UseSettings},
 };
 

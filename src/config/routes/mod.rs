@@ -5,8 +5,8 @@
 //! effect.
 
 mod defaults;
-mod idle;
-mod replies;
+mod no_effect;
+mod responses;
 mod shared;
 
 use std::{cell::RefCell, sync::Arc};
@@ -14,24 +14,23 @@ use std::{cell::RefCell, sync::Arc};
 use serde_json::{Map, Value};
 
 use super::{
-    ask,
-    calls::WrittenCall,
-    clients, complete,
-    examples::{self, Answerer, Example, Position},
-    job,
+    async_operation, clients, completions, input_requests,
     keys::{ANNOTATIONS, ROUTE},
-    limit, log_lines,
+    limit,
     node::Entry,
-    reply::{self, whole},
+    notifications,
     report::Report,
     request::{self, Upstreams},
     resource,
+    response::{self, whole},
+    route_calls::WrittenCall,
+    route_tests::{self, Answerer, Example, Position},
     rules::RuleSets,
     schemas::{self, Asked},
     section::Section,
     source::Span,
     suggest,
-    upstreams::{UpstreamFile, of_route},
+    upstreams::{UpstreamFile, route_policies},
 };
 use crate::{
     model::{ToolDefinition, ToolName, ToolNameError},
@@ -107,17 +106,17 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         });
     let calls_a_tool = request.as_ref().is_some_and(|request| request.template.tool().is_some());
     if calls_a_tool {
-        idle::refuse_job(&section)?;
+        no_effect::refuse_job(&section)?;
     }
     let mut in_job = Asked::default();
     let job = section.entry("async_operation").map(|entry| {
         let upstream = request.as_ref().map(|request| &request.upstream);
-        let context = job::Context { names: around.names, upstreams: around.upstreams, upstream };
-        job::read(report, entry, &context, &mut asked, &mut in_job)
+        let context = async_operation::Context { names: around.names, upstreams: around.upstreams, upstream };
+        async_operation::read(report, entry, &context, &mut asked, &mut in_job)
     });
     let mut in_questions = Asked::default();
-    let questions = ask::read(&section, &mut in_questions);
-    for (name, _) in questions.iter().flat_map(ask::Written::arguments) {
+    let questions = input_requests::read(&section, &mut in_questions);
+    for (name, _) in questions.iter().flat_map(input_requests::Written::arguments) {
         asked.may_be_left_out(name);
     }
     let sent: Vec<String> = asked.arguments.iter().map(|argument| argument.name.clone()).collect();
@@ -125,27 +124,30 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let resource = section.entry("resource").map(|entry| resource::read(report, entry, &mut asked));
     let rest = section.get("rest").map(|node| request::rest(report, node, &mut asked));
     let mut in_rules = Asked::default();
-    let rules = replies::rules(&section, around, &entry.key.text, &mut in_rules);
+    let rules = responses::rules(&section, around, &entry.key.text, &mut in_rules);
     let argument_error = section
         .entry("argument_error")
-        .map(|written| replies::argument_error(report, around, written, &mut in_rules));
+        .map(|written| responses::argument_error(report, around, written, &mut in_rules));
     let request_is_good = request.is_some() && !matches!(rest, Some(None)) && !matches!(resource, Some(None));
     if request_is_good && !sends_all && rules.is_some() {
         let lost = |name: &String| !sent.contains(name) && !in_rules.names(name);
-        idle::warn_of_lost_arguments(report, asked.arguments.iter().filter(|argument| lost(&argument.name)));
+        no_effect::warn_of_lost_arguments(
+            report,
+            asked.arguments.iter().filter(|argument| lost(&argument.name)),
+        );
     }
     let mut used = Asked { all: asked.all || in_rules.all || in_questions.all, ..Asked::default() };
     asked.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
     in_questions.arguments.iter().for_each(|argument| used.add(&argument.name, true, argument.span));
     in_rules.arguments.iter().for_each(|argument| used.add_for(argument, argument.context.as_ref()));
-    let log = log_lines::read(&section, &mut in_job);
+    let log = notifications::read(&section, &mut in_job);
     used.all |= in_job.all;
     in_job.arguments.iter().for_each(|argument| used.add_for(argument, None));
-    let samples = rules.as_ref().and_then(|rules| replies::sampled(&rules.all));
+    let samples = rules.as_ref().and_then(|rules| responses::sampled(&rules.all));
     if let Some(questions) = &questions {
         let names: Vec<&str> = questions.names().chain(samples.map(|_| SAMPLE)).collect();
         let named = [&asked, &in_questions, &in_job, &in_rules].into_iter().flat_map(|asked| &asked.answers);
-        ask::refuse_unknown_answers(report, "the route", named, &names);
+        input_requests::refuse_unknown_answers(report, "the route", named, &names);
     }
     let input = if request_is_good && rules.is_some() {
         schemas::input(report, section.entry("input"), &asked, &used)
@@ -160,7 +162,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         Wrap::Always
     };
     let own_count = rules.as_ref().map_or(0, |rules| rules.own_count);
-    let otherwise = replies::otherwise(&section, own_count, calls_a_tool);
+    let otherwise = responses::otherwise(&section, own_count, calls_a_tool);
     let answerer = match request.as_ref().map(|request| &request.template) {
         Some(RequestTemplate::Command(_)) => Answerer::Program,
         Some(RequestTemplate::Tool(_)) => Answerer::McpServer,
@@ -168,13 +170,13 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     };
     if let (Some(rules), Answerer::Server | Answerer::McpServer, true) = (&rules, answerer, request.is_some())
     {
-        reply::warn_of_programs(report, &rules.all[..own_count]);
+        response::warn_of_programs(report, &rules.all[..own_count]);
     }
     let rules = rules.map(|rules| rules.all);
     if rules.as_ref().is_some_and(Vec::is_empty) {
-        idle::warn_of_otherwise(&section);
+        no_effect::warn_of_otherwise(&section);
     }
-    let promised = replies::output(&section, rules.as_deref(), own_count, otherwise, wrap);
+    let promised = responses::output(&section, rules.as_deref(), own_count, otherwise, wrap);
     let output = promised.schema;
     let forward = shared::forwarded(&section, around.defaults);
     let redaction = around.defaults.redaction.clone().and(redaction(&section));
@@ -185,10 +187,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let max_values = section.count("max_values").and_then(|count| usize::try_from(count).ok());
     let (envelope, error_status) = (envelope(&section), error_status(&section));
     let (error_format, idempotent) = (error_format(&section), section.flag("idempotent"));
-    let policy = of_route::read(&section);
+    let policy = route_policies::read(&section);
     let scopes = clients::scopes(&section);
     let traced = section.flag("propagate_trace_context").unwrap_or(true);
-    let tests = section.get("tests").map(|node| examples::read(report, node, answerer)).unwrap_or_default();
+    let tests =
+        section.get("tests").map(|node| route_tests::read(report, node, answerer)).unwrap_or_default();
     let is_tool = section.flag("tool").unwrap_or_else(|| resource.is_none());
     // Where a route has no rules, the server's own schema holds.
     let is_described_by_server = calls_a_tool && section.get("response").is_none();
@@ -217,11 +220,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if let Some(node) = section.get("request") {
         request::warn_of_unescaped(report, node, input.document());
     }
-    idle::warn_of_impossible_examples(report, &section, &input, &tests);
+    no_effect::warn_of_impossible_examples(report, &section, &input, &tests);
     let mut request = request?;
     match &mut request.template {
         RequestTemplate::Http(template) => template.forwarded = forward,
-        RequestTemplate::Command(_) => idle::refuse_headers(&section),
+        RequestTemplate::Command(_) => no_effect::refuse_headers(&section),
         RequestTemplate::Tool(template) => {
             template.forwarded = forward;
             template.effect = annotations.as_ref().map(Effect::of_annotations).unwrap_or_default();
@@ -244,17 +247,17 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     }
     let upstream = around.upstreams.iter().find(|upstream| *upstream.settings.name() == request.upstream);
     let timeout = timeout.or_else(|| upstream?.timeout).unwrap_or(around.defaults.timeout);
-    let about = of_route::About {
+    let about = route_policies::About {
         request: &request.template,
         annotations: annotations.as_ref(),
         idempotent: idempotent.unwrap_or_else(|| request.template.is_idempotent()),
         timeout,
     };
-    of_route::check(&section, &policy, &about);
+    route_policies::check(&section, &policy, &about);
     if report.errors() > before {
         return None;
     }
-    idle::warn_of_credentials(&section, entry, &request.template, upstream);
+    no_effect::warn_of_credentials(&section, entry, &request.template, upstream);
     let redaction = match upstream.and_then(|file| file.secrets.clone()) {
         Some(secrets) => redaction.and(Redaction::new(vec![secrets])),
         None => redaction,
@@ -379,7 +382,7 @@ fn completions(
             let help = suggest::help(name, "its arguments", names.iter().map(String::as_str));
             report.error(entry.key.span, format!("the route has no argument `{name}`"), help);
         }
-        if let Some(compiled) = complete::read(report, entry, name, &names) {
+        if let Some(compiled) = completions::read(report, entry, name, &names) {
             completions.push((name.clone(), compiled.completion));
             around.calls.borrow_mut().extend(compiled.call);
         }

@@ -8,7 +8,7 @@ mod addresses;
 pub(super) mod auth;
 pub(super) mod http;
 mod mcp;
-pub(super) mod of_route;
+pub(super) mod route_policies;
 pub(super) mod policies;
 mod program;
 pub(super) mod tools;

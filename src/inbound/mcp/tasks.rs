@@ -159,8 +159,9 @@ pub(super) async fn update(protocol: &Protocol, client: &RpcContext<'_>) -> Resu
         Remaining::Nothing => {
             *answered = answers;
             let (tasks, revision) = (Arc::clone(&protocol.eliciting_tasks), client.revision);
-            let Call { arguments, headers, request_id, api, client: client_identity, trace, protocol, .. } =
-                client.call(asked.task.arguments.clone());
+            let Call {
+                arguments, headers, request_id, api, client: client_identity, trace, protocol, ..
+            } = client.call(asked.task.arguments.clone());
             let work = TaskWork {
                 snapshot: Arc::clone(&asked.snapshot),
                 route: Arc::clone(&asked.route),

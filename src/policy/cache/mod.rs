@@ -146,7 +146,8 @@ impl ResponseCache {
             .headers()
             .is_some_and(|headers| CONDITIONS.iter().any(|name| headers.contains_key(name)));
         let Some(settings) = self.settings.filter(|_| !is_conditional) else {
-            let fetch = async move |upstream_call: UpstreamCall| send(upstream_call).await.map(Response::of_upstream);
+            let fetch =
+                async move |upstream_call: UpstreamCall| send(upstream_call).await.map(Response::of_upstream);
             return self.flight(&key).fetch(upstream_call, fetch).await;
         };
         let mut old = self.store.get(&key);
@@ -168,9 +169,13 @@ impl ResponseCache {
         let cache = self.clone();
         // The request has the sooner end: an upstream that has not responded by then is late for the circuit
         // breakers.
-        let sooner = spare.as_ref().map(|_| UpstreamCall { deadline: upstream_call.deadline.share(LATE), ..upstream_call.clone() });
+        let sooner = spare
+            .as_ref()
+            .map(|_| UpstreamCall { deadline: upstream_call.deadline.share(LATE), ..upstream_call.clone() });
         let upstream_call = sooner.as_ref().unwrap_or(upstream_call);
-        let fetched = flight.fetch(upstream_call, |upstream_call| cache.fetch_and_store(settings, key.clone(), upstream_call, old, send));
+        let fetched = flight.fetch(upstream_call, |upstream_call| {
+            cache.fetch_and_store(settings, key.clone(), upstream_call, old, send)
+        });
         let Some(spare) = spare else { return fetched.await };
         match timeout_at(upstream_call.deadline.at, fetched).await {
             Ok(Ok(response)) if !response.response.status.is_server_error() => Ok(response),
@@ -321,7 +326,8 @@ impl Flight {
         let begun = self.begun.get_or_init(|| {
             let fetch = own_fetch.take().expect("a cell is initialized once");
             // Others may wait for longer than the one who begins.
-            let for_all = UpstreamCall { deadline: upstream_call.deadline.for_everybody(), ..upstream_call.clone() };
+            let for_all =
+                UpstreamCall { deadline: upstream_call.deadline.for_everybody(), ..upstream_call.clone() };
             Begun { response: SharedTask::spawn(fetch(for_all)), context: upstream_call.context.clone() }
         });
         let is_first = own_fetch.is_none();
@@ -336,7 +342,9 @@ impl Flight {
         });
         let response = match (response, own_fetch) {
             // The limit is one of the client that sent it, and says nothing of this one.
-            (Err(UpstreamError::ClientBusy { .. }), Some(fetch)) => return fetch(upstream_call.clone()).await,
+            (Err(UpstreamError::ClientBusy { .. }), Some(fetch)) => {
+                return fetch(upstream_call.clone()).await;
+            }
             (response, _) => response?,
         };
         // A cached one is charged by whoever gets it.

@@ -131,7 +131,10 @@ mod tests {
         let content = written(&entry, 60 * SECOND).unwrap();
         let read = read(&KeptBytes { content, left: 50 * SECOND }).unwrap();
         assert_eq!(read.came.elapsed(), 13 * SECOND);
-        assert_eq!((read.response.status, &read.response.headers), (entry.response.status, &entry.response.headers));
+        assert_eq!(
+            (read.response.status, &read.response.headers),
+            (entry.response.status, &entry.response.headers)
+        );
         assert_eq!((read.response.body, read.control), (entry.response.body, entry.control));
     }
 

@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     policy::{
         BreakerSettings, CircuitBreaker, Count, Sharing,
-        mock::{Inside, Script, answering_after, upstream_call, failed, name, status},
+        mock::{Inside, Script, answering_after, failed, name, status, upstream_call},
     },
     shared_state::{Memory, SharedStore},
 };
@@ -66,7 +66,13 @@ async fn call(cached: &Cached, upstream_call: UpstreamCall) -> Result<UpstreamRe
 
 async fn respond(cached: &Cached, upstream_call: UpstreamCall) -> Result<Response, UpstreamError> {
     let upstream = cached.upstream.clone();
-    cached.cache.get_or_fetch(&upstream_call, move |upstream_call| async move { upstream.answer(&upstream_call).await }).await
+    cached
+        .cache
+        .get_or_fetch(
+            &upstream_call,
+            move |upstream_call| async move { upstream.answer(&upstream_call).await },
+        )
+        .await
 }
 
 const UPSTREAM: CacheSettings = CacheSettings {
@@ -260,7 +266,9 @@ fn replica(script: &Script, settings: CacheSettings, memory: &Memory, identity: 
 
 fn asking(path: &'static str, headers: &[(&str, &str)]) -> UpstreamCall {
     let mut upstream_call = upstream_call(SECOND);
-    let crate::route::UpstreamRequest::Http(request) = &mut upstream_call.request else { panic!("it is by HTTP") };
+    let crate::route::UpstreamRequest::Http(request) = &mut upstream_call.request else {
+        panic!("it is by HTTP")
+    };
     request.path_and_query = PathAndQuery::from_static(path);
     for (name, value) in headers {
         request.headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
@@ -420,12 +428,19 @@ async fn those_who_ask_for_the_same_at_the_same_time_share_one_request() {
     let service = coalescing(answering_after(SECOND, &inside));
     let other = || {
         let mut upstream_call = upstream_call(SECOND);
-        upstream_call.request.headers_mut().unwrap().insert("authorization", HeaderValue::from_static("another"));
+        upstream_call
+            .request
+            .headers_mut()
+            .unwrap()
+            .insert("authorization", HeaderValue::from_static("another"));
         upstream_call
     };
     let calls = async {
-        let (a, b, c) =
-            tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)), call(&service, other()));
+        let (a, b, c) = tokio::join!(
+            call(&service, upstream_call(SECOND)),
+            call(&service, upstream_call(SECOND)),
+            call(&service, other())
+        );
         assert!(a.is_ok() && b.is_ok() && c.is_ok());
     };
     let looks = async {
@@ -486,7 +501,8 @@ async fn a_reply_that_has_come_and_was_not_taken_yet_is_for_who_comes_then() {
 async fn all_who_wait_are_told_of_a_failure_and_the_next_asks_anew() {
     let script = Script::new([failed(), failed()]);
     let service = coalescing(script.clone());
-    let (one, other) = tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
+    let (one, other) =
+        tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
     assert!(matches!(one, Err(UpstreamError::Connect { .. })), "{one:?}");
     assert!(matches!(other, Err(UpstreamError::Connect { .. })), "{other:?}");
     assert_eq!(script.asked(), 1);
@@ -499,7 +515,8 @@ async fn a_limit_of_the_client_that_began_rejects_no_other_client() {
     let script =
         Script::new([Err(UpstreamError::ClientBusy { upstream: name(), in_flight_limit: 2 }), good(&[])]);
     let service = coalescing(script.clone());
-    let (first, other) = tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
+    let (first, other) =
+        tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
     assert!(matches!(first, Err(UpstreamError::ClientBusy { .. })), "{first:?}");
     other.unwrap();
     assert_eq!(script.asked(), 2);
@@ -512,7 +529,8 @@ async fn those_who_share_a_request_about_a_stale_response_get_it_renewed() {
     let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(Some(UPSTREAM)) };
     let service = Cached { cache: Arc::new(cache), upstream: script.clone() };
     call(&service, upstream_call(SECOND)).await.unwrap();
-    let (one, other) = tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
+    let (one, other) =
+        tokio::join!(call(&service, upstream_call(SECOND)), call(&service, upstream_call(SECOND)));
     for response in [one.unwrap(), other.unwrap()] {
         assert_eq!((response.status.as_u16(), &response.headers["x-first"]), (200, &"1".parse().unwrap()));
     }

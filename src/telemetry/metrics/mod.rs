@@ -185,7 +185,8 @@ mod tests {
         let route = meters.route("get_x".into(), "old".into(), 2);
         route.began("mcp");
         route.began("mcp");
-        let end = CallEnd { api: "mcp", protocol: "2025-11-25", outcome: "error", error_type: Some("upstream") };
+        let end =
+            CallEnd { api: "mcp", protocol: "2025-11-25", outcome: "error", error_type: Some("upstream") };
         route.ended(end, 3 * MILLISECOND);
         route.decided(Some(0));
         route.decided(None);

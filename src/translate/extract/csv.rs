@@ -16,7 +16,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         value::text_of,
     },
-    translate::{response_view::ResponseView, why::Why},
+    translate::{read_error::Why, response_view::ResponseView},
 };
 
 /// Parses rows of cells to a list of objects of strings (RFC 4180 and its common variants).

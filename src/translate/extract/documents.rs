@@ -16,8 +16,8 @@ use crate::{
         value::text_of,
     },
     translate::{
+        read_error::{Why, at_most},
         response_view::ResponseView,
-        why::{Why, at_most},
     },
 };
 

@@ -8,8 +8,8 @@ use settings_derive::Section;
 
 use super::{Extracted, Extraction, RECORD_LIMIT, Typing, records::add};
 use crate::translate::{
+    read_error::{Why, at_most},
     response_view::ResponseView,
-    why::{Why, at_most},
 };
 
 /// Reads `name=value&name=value` into an object of strings.

@@ -14,8 +14,8 @@ use super::{Extracted, Extraction, RECORD_LIMIT, Typing};
 use crate::{
     model::{Block, Content, JsonText, SentBlock},
     translate::{
+        read_error::{Why, at_most},
         response_view::ResponseView,
-        why::{Why, at_most},
     },
 };
 

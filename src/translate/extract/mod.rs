@@ -39,7 +39,7 @@ pub(crate) use self::{
     documents::MediaType,
     mcp::{Answered, Verdict},
 };
-use super::{response_view::ResponseView, why::Why};
+use super::{read_error::Why, response_view::ResponseView};
 use crate::model::{Content, JsonText, kind_of};
 
 /// How many records or keys one reply may give; more are an error, so that a reply of many short lines can't

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::{Extracted, Extractor, ExtractorKind, Gives};
 use crate::translate::{
     fields::{FieldType, Fields, Path, each_record, list_of, object_of},
+    read_error::Why,
     response_view::ResponseView,
-    why::Why,
 };
 
 /// What reads a value from a reply.

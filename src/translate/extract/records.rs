@@ -14,7 +14,7 @@ use crate::{
     },
     translate::{
         pattern::Pattern,
-        why::{Why, at_most},
+        read_error::{Why, at_most},
     },
 };
 

@@ -18,9 +18,9 @@ use crate::{
     translate::{
         convert::{Booleans, to_boolean, to_integer, to_number},
         pattern::Pattern,
+        read_error::Why,
         response_view::ResponseView,
-        stop::WorkBudget,
-        why::Why,
+        work_budget::WorkBudget,
     },
 };
 
@@ -315,7 +315,7 @@ impl Regex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::translate::stop::STOPPED;
+    use crate::translate::work_budget::STOPPED;
 
     #[track_caller]
     fn check(patterns: &[&str], each: Each, text: &str, expected: Result<&str, &str>) {

@@ -16,7 +16,7 @@ use crate::{
     },
     translate::{
         convert::{Booleans, to_boolean, to_integer, to_number},
-        why::Why,
+        read_error::Why,
     },
 };
 

@@ -26,7 +26,7 @@ pub use self::{
     number::{Kilo, NumberForm, SizeForm, SizeUnit},
     time::{TimeForm, TimeFormat, Zone},
 };
-use super::why::Why;
+use super::read_error::Why;
 use crate::model::cut_characters;
 
 /// How many characters a message shows of what was found.

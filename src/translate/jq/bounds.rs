@@ -14,7 +14,7 @@ use jaq_core::{
 };
 use jaq_json::{Error, Num, Rc, Val};
 
-use crate::translate::stop::{STOPPED, WorkBudget};
+use crate::translate::work_budget::{STOPPED, WorkBudget};
 
 /// How much work one run of a filter may do, in steps: values of terms that may have several.
 pub const JQ_WORK_LIMIT: u64 = 20_000_000;

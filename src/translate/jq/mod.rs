@@ -23,7 +23,7 @@ use jaq_core::{
 use jaq_json::{Error, Map, Num, Val};
 use serde_json::Value;
 
-use super::{stop::WorkBudget, translator::TranslationLimits};
+use super::{translator::TranslationLimits, work_budget::WorkBudget};
 use crate::model::{Exit, JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, check_number};
 
 /// One compiled jq filter. Clones share what was compiled.

@@ -17,8 +17,8 @@ use super::{
     output_schema::OutputSchema,
     response_view::ResponseView,
     scope::Scope,
-    stop::WorkBudget,
     template::{Budget, Template, from_json},
+    work_budget::WorkBudget,
 };
 use crate::{
     model::{Block, Content, JsonText, LimitedWriter, Shapes, Structured, Text},

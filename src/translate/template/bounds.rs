@@ -14,7 +14,7 @@ use minijinja::{
 };
 
 use super::TemplateError;
-use crate::translate::stop::{STOPPED, WorkBudget};
+use crate::translate::work_budget::{STOPPED, WorkBudget};
 
 /// How much work one rendering may do, in instructions of the template engine; a template that loops longer is an error.
 pub(super) const FUEL: u64 = 2_000_000;

@@ -2,7 +2,7 @@
 //! `values` converts from and to JSON.
 
 mod bounds;
-mod counted;
+mod instrument;
 mod values;
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 
 pub(crate) use bounds::Budget;
 use bounds::{FUEL, LookedUp, SHORT_FUEL, TEXT_LIMIT_BYTES, refuse_too_deep};
-use counted::Counted;
+use instrument::Counted;
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, value::Kwargs};
 use regex::Regex;
 pub(crate) use values::from_json;
@@ -82,7 +82,7 @@ static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_fuel(Some(FUEL));
     bounds::add_filters(&mut environment);
-    counted::add(&mut environment);
+    instrument::add(&mut environment);
     environment.add_filter("redact", |state: &State<'_, '_>, text: String| {
         let args = state.lookup("args").map_or(Ok(serde_json::Value::Null), |args| to_json(&args))?;
         Ok::<_, Error>(safe_words_for(&text, &Sent::of(&args)))

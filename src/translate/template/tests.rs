@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::*;
-use crate::translate::stop::{STOPPED, WorkBudget};
+use crate::translate::work_budget::{STOPPED, WorkBudget};
 
 #[track_caller]
 fn check(source: &str, names: &str, expected: Result<&str, &str>) {

@@ -108,7 +108,12 @@ fn json_is_handed_on_as_it_came() {
         "hello\n",
         Some(r#"{"result":"hello\n"}"#),
     );
-    check(&translator(vec![], None), &response(200, "", "[1]"), r#"{"result":[1]}"#, Some(r#"{"result":[1]}"#));
+    check(
+        &translator(vec![], None),
+        &response(200, "", "[1]"),
+        r#"{"result":[1]}"#,
+        Some(r#"{"result":[1]}"#),
+    );
     let done = "Done: the upstream answered 204 No Content without content.";
     check(&translator(vec![], None), &response(204, "", ""), done, None);
 }
@@ -116,7 +121,9 @@ fn json_is_handed_on_as_it_came() {
 #[test]
 fn an_empty_json_body_is_missing_not_null() {
     let expects = translator(vec![], Some(json!({"type": "object"})));
-    for result in [run(&expects, &response(200, "application/json", "")), run(&expects, &response(200, "", ""))] {
+    for result in
+        [run(&expects, &response(200, "application/json", "")), run(&expects, &response(200, "", ""))]
+    {
         assert_eq!(result.outcome, Outcome::Error(Fault::Unreadable));
     }
 }

@@ -103,7 +103,8 @@ impl HttpUpstream {
         upstream_call: &UpstreamCall,
         tried: &AttemptedEndpoints,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        let UpstreamCall { request, response_limit_bytes, deadline, meanwhile, idempotent, context, .. } = upstream_call;
+        let UpstreamCall { request, response_limit_bytes, deadline, meanwhile, idempotent, context, .. } =
+            upstream_call;
         let UpstreamRequest::Http(request) = request else {
             return Err(UpstreamError::of_another_kind(self.name()));
         };
@@ -165,7 +166,8 @@ impl HttpUpstream {
         let (mut redirects_left, mut is_renewed) = (self.shared.settings.max_redirects, false);
         loop {
             let mut response = self.send_as(endpoint, &next, credential.as_ref()).await?;
-            if !is_renewed && let Some(renewed) = self.renewed(&response, credential.as_ref(), context).await?
+            if !is_renewed
+                && let Some(renewed) = self.renewed(&response, credential.as_ref(), context).await?
             {
                 // A server that responds 401 has done nothing yet, so any request may be sent again.
                 drain(self.name(), response.into_body()).await;

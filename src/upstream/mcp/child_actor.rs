@@ -83,7 +83,9 @@ impl Handle {
         outgoing: &Outgoing<'_>,
     ) -> Result<Bytes, UpstreamError> {
         let (respond, response) = oneshot::channel();
-        let charge = outgoing.upstream_call.and_then(|upstream_call| Some((upstream_call.charge.clone()?, upstream_call.deadline.at)));
+        let charge = outgoing
+            .upstream_call
+            .and_then(|upstream_call| Some((upstream_call.charge.clone()?, upstream_call.deadline.at)));
         let (limit_bytes, meanwhile) = (outgoing.limit_bytes, outgoing.meanwhile().cloned());
         let call = PendingCall { respond, limit_bytes, charge, meanwhile };
         self.commands.send(Command::Call(id, call)).map_err(|_| self.ended())?;

@@ -280,7 +280,8 @@ impl HttpLink {
     ) -> Result<Result<Introduced, RpcError>, Failure> {
         let (id, headers) = (self.ids.fetch_add(1, Ordering::Relaxed), HeaderMap::new());
         let limit_bytes = MESSAGE_LIMIT_BYTES;
-        let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
+        let outgoing =
+            Outgoing { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
         let agreed = Agreed { revision: PER_REQUEST, declared: Declared::default() };
         let session = Arc::new(Session::new(agreed, None));
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, is_per_request));
@@ -292,7 +293,9 @@ impl HttpLink {
                 let outcome = whole_response(self.name(), &text)?.outcome;
                 Ok(outcome.map(|result| (result.to_owned(), session_id)))
             }
-            Ok(Answer::Refused(upstream_response)) if is_final(upstream_response.status) => Err(Failure::Refused(upstream_response)),
+            Ok(Answer::Refused(upstream_response)) if is_final(upstream_response.status) => {
+                Err(Failure::Refused(upstream_response))
+            }
             Ok(Answer::Refused(upstream_response)) => {
                 let message = format!("`{method}` is answered with status {}", upstream_response.status);
                 let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
@@ -402,7 +405,8 @@ impl HttpLink {
             let (body, scrubber) = response.into_body();
             return Ok(Answer::Message(self.answer_in_events(session, body, &scrubber, id, outgoing).await?));
         }
-        let upstream_response = response.whole(outgoing.limit_bytes, outgoing.account(), outgoing.meanwhile()).await?;
+        let upstream_response =
+            response.whole(outgoing.limit_bytes, outgoing.account(), outgoing.meanwhile()).await?;
         let text = std::str::from_utf8(&upstream_response.body).unwrap_or_default();
         if let Some(response) = jsonrpc::response_to(text, id) {
             return Ok(Answer::Message(upstream_response.body.slice_ref(response.text.as_bytes())));
@@ -480,7 +484,8 @@ impl HttpLink {
         let (id, method) = (self.ids.fetch_add(1, Ordering::Relaxed), "subscriptions/listen");
         let params = [("notifications".to_owned(), session.agreed.declared.changes().into())];
         let params = params.into_iter().collect();
-        let outgoing = Outgoing { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
+        let outgoing =
+            Outgoing { method, params, name: None, headers: &headers, limit_bytes, upstream_call: None };
         let body = jsonrpc::request(id, method, lifecycle::params(&outgoing, id, true));
         post_request(Some(session), &headers, body, method, None)
     }

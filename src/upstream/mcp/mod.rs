@@ -340,7 +340,10 @@ impl McpUpstream {
 }
 
 impl McpUpstream {
-    pub(super) async fn answer(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
+    pub(super) async fn answer(
+        &self,
+        upstream_call: &UpstreamCall,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         let UpstreamCall { request, response_limit_bytes, .. } = upstream_call;
         let UpstreamRequest::Tool(request) = request else {
             return Err(UpstreamError::of_another_kind(&self.name));

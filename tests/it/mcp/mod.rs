@@ -1,7 +1,7 @@
 //! The MCP face over a real gateway; only the legacy server is played.
 
-mod ask;
-mod complete;
+mod input_requests;
+mod completions;
 mod handshake;
 mod lists;
 mod per_request;
@@ -15,7 +15,7 @@ mod served;
 mod stdio;
 pub(crate) mod streams;
 mod tasks;
-mod telling;
+mod notifications;
 mod wire;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};

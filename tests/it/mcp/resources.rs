@@ -53,9 +53,11 @@ fn response(status: &str, headers: &str, body: &str) -> Vec<Step> {
 
 fn archive(asked: &Asked) -> Vec<Step> {
     match asked.line().split(' ').nth(1).unwrap() {
-        "/prices" => {
-            response("200 OK", "content-type: text/plain\r\ncache-control: public, max-age=60\r\n", "a,1\nb,2\n")
-        }
+        "/prices" => response(
+            "200 OK",
+            "content-type: text/plain\r\ncache-control: public, max-age=60\r\n",
+            "a,1\nb,2\n",
+        ),
         "/seal" => response("200 OK", "content-type: image/png\r\n", "PNG"),
         "/object" => response("200 OK", "content-type: application/json\r\n", r#"{"n": 1.0}"#),
         "/empty" => response("204 No Content", "", ""),
@@ -289,7 +291,10 @@ async fn rest_has_a_resource_where_its_route_says_so() {
     let mut client = archive.serving.connect().await;
     assert_eq!(client.send("GET /shelf", &[], "").await.status, 200);
     assert_eq!(client.send("POST /tools/shelf", &["Content-Type: application/json"], "{}").await.status, 404);
-    assert_eq!(client.send("POST /tools/secret", &["Content-Type: application/json"], "{}").await.status, 404);
+    assert_eq!(
+        client.send("POST /tools/secret", &["Content-Type: application/json"], "{}").await.status,
+        404
+    );
     let tools = client.send("GET /tools", &[], "").await.json();
     assert_eq!(tools.as_array().unwrap().len(), 1, "{tools}");
     let openapi = client.send("GET /openapi.json", &[], "").await.json();

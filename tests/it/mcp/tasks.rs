@@ -445,7 +445,8 @@ async fn who_declines_or_cancels_ends_a_task_that_asks() {
 #[tokio::test]
 async fn a_task_whose_work_is_done_at_once_keeps_its_result() {
     let upstream =
-        Scripted::answering(response("404 Not Found", "application/json", r#"{"error": "no such year"}"#)).await;
+        Scripted::answering(response("404 Not Found", "application/json", r#"{"error": "no such year"}"#))
+            .await;
     let program = start(&upstream, ASKING, SECRET).await;
     let id = begun(&program).await;
     let mut both = named("owner", "Ada");

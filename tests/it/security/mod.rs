@@ -88,7 +88,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     (
         "steps of the templates of a prompt, a round of input requests or the notifications of a call, \
          including lookups",
-        "src/translate/stop.rs",
+        "src/translate/work_budget.rs",
         "TEXT_STEPS",
     ),
     ("operators of a jq filter", "src/translate/jq/mod.rs", "OPERATOR_LIMIT"),

@@ -47,7 +47,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
             "src/route/path.rs::every_way_up_is_seen",
             "tests/it/attacks.rs::an_argument_makes_no_header",
             "tests/it/attacks.rs::an_argument_makes_no_element",
-            "tests/it/replies.rs::arguments_make_no_other_request",
+            "tests/it/responses.rs::arguments_make_no_other_request",
         ],
     ),
     (
@@ -61,7 +61,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "C9",
         &[
             "tests/it/passthrough.rs::a_path_that_goes_up_is_refused",
-            "tests/it/replies.rs::what_is_handed_through_says_once_where_it_ends",
+            "tests/it/responses.rs::what_is_handed_through_says_once_where_it_ends",
         ],
     ),
     (
@@ -84,7 +84,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "src/crypto.rs::a_token_that_was_changed_anywhere_does_not_open",
             "tests/it/mcp/streams.rs::any_replica_with_the_secret_knows_a_session_and_no_other_does",
-            "tests/it/mcp/ask.rs::an_answer_to_what_nobody_was_asked_does_nothing",
+            "tests/it/mcp/input_requests.rs::an_answer_to_what_nobody_was_asked_does_nothing",
         ],
     ),
     (
@@ -106,9 +106,9 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "C15",
         &[
-            "tests/it/untaken.rs::what_the_system_could_keep_for_them_counts_too",
-            "tests/it/untaken.rs::who_takes_nothing_of_long_answers_makes_room",
-            "tests/it/untaken.rs::over_http_2_they_make_room_too",
+            "tests/it/slow_clients.rs::what_the_system_could_keep_for_them_counts_too",
+            "tests/it/slow_clients.rs::who_takes_nothing_of_long_answers_makes_room",
+            "tests/it/slow_clients.rs::over_http_2_they_make_room_too",
             "src/server/connection_limiter.rs::who_takes_nothing_of_long_answers_for_the_longest_makes_room",
             "src/server/activity.rs::a_long_answer_counts_until_it_is_written",
         ],
@@ -158,12 +158,12 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         &[
             "src/inbound/mcp/sessions.rs::who_ends_many_sessions_brings_back_nobody_elses",
             "tests/it/clients.rs::a_session_is_nobodys_but_its_clients",
-            "tests/it/owners.rs::a_task_is_there_for_nobody_but_its_client",
-            "tests/it/owners.rs::a_question_is_answered_by_whom_it_was_asked",
-            "tests/it/owners.rs::a_question_on_a_stream_is_answered_by_whom_it_was_asked",
-            "tests/it/owners.rs::a_stream_is_given_back_to_nobody_but_its_client",
-            "tests/it/owners.rs::a_subscription_is_of_its_session_and_of_what_its_client_may_read",
-            "tests/it/owners.rs::replicas_tell_one_another_who_asks_and_nobody_else_can",
+            "tests/it/ownership.rs::a_task_is_there_for_nobody_but_its_client",
+            "tests/it/ownership.rs::a_question_is_answered_by_whom_it_was_asked",
+            "tests/it/ownership.rs::a_question_on_a_stream_is_answered_by_whom_it_was_asked",
+            "tests/it/ownership.rs::a_stream_is_given_back_to_nobody_but_its_client",
+            "tests/it/ownership.rs::a_subscription_is_of_its_session_and_of_what_its_client_may_read",
+            "tests/it/ownership.rs::replicas_tell_one_another_who_asks_and_nobody_else_can",
         ],
     ),
     ("A4", &["tests/it/clients.rs::a_key_is_shown_in_one_way_and_once"]),
@@ -220,16 +220,16 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "A11",
         &[
-            "tests/it/standing.rs::what_a_client_has_open_ends_with_its_key_and_a_call_ends_by_itself",
-            "tests/it/standing.rs::what_a_token_has_opened_ends_with_it",
-            "tests/it/standing.rs::what_was_open_to_everybody_ends_when_it_is_locked",
+            "tests/it/open_streams.rs::what_a_client_has_open_ends_with_its_key_and_a_call_ends_by_itself",
+            "tests/it/open_streams.rs::what_a_token_has_opened_ends_with_it",
+            "tests/it/open_streams.rs::what_was_open_to_everybody_ends_when_it_is_locked",
             "tests/it/tls.rs::a_connection_is_good_as_long_as_its_certificate_and_those_that_vouch_for_it",
         ],
     ),
     (
         "A12",
         &[
-            "tests/it/owners.rs::what_a_replica_says_of_a_caller_holds_for_one_request",
+            "tests/it/ownership.rs::what_a_replica_says_of_a_caller_holds_for_one_request",
             "src/inbound/mcp/replicas.rs::who_is_vouched_for_is_so_for_one_request_and_a_short_while",
         ],
     ),
@@ -261,8 +261,8 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "U1",
         &[
-            "tests/it/replies.rs::what_says_in_two_ways_where_it_ends_is_refused",
-            "tests/it/replies.rs::what_follows_a_reply_is_not_taken_for_the_next",
+            "tests/it/responses.rs::what_says_in_two_ways_where_it_ends_is_refused",
+            "tests/it/responses.rs::what_follows_a_reply_is_not_taken_for_the_next",
         ],
     ),
     (
@@ -342,7 +342,7 @@ pub(super) const PROOFS: &[(&str, &[&str])] = &[
         "S6",
         &[
             "src/crypto.rs::what_is_kept_opens_in_its_place_and_nowhere_else",
-            "tests/it/shared.rs::what_somebody_else_writes_there_is_taken_for_nothing",
+            "tests/it/shared_state.rs::what_somebody_else_writes_there_is_taken_for_nothing",
         ],
     ),
     ("F1", &["src/settings/tree/tests.rs::hostile_files_are_refused_in_time", "tests/problems/alias_bomb"]),

@@ -64,7 +64,12 @@ impl Client {
 
     /// Asks and reads the answer. `headers` are whole lines; `Host` and `Content-Length` are added.
     #[track_caller]
-    pub(crate) fn send(&mut self, line: &str, headers: &[&str], body: &str) -> impl Future<Output = Response> {
+    pub(crate) fn send(
+        &mut self,
+        line: &str,
+        headers: &[&str],
+        body: &str,
+    ) -> impl Future<Output = Response> {
         let mut request = format!("{line} HTTP/1.1\r\nHost: {}\r\n", self.address);
         for header in headers {
             request.push_str(&format!("{header}\r\n"));

@@ -20,7 +20,7 @@ use crate::{
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         tree::Node,
     },
-    translate::{Pattern, response_view::ResponseView, why::Why},
+    translate::{Pattern, read_error::Why, response_view::ResponseView},
 };
 
 /// How many columns a table may have: each is looked for in every row.

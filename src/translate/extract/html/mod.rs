@@ -21,8 +21,8 @@ pub use self::{
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
 use crate::translate::{
     fields::{list_of, object_of},
+    read_error::Why,
     response_view::ResponseView,
-    why::Why,
 };
 
 /// Reads a page as a browser does, whatever it is like.

@@ -11,7 +11,7 @@ use html5ever::{
 use scraper::{ElementRef, Html, HtmlTreeSink, Selector, error::SelectorErrorKind};
 
 use super::super::RECORD_LIMIT;
-use crate::translate::why::{Why, at_most};
+use crate::translate::read_error::{Why, at_most};
 
 /// How deep elements may nest; as deep as browsers let them.
 const DEPTH_LIMIT: usize = 512;

@@ -10,7 +10,7 @@ use super::{
     page::Work,
     text,
 };
-use crate::translate::why::{Why, at_most};
+use crate::translate::read_error::{Why, at_most};
 
 /// The rows below the headings, as objects by the names of the columns.
 pub(super) fn rows(table: ElementRef<'_>, given: &[String], work: &mut Work) -> Result<Value, Why> {

@@ -4,7 +4,7 @@ use http::StatusCode;
 use scraper::{ElementRef, Html as Page, Node};
 
 use super::page::{self, Work};
-use crate::translate::why::Why;
+use crate::translate::read_error::Why;
 
 /// What is never shown; an element that is asked for itself is.
 const HIDDEN: [&str; 9] =

@@ -17,8 +17,8 @@ use crate::{
     },
     translate::{
         convert::to_number,
+        read_error::{Why, at_most},
         response_view::ResponseView,
-        why::{Why, at_most},
     },
 };
 

@@ -23,9 +23,9 @@ use crate::{
     translate::{
         fields::Fields,
         pattern::Pattern,
+        read_error::{Why, at_most},
         response_view::ResponseView,
-        stop::WorkBudget,
-        why::{Why, at_most},
+        work_budget::WorkBudget,
     },
 };
 

@@ -1,7 +1,7 @@
 //! Lines of keys and values as real programs print them.
 
 use super::*;
-use crate::translate::{Field, FieldKind, stop::STOPPED};
+use crate::translate::{Field, FieldKind, work_budget::STOPPED};
 
 #[track_caller]
 fn check(pairs: &Pairs, text: &str, expected: Result<&str, &str>) {

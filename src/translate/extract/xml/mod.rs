@@ -21,7 +21,7 @@ use crate::{
         tree::Entry,
         value::text_of,
     },
-    translate::{fields::TEXT_KEY, response_view::ResponseView, why::Why},
+    translate::{fields::TEXT_KEY, read_error::Why, response_view::ResponseView},
 };
 
 /// Reads a document into objects, by the local names of its elements.

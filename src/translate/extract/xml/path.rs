@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
 
-use crate::translate::why::Why;
+use crate::translate::read_error::Why;
 
 /// A path from the root of a document: names of elements with `/` between them, the root's own name first.
 ///

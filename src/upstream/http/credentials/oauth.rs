@@ -120,7 +120,8 @@ pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
     TokenCache::new(settings.server.name.clone(), move || {
         // The cache has a timeout of its own.
         let deadline = Deadline::after(DEFAULT_LIFE);
-        let upstream_call = UpstreamCall::new(settings.request().into(), RESPONSE_LIMIT_BYTES, deadline, false);
+        let upstream_call =
+            UpstreamCall::new(settings.request().into(), RESPONSE_LIMIT_BYTES, deadline, false);
         let server = server.clone();
         let granting: Granting = Box::pin(async move {
             let response = server.answer(&upstream_call).await.map_err(CredentialError::Unreached)?;

@@ -91,7 +91,8 @@ async fn asked(upstream: &HttpUpstream) -> Result<String, UpstreamError> {
         headers: HeaderMap::new(),
         body: Bytes::new(),
     };
-    let upstream_call = UpstreamCall::new(request.into(), 100, Deadline::after(Duration::from_secs(20)), true);
+    let upstream_call =
+        UpstreamCall::new(request.into(), 100, Deadline::after(Duration::from_secs(20)), true);
     Ok(String::from_utf8(upstream.answer(&upstream_call).await?.body.to_vec()).unwrap())
 }
 

@@ -7,9 +7,9 @@ use super::{
     keys::{JOB, ROUTE},
     node::{Entry, Kind, Node},
     renamed,
-    reply::{self, whole},
     report::Report,
     request::{self, METHODS, Upstreams},
+    response::{self, whole},
     schemas::Asked,
     section::Section,
     source::Span,
@@ -68,7 +68,7 @@ pub(super) fn read(
     let section = Section::open(report, entry.key.span, &entry.value, &JOB)?;
     let extract = section.entry("extract").map(|entry| extract::read(report, entry));
     let filter = |name: &'static str, what: &str, used: &mut Asked| {
-        section.get(name).map(|node| reply::jq(report, node, what, &[], used))
+        section.get(name).map(|node| response::jq(report, node, what, &[], used))
     };
     let id = filter("id", "`id`", used);
     let named = section.get("id").is_some() || section.get("status").is_some();
@@ -190,7 +190,7 @@ fn base(context: &Context<'_>) -> Option<Uri> {
 /// jq over the value, or a map of conditions.
 fn condition(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Option<Matcher> {
     if let Kind::Text(_) = &entry.value.kind {
-        let filter = reply::jq(report, &entry.value, &format!("`{}`", entry.key.text), &[], used)?;
+        let filter = response::jq(report, &entry.value, &format!("`{}`", entry.key.text), &[], used)?;
         return Some(Matcher { value: Some(filter), ..Matcher::default() });
     }
     let matcher = when::read(report, entry, used)?;

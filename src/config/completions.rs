@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::{
-    calls::{self, WrittenCall},
     keys::COMPLETE,
     language,
     node::{Entry, Kind},
     report::Report,
+    route_calls::{self, WrittenCall},
     schemas::Asked,
     section::Section,
     upstreams::scalar,
@@ -47,9 +47,9 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[Strin
     section.required("route", "write `route: NAME`, or a list of values")?;
     let mut asked = Asked::default();
     let values = section.get("values").map(|node| language::jq(report, node, "`values`", &[]));
-    let (call, written) = calls::read(&section, &mut asked)?;
+    let (call, written) = route_calls::read(&section, &mut asked)?;
     let before = report.errors();
-    calls::refuse_unknown(report, &asked, known, "there is no argument", |name| {
+    route_calls::refuse_unknown(report, &asked, known, "there is no argument", |name| {
         format!("name it among the arguments: `{name}:`")
     });
     let values = match values {

@@ -4,9 +4,9 @@ use http::header::AUTHORIZATION;
 
 use crate::{
     config::{
-        examples::Example,
         node::{Entry, Kind},
         report::Report,
+        route_tests::Example,
         schemas::AskedArgument,
         section::Section,
         upstreams::{UpstreamFile, auth},

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{node::Node, reply::Compiled, report::Report, section::Section, source::Span, suggest};
+use super::{node::Node, report::Report, response::Compiled, section::Section, source::Span, suggest};
 use crate::{
     model::own_types,
     translate::{Action, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives},

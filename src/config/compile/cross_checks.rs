@@ -6,8 +6,8 @@ use crate::{
     config::{
         node::{Entry, Node},
         problem::Problem,
-        reply,
         report::Report,
+        response,
         routes::RouteFile,
         rules::RuleSets,
         schemas::Asked,
@@ -79,10 +79,10 @@ pub(super) fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_res
     if let Some(written) =
         default_response.and_then(|entry| rules.expand(report, "`defaults.response`", entry))
     {
-        reply::read(report, written, &mut Asked::default());
+        response::read(report, written, &mut Asked::default());
     }
     rules.check_unused(report, |report, written| {
-        reply::read(report, written, &mut Asked::default());
+        response::read(report, written, &mut Asked::default());
     });
 }
 

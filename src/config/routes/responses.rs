@@ -4,9 +4,9 @@ use super::Surroundings;
 use crate::{
     config::{
         node::{Entry, Kind, Node},
-        promise,
-        reply::{self, Compiled},
+        output_schema,
         report::Report,
+        response::{self, Compiled},
         schemas::{self, Asked},
         section::Section,
         short_lists,
@@ -33,7 +33,7 @@ pub(super) fn rules(
     let user = format!("the route `{name}`");
     let own = match section.entry("response") {
         Some(entry) => {
-            around.rules.expand(report, &user, entry).and_then(|rules| reply::read(report, rules, used))
+            around.rules.expand(report, &user, entry).and_then(|rules| response::read(report, rules, used))
         }
         None => Some(Vec::new()),
     };
@@ -46,12 +46,12 @@ pub(super) fn rules(
         Some(entry) => around
             .rules
             .expand_defaults(report, &user, entry)
-            .and_then(|rules| reply::read(report, rules, used)),
+            .and_then(|rules| response::read(report, rules, used)),
         None => Some(Vec::new()),
     };
     let (own, defaults) = (own?, defaults?);
     let own_count = own.len();
-    Some(RouteRules { all: reply::with_defaults(own, defaults), own_count })
+    Some(RouteRules { all: response::with_defaults(own, defaults), own_count })
 }
 
 /// Reads the form of an error about arguments: the `error` of a rule for a reply that is its sentence.
@@ -65,7 +65,7 @@ pub(super) fn argument_error(
     let rule = Node::new(Kind::Map(vec![Entry::new("error", written.value.clone(), place)]), place);
     let reply = Entry::new("response", rule, place);
     let rules = around.rules.expand(report, "`argument_error`", &reply)?;
-    reply::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
+    response::read(report, rules, used)?.pop().map(|compiled| compiled.rule)
 }
 
 /// Whether rules ask the client's model, and can do without.
@@ -114,16 +114,16 @@ pub(super) fn output(
     let written = section.entry("output").map(|entry| (entry, schemas::output(report, &entry.value, wrap)));
     let Some(rules) = rules else { return Output::default() };
     let Some((entry, written)) = written else {
-        return match promise::derived(rules, otherwise, wrap) {
+        return match output_schema::derived(rules, otherwise, wrap) {
             Ok(derived) => Output { schema: Some(derived), why_none: None },
             Err(why) => {
-                promise::warn_of_defaults(report, section, &rules[..own_count], otherwise, wrap);
+                output_schema::warn_of_defaults(report, section, &rules[..own_count], otherwise, wrap);
                 Output { schema: None, why_none: Some(why) }
             }
         };
     };
     let Some(written) = written else { return Output::default() };
-    promise::compare(report, &written, &entry.value, rules);
+    output_schema::compare(report, &written, &entry.value, rules);
     short_lists::warn(report, &written, &entry.value, rules);
     Output { schema: Some(written), why_none: None }
 }

@@ -3,7 +3,7 @@
 //! The rounds are here; `question` reads one, `form` what it has to fill in, `sample` what a model is asked.
 
 mod form;
-mod question;
+mod input_request;
 mod sample;
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::{
     translate::Template,
 };
 
-use question::one;
+use input_request::one;
 pub(super) use sample::sample;
 
 /// What the templates of a question see.

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use super::why::Why;
+use super::read_error::Why;
 
 /// Ends a translation when it is cancelled, or after a number of steps: between two matches of a pattern, two
 /// rounds of a filter, or before a check whose cost is known. Those are the only work whose time may grow

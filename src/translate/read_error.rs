@@ -7,7 +7,7 @@ use crate::model::cut_characters;
 /// A sentence, formatted as by `format!`, that quotes nothing of the response.
 macro_rules! why {
     ($($sentence:tt)*) => {
-        $crate::translate::why::Why::plainly(format!($($sentence)*))
+        $crate::translate::read_error::Why::plainly(format!($($sentence)*))
     };
 }
 

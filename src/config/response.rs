@@ -3,11 +3,11 @@
 use settings_derive::Section as DeriveSection;
 
 use super::{
-    ask, extract,
+    extract, input_requests,
     keys::SAMPLE_FORM,
     language,
     node::{Entry, Node},
-    promise,
+    output_schema,
     report::Report,
     rules::{Via, WrittenRule},
     schemas::{Asked, AskedAnswer},
@@ -223,13 +223,15 @@ impl Setting for SampleTemplate {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let (scope, entry) = (Scope::of(value), Entry::new("sample", value.node.clone(), value.place));
         let mut used = scope.used.borrow_mut();
-        value.checked(scope.template(|names| ask::sample(value.context.report, &entry, names, &mut used)))
+        value.checked(
+            scope.template(|names| input_requests::sample(value.context.report, &entry, names, &mut used)),
+        )
     }
 }
 
 /// A template that goes to `structured.x` where no rule gives an `x` fails at every call.
 fn refuse_missing_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) -> Checked<()> {
-    let Some(schema) = promise::schema_of(rule) else { return Ok(()) };
+    let Some(schema) = output_schema::schema_of(rule) else { return Ok(()) };
     let is_object = schema.get("type").is_some_and(|kind| kind == "object");
     let mut checked = Ok(());
     for path in rule.content.templates().into_iter().flat_map(Template::paths) {
@@ -239,7 +241,7 @@ fn refuse_missing_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) 
             ["value", ref way @ ..] => way,
             _ => continue,
         };
-        if let Some((name, names)) = promise::missing_on_the_way(&schema, way) {
+        if let Some((name, names)) = output_schema::missing_on_the_way(&schema, way) {
             let message = format!("the template asks for `{path}`, and this rule gives no `{name}`");
             let help = suggest::help(&name, "it gives", names.iter().map(String::as_str));
             let place = language::words_in(value.context.report, content.span, path);

@@ -125,7 +125,12 @@ fn no_job_is_asked_about_at_another_server() {
         };
         check_begun(&by_location(), &response(202, &[("location", location)], ""), expected);
         if !location.is_empty() {
-            check_turn(&by_location(), &path("/j"), &response(303, &[("location", location)], ""), Turn::Answer);
+            check_turn(
+                &by_location(),
+                &path("/j"),
+                &response(303, &[("location", location)], ""),
+                Turn::Answer,
+            );
         }
     }
 }
