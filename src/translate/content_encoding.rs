@@ -431,7 +431,7 @@ mod tests {
 
     /// The body of a recording in `tests/golden`.
     fn recorded(case: &str) -> Vec<u8> {
-        let path = format!("{}/tests/golden/{case}/reply.http", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/tests/golden/{case}/response.http", env!("CARGO_MANIFEST_DIR"));
         let bytes = Bytes::from(std::fs::read(path).unwrap());
         UpstreamResponse::from_recording(&bytes).unwrap().body.to_vec()
     }

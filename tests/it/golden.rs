@@ -1,6 +1,6 @@
 //! Rules as an operator writes them: a folder a case under `tests/golden`.
 //!
-//! `route.yaml` is a configuration with one route, `reply.http` the upstream's reply byte for byte (status line,
+//! `route.yaml` is a configuration with one route, `response.http` the upstream's reply byte for byte (status line,
 //! headers, empty line, body), `args.json` the call's arguments where there are any, and `result.json` what
 //! clients of every face get. `UPDATE_GOLDEN=1 cargo test golden` writes the results anew; read the diff.
 
@@ -40,7 +40,7 @@ fn result_of(case: &Path) -> String {
     let [file] = &*loaded.routes else { panic!("{}: one route a case", case.display()) };
     let route = &file.route;
     let reply =
-        UpstreamResponse::from_recording(&Bytes::from(fs::read(case.join("reply.http")).unwrap())).unwrap();
+        UpstreamResponse::from_recording(&Bytes::from(fs::read(case.join("response.http")).unwrap())).unwrap();
     let given: Map<String, Value> = match fs::read(case.join("args.json")) {
         Ok(json) => serde_json::from_slice(&json).unwrap(),
         Err(_) => Map::new(),

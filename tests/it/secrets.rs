@@ -355,7 +355,7 @@ async fn no_client_and_no_log_is_told_a_secret() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_command_tells_a_secret() {
     let hunt = Hunt::prepare().await;
-    let (good, recording) = (hunt.file(), hunt.folder.join("reply.http"));
+    let (good, recording) = (hunt.file(), hunt.folder.join("response.http"));
     std::fs::write(&recording, "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\n\r\nno such thing")
         .unwrap();
     let (good, recording) = (good.to_str().unwrap(), recording.to_str().unwrap());

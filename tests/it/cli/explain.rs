@@ -1,6 +1,6 @@
 //! `glossator explain`, word for word: a folder a case under `tests/explain`.
 //!
-//! `config.yaml` has a route `get_report`, `reply.http` is its reply, `arguments.json` are those of the call
+//! `config.yaml` has a route `get_report`, `response.http` is its reply, `arguments.json` are those of the call
 //! where there are some, `expected.txt` is what is printed. `UPDATE_GOLDEN=1 cargo test --test it
 //! cli::explain` writes it anew; read the diff.
 
@@ -18,7 +18,7 @@ fn every_folder_of_explain_is_told_as_it_stands_there() {
     let mut different = Vec::new();
     for case in cases {
         let file = |name: &str| case.join(name).to_str().unwrap().to_owned();
-        let (config, reply) = (file("config.yaml"), file("reply.http"));
+        let (config, reply) = (file("config.yaml"), file("response.http"));
         let mut arguments = vec!["explain", "get_report", "--config", &config, "--response", &reply];
         let given = fs::read_to_string(file("arguments.json")).ok();
         if let Some(given) = &given {

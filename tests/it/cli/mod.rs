@@ -403,7 +403,7 @@ fn explain_tells_every_step() {
 fn explain_names_the_named_rules_that_decided() {
     let folder = std::env::temp_dir().join(format!("glossator-it-named-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let (config, recording) = (folder.join("config.yaml"), folder.join("reply.http"));
+    let (config, recording) = (folder.join("config.yaml"), folder.join("response.http"));
     std::fs::write(
         &config,
         "upstreams: { old: http://127.0.0.1:9000 }\nrules:\n  report: { extract: json }\n\
