@@ -39,8 +39,8 @@ fn result_of(case: &Path) -> String {
         .unwrap_or_else(|problems| panic!("{}:\n{problems}", case.display()));
     let [file] = &*loaded.routes else { panic!("{}: one route a case", case.display()) };
     let route = &file.route;
-    let reply =
-        UpstreamResponse::from_recording(&Bytes::from(fs::read(case.join("response.http")).unwrap())).unwrap();
+    let reply = UpstreamResponse::from_recording(&Bytes::from(fs::read(case.join("response.http")).unwrap()))
+        .unwrap();
     let given: Map<String, Value> = match fs::read(case.join("args.json")) {
         Ok(json) => serde_json::from_slice(&json).unwrap(),
         Err(_) => Map::new(),
