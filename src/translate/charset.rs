@@ -1,5 +1,5 @@
-//! Bytes to text, by the charset that the reply's headers, its rule or its own first bytes declare: HTML in
-//! `<meta>`, XML in its declaration.
+//! Character decoding of responses. The charset comes from the rule, a byte order mark, `Content-Type`, or
+//! the document's own declaration: `<meta>` in HTML, the XML declaration.
 
 use std::{borrow::Cow, cell::OnceCell, str::FromStr};
 
@@ -12,11 +12,11 @@ use html5ever::tokenizer::{
 
 use crate::{model::UpstreamResponse, settings::value::parsed_settings};
 
-/// The charset that a rule says replies have, whatever their headers say.
+/// Charset that a rule sets for its responses; overrides their headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charset(&'static Encoding);
 
-/// A name that is no charset.
+/// Error for an unknown charset name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a charset; `utf-8`, `iso-8859-1`, `windows-1252` and the other labels of the WHATWG Encoding Standard are"
@@ -42,15 +42,15 @@ impl Charset {
     }
 }
 
-/// A reply's body as text, and how it was read.
+/// Body of a response as text, with the charset used.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoded {
-    /// The body's own bytes wherever they are UTF-8 already.
+    /// The text. Shares the body's buffer if that is UTF-8 already.
     pub(crate) text: ByteString,
-    /// The charset it was read as.
+    /// Standard name of the charset.
     pub(crate) charset: &'static str,
-    /// Who said so: `the rule`, `a byte order mark`, `Content-Type`, `<meta>`, `the XML declaration`,
-    /// `default`.
+    /// Source of the charset: `the rule`, `a byte order mark`, `Content-Type`, `<meta>`, `the XML
+    /// declaration`, `default`.
     pub(crate) because: &'static str,
 }
 
@@ -60,13 +60,13 @@ impl Decoded {
     }
 }
 
-/// Reads a body as text: by the rule's charset, else a byte order mark, else `Content-Type`, else what the
-/// document declares of itself, else UTF-8.
+/// Decodes a body. The first of these decides: the rule's charset, a byte order mark, `Content-Type`, the
+/// document's own declaration, UTF-8.
 ///
 /// # Errors
 ///
-/// A sentence, when the reply names a charset that does not exist, or has bytes that its charset
-/// has not: a wrong guess would put wrong letters into a result.
+/// A sentence, if the response names an unknown charset, or has bytes that are invalid in its charset: a
+/// wrong guess would put wrong letters into a result.
 pub(crate) fn decode(
     response: &UpstreamResponse,
     body: &Bytes,
@@ -89,7 +89,7 @@ pub(crate) fn decode(
         return Ok(Decoded { text, charset: encoding.name(), because });
     }
     let text = match encoding.decode_without_bom_handling_and_without_replacement(&body) {
-        // ASCII bytes mean the same in most charsets; keep the body's own.
+        // ASCII bytes are the same in most charsets, so share the body's buffer.
         Some(Cow::Borrowed(_)) => ByteString::try_from(body.clone()).ok(),
         Some(Cow::Owned(text)) => Some(text.into()),
         None => None,
@@ -100,13 +100,13 @@ pub(crate) fn decode(
     }
 }
 
-/// Reads a body as text, with `�` for what can't be read. For the messages of errors only.
+/// Decodes a body, with `�` for invalid bytes. For error messages only.
 pub(crate) fn decode_lossy(response: &UpstreamResponse, body: &Bytes) -> String {
     let encoding = encoding_of(response, body, None).map_or(UTF_8, |(encoding, ..)| encoding);
     encoding.decode(body).0.into_owned()
 }
 
-/// The encoding, the length of the byte order mark, and who said so.
+/// The encoding, the length of the byte order mark, and the source of the charset.
 fn encoding_of(
     response: &UpstreamResponse,
     body: &[u8],
@@ -134,26 +134,26 @@ fn encoding_of(
     }
 }
 
-/// How much of a document is looked through, in bytes (HTML, section 4.2.5.4).
+/// Searched beginning of a document, in bytes (HTML, section 4.2.5.4).
 const LOOKED_THROUGH_BYTES: usize = 1024;
 
-/// What a document says of itself.
+/// Charset declared by a document.
 pub(super) struct Declared {
     pub(super) encoding: &'static Encoding,
-    /// Where it says so.
+    /// Position of the declaration.
     pub(super) because: &'static str,
 }
 
-/// Looks for the charset that a document declares; `None` where it declares none.
+/// Finds the charset that a document declares; `None` if it declares none.
 ///
-/// A media type of HTML has `<meta>` go first, for browsers do so; where there is no media type or it is
-/// plain text, `<meta>` counts in what begins like HTML. The XML declaration counts in any text.
+/// For a media type of HTML, `<meta>` comes first, as in browsers. Without a media type, or with
+/// `text/plain`, `<meta>` counts if the text begins like HTML. The XML declaration counts in any text.
 ///
 /// # Errors
 ///
-/// A sentence, when the declared name is no charset.
+/// A sentence, if the declared name is not a charset.
 pub(super) fn declared(media_type: Option<&str>, body: &[u8]) -> Result<Option<Declared>, String> {
-    // Without a byte order mark, only the zeros tell (XML 1.0, appendix F.1).
+    // Without a byte order mark, only the zero bytes show UTF-16 (XML 1.0, appendix F.1).
     let wide = match body {
         [b'<', 0, b'?', 0, ..] => Some(UTF_16LE),
         [0, b'<', 0, b'?', ..] => Some(UTF_16BE),
@@ -185,8 +185,8 @@ fn is_html(media_type: Option<&str>, start: &[u8]) -> bool {
 
 fn named(label: &[u8], place: &'static str) -> Result<Declared, String> {
     match Encoding::for_label(label) {
-        // It was read byte by byte, so it can't be: programs write `utf-16` and then send UTF-8 (HTML,
-        // section 13.2.3.2).
+        // The declaration was read as single bytes, so the document can't be UTF-16: programs write `utf-16`
+        // and then send UTF-8 (HTML, section 13.2.3.2).
         Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
             Ok(Declared { encoding: UTF_8, because: "a declaration of UTF-16 in single bytes" })
         }
@@ -200,7 +200,7 @@ fn named(label: &[u8], place: &'static str) -> Result<Declared, String> {
     }
 }
 
-/// The `encoding` of `<?xml version="1.0" encoding="…"?>`.
+/// The value of `encoding` in `<?xml version="1.0" encoding="…"?>`.
 fn xml_declaration(start: &[u8]) -> Option<&[u8]> {
     let rest = start.strip_prefix(b"<?xml")?;
     let end = rest.windows(2).position(|two| two == b"?>")?;
@@ -213,7 +213,7 @@ fn xml_declaration(start: &[u8]) -> Option<&[u8]> {
     Some(&value[..end])
 }
 
-/// The charset of the first `<meta>` that has one.
+/// The charset of the first `<meta>` that declares one.
 fn meta(start: &[u8]) -> Option<String> {
     let tokenizer = Tokenizer::new(MetaSink::default(), TokenizerOpts::default());
     let input = BufferQueue::default();
@@ -224,7 +224,8 @@ fn meta(start: &[u8]) -> Option<String> {
     tokenizer.sink.charset.into_inner()
 }
 
-/// Stores the first charset that a `<meta>` has, in `charset` or in `content` (HTML, section 13.2.3.2).
+/// Token sink that stores the first charset of a `<meta>`, in `charset` or in `content` (HTML, section
+/// 13.2.3.2).
 #[derive(Default)]
 struct MetaSink {
     charset: OnceCell<String>,
@@ -256,7 +257,7 @@ impl TokenSink for MetaSink {
     }
 }
 
-/// `text/html; charset=iso-8859-1`: what stands after `charset=`.
+/// The charset in a value such as `text/html; charset=iso-8859-1`.
 fn charset_in(content: &str) -> Option<&str> {
     let at = content.to_ascii_lowercase().find("charset")? + "charset".len();
     let value = content[at..].trim_ascii_start().strip_prefix('=')?.trim_ascii_start();

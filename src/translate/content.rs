@@ -1,7 +1,6 @@
-//! Blocks of content, from templates or from the reply.
+//! Content blocks of a result, built from templates or from the response.
 //!
-//! In reading order: a [`ContentTemplate`] has blocks, [`render`] makes those of a result; what one shows is
-//! its [`Payload`].
+//! A [`ContentTemplate`] has blocks, each with a [`Payload`]; [`render`] builds those of one result.
 
 use std::sync::LazyLock;
 
@@ -21,109 +20,109 @@ use crate::model::{
     Annotations, Block, Content, LimitedWriter, ResourceBody, Shapes, Structured, Text, kind_of,
 };
 
-/// What a rule shows people and models.
+/// Content blocks of a success rule.
 #[derive(Debug)]
 pub enum ContentTemplate {
-    /// One text block: the JSON text of the structure, or the text of the reply where there is none.
+    /// One text block: the structured content as JSON, or the text of the response if there is none.
     Default,
     /// These blocks, in order; never empty.
     Blocks(Vec<BlockTemplate>),
 }
 
-/// How many blocks one result may have; a list of more is an error that says so.
+/// Limit of the blocks of one result; a longer list is an error that names the limit.
 pub const BLOCK_LIMIT: usize = 1000;
-/// How long the blocks of one result may be together, in bytes.
+/// Limit of the blocks of one result together, in bytes.
 const CONTENT_LIMIT_BYTES: usize = 64 << 20;
 
-/// One block, or one for each row of a list.
+/// One block, or one for each item of a list.
 #[derive(Debug)]
 pub struct BlockTemplate {
-    /// What it shows.
+    /// Kind and contents of the block.
     pub payload: Payload,
-    /// Hints for clients.
+    /// Annotations, which are hints for clients.
     pub annotations: Option<Annotations>,
-    /// When it was changed, where the reply says so; left out when that is no moment.
+    /// Timestamp of the last change; omitted if it does not render to a timestamp.
     pub last_modified: Option<Template>,
-    /// A condition on the structure; the block is left out when it does not hold.
+    /// Condition on the structured content; if it is false, the block is omitted.
     pub when: Option<Jq>,
-    /// Gives a list: one block for each row, which is `item` in the block's templates.
+    /// Filter that returns a list: one block for each item, which is `item` in the block's templates.
     pub each: Option<Jq>,
 }
 
-/// What a block shows.
+/// Kind and contents of a block.
 #[derive(Debug)]
 pub enum Payload {
     /// A rendered text.
     Text(Template),
-    /// The reply's text, letter for letter.
+    /// The text of the response, unchanged.
     Verbatim,
-    /// The structure as compact JSON text.
+    /// The structured content as compact JSON.
     Json,
-    /// The structure as JSON text with a line per member.
+    /// The structured content as indented JSON.
     JsonPretty,
-    /// The reply's bytes as a picture, a sound or a document.
+    /// The body of the response, as an image, audio or an embedded resource.
     Bytes(super::extract::Binary),
-    /// Base64 data that the reply has somewhere inside, as a picture.
+    /// Image from Base64 data inside the response.
     Image {
-        /// Gives the Base64 data.
+        /// Renders the Base64 data.
         data: Template,
         /// Such as `image/png`.
         media_type: String,
     },
-    /// The same, as a sound.
+    /// Audio from Base64 data inside the response.
     Audio {
-        /// Gives the Base64 data.
+        /// Renders the Base64 data.
         data: Template,
         /// Such as `audio/wav`.
         media_type: String,
     },
-    /// A link.
+    /// A resource link.
     ResourceLink {
-        /// Where to.
+        /// Target of the link.
         uri: Template,
         /// A short name.
         name: Template,
-        /// What it is.
+        /// Description of the target.
         description: Option<Template>,
         /// Such as `text/csv`.
         media_type: Option<String>,
     },
-    /// An embedded document.
+    /// An embedded resource.
     Resource {
-        /// What it is called.
+        /// URI of the resource.
         uri: Template,
         /// Such as `text/csv`.
         media_type: Option<String>,
-        /// What is in it.
+        /// Contents of the resource.
         body: BodyTemplate,
     },
 }
 
-/// The contents of an embedded document.
+/// Contents of an embedded resource.
 #[derive(Debug)]
 pub enum BodyTemplate {
-    /// The reply's text.
+    /// The text of the response.
     UpstreamResponse,
-    /// A text.
+    /// A rendered text.
     Text(Template),
-    /// Bytes: gives Base64.
+    /// Bytes, rendered as Base64.
     Blob(Template),
 }
 
-/// A block that was made, and how it may be shortened.
+/// A rendered block, and the way to shorten it.
 pub(in crate::translate) struct Shown {
     pub(in crate::translate) content: Content,
     pub(in crate::translate) text: TextKind,
 }
 
-/// Where the text of a block comes from.
+/// Source of the text of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::translate) enum TextKind {
-    /// The structure as JSON, which is shortened by shortening the structure.
+    /// The structured content as JSON; shortened by shortening the structured content.
     Json,
-    /// The reply, letter for letter.
+    /// The response, unchanged.
     Verbatim,
-    /// A template, or no text at all.
+    /// A template, or a block without text.
     Made,
 }
 
@@ -141,7 +140,7 @@ impl ContentTemplate {
         blocks.flat_map(|block| block.payload.templates().into_iter().chain(&block.last_modified)).collect()
     }
 
-    /// Whether the structure is read into a tree for it.
+    /// Whether it needs the structured content as a tree.
     pub(in crate::translate) fn looks_into_structure(&self) -> bool {
         let is_asked = |template: &&Template| template.names().iter().any(|name| name == "structured");
         let looks_inside = |block: &BlockTemplate| {
@@ -150,12 +149,12 @@ impl ContentTemplate {
         self.blocks().iter().any(looks_inside) || self.templates().iter().any(is_asked)
     }
 
-    /// Whether it shows text that is not the structure, or the reply, as it is.
+    /// Whether it contains text other than the structured content or the response as they are.
     pub(in crate::translate) fn has_own_text(&self) -> bool {
         self.blocks().iter().any(|block| matches!(block.payload, Payload::Text(_) | Payload::Verbatim))
     }
 
-    /// Whether the structure is shown with a line per member, which is longer than on one line.
+    /// Whether it contains the structured content as indented JSON, which is longer than compact JSON.
     pub(in crate::translate) fn is_pretty(&self) -> bool {
         self.blocks().iter().any(|block| matches!(block.payload, Payload::JsonPretty))
     }
@@ -179,7 +178,7 @@ impl Payload {
 }
 
 impl BlockTemplate {
-    /// A block that is always there.
+    /// A block without conditions.
     pub fn new(payload: Payload) -> Self {
         Self { payload, annotations: None, last_modified: None, when: None, each: None }
     }
@@ -194,7 +193,7 @@ impl BlockTemplate {
             Ok(Value::Array(rows)) => Ok(rows),
             Ok(Value::Null) => Ok(Vec::new()),
             Ok(other) => Err(why!("expected a list for `for_each`, found {}", kind_of(&other))),
-            // It shows nothing of the value.
+            // The message quotes nothing of the value.
             Err(error) => Err(why!("`for_each` {error}")),
         }
     }
@@ -204,7 +203,7 @@ impl BlockTemplate {
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
             let moment = template.render_within(names, budget).map_err(|error| template_failed(&error))?;
-            // A hint that is none would have strict clients refuse the whole result.
+            // With an invalid hint, strict clients would reject the whole result.
             if is_moment(moment.trim()) {
                 annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());
             }
@@ -218,11 +217,11 @@ impl BlockTemplate {
     }
 }
 
-/// Makes the blocks of a result, in order. Texts that turn out empty are left out, so there may be none.
+/// Builds the blocks of a result, in order. Empty texts are omitted, so the list may be empty.
 ///
 /// # Errors
 ///
-/// A sentence that says which part could not be made.
+/// A sentence that names the part that failed.
 pub(in crate::translate) fn render(
     blocks: &[BlockTemplate],
     known: &Known<'_>,
@@ -251,7 +250,7 @@ pub(in crate::translate) fn render(
         bytes += length;
         shown.push(block);
         match bytes {
-            // One block alone has the limits of its own.
+            // A single block is bounded by its own limits.
             _ if shown.len() > 1 && bytes > CONTENT_LIMIT_BYTES => {
                 Err(why!("the blocks of content are longer than {CONTENT_LIMIT_BYTES} bytes together"))
             }
@@ -273,7 +272,7 @@ pub(in crate::translate) fn render(
     Ok(shown)
 }
 
-/// Which blocks are left out by their conditions, in words; `None` when none is.
+/// Description of the blocks omitted by their conditions; `None` if there are none.
 pub(in crate::translate) fn left_out(blocks: &[BlockTemplate], known: &Known<'_>) -> Option<String> {
     let structure = known.structured.map_or(Value::Null, |structured| structured.value(Shapes::ObjectsOnly));
     let words: Vec<_> = blocks
@@ -292,20 +291,20 @@ fn too_many(found: usize) -> Why {
     Why::plainly(words)
 }
 
-/// Whether a text is a moment as RFC 3339 writes it.
+/// Whether a text is an RFC 3339 timestamp.
 pub fn is_moment(text: &str) -> bool {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
         let shape = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
         Regex::new(&shape.replace(r"\d", "[0-9]")).expect("the pattern is fixed and right")
     });
-    // The second knows the days of the months, and takes more forms than the standard.
+    // The parser checks days of months, but accepts more forms than RFC 3339.
     SHAPE.is_match(text) && text.parse::<Timestamp>().is_ok()
 }
 
 fn template_failed(error: &TemplateError) -> Why {
     let what = "a template of the rule could not be filled in";
     let line = error.line.map(|line| format!(", at its line {line}")).unwrap_or_default();
-    // The engine's words may have the value in them that did not suit it.
+    // The engine's message may quote the value that caused the error.
     Why::new(format!("{what}: {error}"), format!("{what}{line}"))
 }
 
@@ -357,10 +356,9 @@ impl Payload {
     }
 }
 
-/// The structure as JSON text with a line per member; on one line where it nests so deep that its indentation
-/// would be most of it.
+/// The structured content as indented JSON; compact if deep nesting would make most of it indentation.
 pub(in crate::translate) fn pretty(structured: &Structured) -> String {
-    /// How much longer than the compact text it may be.
+    /// Largest ratio of the indented to the compact text.
     const MOST_TIMES_LONGER: usize = 8;
     let value = structured.value(Shapes::ObjectsOnly);
     let compact = value.to_string();
@@ -371,7 +369,7 @@ pub(in crate::translate) fn pretty(structured: &Structured) -> String {
     }
 }
 
-/// Data that is no Base64 would break the client's whole result.
+/// Removes white space and checks the data: invalid Base64 would break the client's whole result.
 fn base64_text(text: String) -> Result<String, Why> {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let text: String = text.split_ascii_whitespace().collect();

@@ -1,4 +1,4 @@
-//! Compressed bodies to bytes: what `Content-Encoding` says is undone.
+//! Decompression of response bodies, by `Content-Encoding`.
 
 use std::{
     error::Error,
@@ -17,40 +17,39 @@ use ruzstd::decoding::{
 use super::read_error::{Why, at_most};
 use crate::model::{LimitedWriter, UpstreamResponse, cut_bytes};
 
-/// How many codings may lie on each other; more are nobody's wish.
+/// Limit of encodings applied in turn; no server needs more.
 const CODING_LIMIT: usize = 3;
 
-/// How many members of gzip, or frames of zstd, may follow each other: each costs tables, however short it
-/// is.
+/// Limit of consecutive gzip members or zstd frames: each allocates tables, even if it is short.
 const MEMBER_LIMIT: usize = 10_000;
 
-/// The bytes of a reply's body as they were before they were compressed; the body's own when they never were.
+/// Returns the decompressed body of a response; a body without an encoding is returned without a copy.
 ///
 /// # Errors
 ///
-/// A sentence that names the coding and says what is wrong: it is unknown, or the data is cut off, broken or
-/// longer than `limit_bytes`.
+/// A sentence that names the encoding and the problem: the encoding is unknown, or the data is truncated,
+/// corrupt or longer than `limit_bytes`.
 pub(super) fn expand(response: &UpstreamResponse, limit_bytes: usize) -> Result<Bytes, Why> {
-    // What has no content (a 204, the answer to HEAD) may still say how it would be compressed.
+    // A response without content (a 204, or the response to HEAD) may still name an encoding.
     if response.body.is_empty() {
         return Ok(Bytes::new());
     }
     let mut body = response.body.clone();
-    // They were applied in the order in which they are named.
+    // Encodings are listed in the order in which they were applied.
     for coding in codings(response)?.into_iter().rev() {
         body = undo(coding, &body, limit_bytes).map_err(Why::plainly)?;
     }
     Ok(body)
 }
 
-/// The names of the codings that are undone, in that order; nothing for a body that was never compressed.
+/// Names of the encodings, in the order of decoding; `None` for a body without an encoding.
 pub(super) fn names(response: &UpstreamResponse) -> Option<String> {
     let codings =
         codings(response).ok().filter(|codings| !codings.is_empty() && !response.body.is_empty())?;
     Some(codings.iter().rev().map(|coding| coding.name()).collect::<Vec<_>>().join(", then "))
 }
 
-/// A way to compress (RFC 9110, section 8.4.1; RFC 7932; RFC 8878).
+/// Content encoding (RFC 9110, section 8.4.1; RFC 7932; RFC 8878).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Coding {
     Gzip,
@@ -70,7 +69,7 @@ impl Coding {
     }
 }
 
-/// Why data could not be expanded.
+/// Reason why data could not be decompressed.
 #[derive(Debug)]
 enum Wrong {
     TooLong,
@@ -78,7 +77,7 @@ enum Wrong {
     Broken(String),
 }
 
-/// Of a decoder, or of the writer that takes what it gives.
+/// Classifies the error of a decoder, or of the limited writer that receives its output.
 impl From<io::Error> for Wrong {
     fn from(error: io::Error) -> Self {
         const LONGEST_SHOWN_BYTES: usize = 200;
@@ -94,7 +93,7 @@ impl From<io::Error> for Wrong {
     }
 }
 
-/// The codings that `Content-Encoding` names, in order; `identity` is none.
+/// Encodings that `Content-Encoding` lists, in order, without `identity`.
 fn codings(response: &UpstreamResponse) -> Result<Vec<Coding>, Why> {
     const LONGEST_SHOWN_BYTES: usize = 40;
     let mut codings = Vec::new();
@@ -128,7 +127,7 @@ fn undo(coding: Coding, data: &[u8], limit_bytes: usize) -> Result<Bytes, String
         Coding::Gzip => gzip(data, &mut out),
         Coding::Deflate if is_zlib(data) => match inflate(data, true, &mut out) {
             Err(Wrong::Broken(what)) => {
-                // Data without the wrapping may by chance begin like one.
+                // Raw deflate data may by chance begin like a zlib header.
                 out = LimitedWriter::new(limit_bytes);
                 inflate(data, false, &mut out).map_err(|_| Wrong::Broken(what))
             }
@@ -153,7 +152,7 @@ fn undo(coding: Coding, data: &[u8], limit_bytes: usize) -> Result<Bytes, String
     }
 }
 
-/// Padding and a line end after the data are somebody's habit; anything else is not.
+/// Accepts zero bytes and line ends after the data, which some servers append; anything else is an error.
 fn nothing_after(rest: &[u8]) -> Result<(), Wrong> {
     match rest.iter().all(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
         true => Ok(()),
@@ -165,7 +164,7 @@ fn gzip(data: &[u8], out: &mut LimitedWriter) -> Result<(), Wrong> {
     let mut rest = data;
     for _ in 0..MEMBER_LIMIT {
         io::copy(&mut GzDecoder::new(&mut rest), out)?;
-        // One member after the other is one document (RFC 1952, section 2.2).
+        // Consecutive members are one document (RFC 1952, section 2.2).
         if !rest.starts_with(&[0x1f, 0x8b]) {
             return nothing_after(rest);
         }
@@ -173,17 +172,17 @@ fn gzip(data: &[u8], out: &mut LimitedWriter) -> Result<(), Wrong> {
     Err(Wrong::Broken(format!("more than {MEMBER_LIMIT} members")))
 }
 
-/// Whether `deflate` is in the wrapping of zlib (RFC 1950), as it should be, and not without, as it was sent
-/// for years (RFC 9110, section 8.4.1.2).
+/// Whether `deflate` data has the zlib wrapper (RFC 1950), as it should. Servers sent raw deflate for years
+/// (RFC 9110, section 8.4.1.2).
 fn is_zlib(data: &[u8]) -> bool {
     matches!(data, [first, second, ..]
         if first & 0x0f == 8 && (u16::from(*first) << 8 | u16::from(*second)) % 31 == 0)
 }
 
-/// How much is expanded in one go, in bytes.
+/// Size of the output buffer, in bytes.
 const PART_BYTES: usize = 32 << 10;
 
-// Not by the reader that flate2 has: data that is cut off ends there as whole data does.
+// Without flate2's reader: at the end of truncated data, it reports success.
 fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> Result<(), Wrong> {
     let mut decoder = Decompress::new(wrapped);
     let mut part = vec![0; PART_BYTES];
@@ -203,8 +202,7 @@ fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> Result<(), Wr
     }
 }
 
-// Not by the reader that the crate has: it takes windows beyond the 16 MiB of RFC 7932, which are somebody's
-// own extension.
+// Without the crate's reader: it accepts windows beyond the 16 MiB of RFC 7932, a non-standard extension.
 fn brotli(data: &[u8], out: &mut LimitedWriter) -> Result<(), Wrong> {
     let memory = StandardAlloc::default;
     let mut state = BrotliState::new_strict(memory(), memory(), memory());
@@ -234,8 +232,7 @@ fn brotli(data: &[u8], out: &mut LimitedWriter) -> Result<(), Wrong> {
     }
 }
 
-/// How far back data in zstd may point, in bytes; more where the reply itself may be longer (RFC 9659,
-/// section 3).
+/// Minimum of the largest zstd window, in bytes; it is larger if the response limit is (RFC 9659, section 3).
 const ZSTD_WINDOW_BYTES: usize = 8 << 20;
 
 fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> Result<(), Wrong> {
@@ -332,7 +329,7 @@ mod tests {
         compress_to_vec(text, CompressionLevel::Fastest)
     }
 
-    /// `hello` and a line end, as one part that is not compressed.
+    /// `hello` and a line end, as one uncompressed block.
     const HELLO_IN_BROTLI: &[u8] = b"\x8f\x02\x80hello\n\x03";
     /// A million times `a`.
     const BOMB_IN_BROTLI: &[u8] = b"\x5f\x3f\x42\x8f\x5f\x22\x2c\x1e\x0b\x04\xf2\x73\x1e\x00";

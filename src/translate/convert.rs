@@ -1,5 +1,5 @@
-//! Strings to the types that a schema or a field asks for. A string that can't be one is left to the schema
-//! to refuse; nothing is guessed.
+//! Conversion of strings to the types that a schema or a field requires. Nothing is guessed: other strings
+//! stay, and fail the schema check.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use crate::model::{check_number, combined, listed_values, own_types, referred, type_of};
 
-/// The words for true and false.
+/// Words for true and false.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Booleans {
-    /// Words that mean true; compared without regard to ASCII case.
+    /// Words for true; ASCII case is ignored.
     pub yes: Vec<String>,
-    /// Words that mean false.
+    /// Words for false.
     pub no: Vec<String>,
 }
 
@@ -29,8 +29,8 @@ impl fmt::Display for Booleans {
     }
 }
 
-/// A decimal number as JSON, its digits kept: `5.0` stays `5.0`. `+5`, `.5`, `05` and `1.5E3` are read too,
-/// since servers write them; `1,000`, `5 %`, `0x10` and `NaN` are not numbers here, and neither is one that is out of bounds.
+/// Parses a decimal number and keeps its digits: `5.0` stays `5.0`. Accepts `+5`, `.5`, `05` and `1.5E3`,
+/// which servers write. Rejects `1,000`, `5 %`, `0x10`, `NaN`, and numbers out of bounds.
 pub(crate) fn to_number(text: &str) -> Option<Value> {
     let text = text.trim();
     check_number(text).ok()?;
@@ -49,8 +49,8 @@ pub(crate) fn to_number(text: &str) -> Option<Value> {
     Some(Value::Number(number))
 }
 
-/// A whole number as JSON; `5.0` is one, as it is in JSON Schema, and `1.5e10`, as programs write large ones, is
-/// written out.
+/// Parses a whole number. Accepts `5.0`, as JSON Schema does. Expands `1.5e10`, which programs write for
+/// large numbers.
 pub(crate) fn to_integer(text: &str) -> Option<Value> {
     let number = to_number(text)?;
     let written = number.to_string();
@@ -65,8 +65,8 @@ pub(crate) fn to_integer(text: &str) -> Option<Value> {
     whole.then_some(number)
 }
 
-/// A decimal number with its point where its exponent puts it, and no zeros at the end of its fraction; a number
-/// without an exponent as it is. `None` where it would have more digits than anybody reads.
+/// Writes a decimal number without its exponent, and without trailing zeros in its fraction. A number without
+/// an exponent is unchanged. `None` if it would have more than 40 digits before or after the point.
 pub(crate) fn without_exponent(number: &str) -> Option<String> {
     const MOST_DIGITS: i64 = 40;
     let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return Some(number.to_owned()) };
@@ -89,7 +89,7 @@ pub(crate) fn without_exponent(number: &str) -> Option<String> {
     Some(format!("{sign}{whole}{dot}{fraction}"))
 }
 
-/// True or false by the words of a rule.
+/// Parses a boolean by the words of a rule.
 pub(crate) fn to_boolean(text: &str, words: &Booleans) -> Option<Value> {
     let text = text.trim();
     let among = |words: &[String]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
@@ -102,13 +102,13 @@ pub(crate) fn to_boolean(text: &str, words: &Booleans) -> Option<Value> {
     }
 }
 
-/// Converts strings in `value` to the number, integer, boolean or null that `schema` asks for in their place.
-/// Returns whether anything changed.
+/// Converts strings in `value` to the number, integer, boolean or null that `schema` requires. Returns
+/// whether anything changed.
 pub(crate) fn by_schema(value: &mut Value, schema: &Map<String, Value>) -> bool {
     convert(value, schema, schema, 0)
 }
 
-/// A schema may refer to itself; the walk goes no deeper than any value does.
+/// Recursive conversion, no deeper than any value, because a schema may refer to itself.
 fn convert(value: &mut Value, schema: &Map<String, Value>, root: &Map<String, Value>, depth: usize) -> bool {
     if depth > crate::model::JSON_DEPTH_LIMIT {
         return false;

@@ -1,4 +1,4 @@
-//! Passwords, tokens and keys in an upstream's words: they are replaced, and words about them stay.
+//! Masks passwords, tokens and keys in texts of an upstream. Ordinary sentences about credentials stay.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -6,15 +6,15 @@ use regex::{Captures, Regex};
 
 use super::leak_filter::compiled;
 
-/// What stands in the place of a credential.
+/// Replacement of a credential.
 const MARK: &str = "[credential]";
 
-/// The text with credentials replaced.
+/// Replaces the credentials in a text.
 pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
     static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
         compiled(concat!(
             r"(?i)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)",
-            // All cookies of the line, and of an unusual scheme what stands behind it.
+            // All cookies of the line; for an `Authorization` header, the scheme and the word after it.
             r#"|\b(?:set-)?cookie["']?:\s*[^\r\n]+"#,
             r#"|\bauthorization["']?\s*[=:]\s*["']?[a-z][0-9a-z_\-]*\s+[^\s"',;]+"#,
             r#"|\b(?:bearer|basic)\s+[0-9a-z_.~+/=\-]{6,}"#,
@@ -25,7 +25,7 @@ pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
             // In a sentence: `the password is hunter2`, `token 8f3a…`.
             r"|(?<before>\b(?:password|passwd|passphrase|passcode|pwd|secret|token|(?:api|access|private)[_ -]?key)",
             r#"(?<verb>\s+(?:is|was))?\s+)(?<said>"[^"\r\n]+"?|'[^'\r\n]+'?|`[^`\r\n]+`?|[^\s"',;]+)"#,
-            // Of a command: `mysql -phunter2`.
+            // In a command line: `mysql -phunter2`.
             r#"|(?<option>(?:^|[\s"'`=])-p)(?<given>[^\s"'`,;]{3,})"#,
             r"|\b(?:eyJ[0-9a-z_\-]{8,}(?:\.[0-9a-z_\-]*){0,2}|A[KS]IA[0-9a-z]{12,}|(?:sk-|AIza)[0-9a-z_\-]{16,}",
             r"|(?:gh[a-z]|github_pat|npm)_[0-9a-z_]{16,}|(?:glpat|xox[a-z])-[0-9a-z_\-]{8,}",
@@ -50,15 +50,15 @@ pub(super) fn without_credentials(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// What is left of a password in a sentence. `before` are the words that name it, and `after` those that
-/// follow.
+/// Masks a password in a sentence, if the word is one. `before` are the words that name it; `after` follows
+/// it.
 fn said_of(before: &str, has_verb: bool, said: &str, after: &str) -> String {
     let is_quoted = said.starts_with(['"', '\'', '`']);
     let bare = said.trim_end_matches(['.', '!', '?', ':', ')', ']', '}']);
     let is_secret = if said.starts_with(MARK) || is_of_a_sentence(said) {
         false
     } else if has_verb {
-        // A word in the middle of a sentence is one of its words: "the password is stored elsewhere".
+        // A plain word in the middle of a sentence is not a password: "the password is stored elsewhere".
         is_quoted || looks_random(bare) || bare.len() < said.len() || ends_sentence(after)
     } else {
         looks_random(bare)
@@ -74,7 +74,7 @@ fn ends_sentence(after: &str) -> bool {
     after.trim_start_matches([' ', '\t']).chars().next().is_none_or(|c| ",;\r\n".contains(c))
 }
 
-/// Whether a word is one that nobody would speak: letters and digits together, capitals inside, or very long.
+/// Whether a word looks generated: letters and digits mixed, capitals inside, or very long.
 fn looks_random(word: &str) -> bool {
     let word = word.trim_matches(['"', '\'', '`']);
     let has = |is: fn(&char) -> bool| word.chars().any(|c| is(&c));
@@ -84,7 +84,7 @@ fn looks_random(word: &str) -> bool {
     word.len() >= 6 && (is_mixed || has_capitals || word.len() >= 24)
 }
 
-/// Whether a word says something of a password, and is none: "password: required", "the token is expired".
+/// Whether a word describes a credential and is not one: "password: required", "the token is expired".
 fn is_of_a_sentence(said: &str) -> bool {
     const WORDS: &str = "\
         a accepted already an and are at bad been being blank by can cannot changed correct denied \
@@ -97,7 +97,7 @@ fn is_of_a_sentence(said: &str) -> bool {
     WORDS.split(' ').any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// Whether what stands behind `-p` is the name of an option, or a port.
+/// Whether the text after `-p` is the rest of an option's name, or a port.
 fn is_an_option(given: &str) -> bool {
     const NAMES: &str = "\
         alette arallel arent ass assword asswd ath eer ermissions id ipe lugin ort refix retty rint \

@@ -1,5 +1,5 @@
-//! What a reply means when no rule looked for it: errors told so that a model can act on them, those that an
-//! MCP server itself calls errors among them, and nothing of the upstream's insides with them.
+//! Default errors for responses that no rule matches, and for errors that an MCP server reports itself. Their
+//! texts tell a model how to act, without internals of the upstream.
 
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -12,16 +12,16 @@ use super::{
 };
 use crate::model::{Block, Content, End, Fault, Outcome, Text, ToolResult, UpstreamResponse};
 
-/// Where the status of an upstream stands in the `_meta` of a tool error.
+/// Key in the `_meta` of a tool error: HTTP status of the upstream.
 pub const STATUS_META_KEY: &str = "glossator/upstreamStatus";
-/// Where the end of a program stands in the `_meta` of a tool error: its exit status, or the name of a signal.
+/// Key in the `_meta` of a tool error: exit status of a program, or the name of a signal.
 pub const EXIT_META_KEY: &str = "glossator/exit";
-/// Where the seconds stand in the `_meta` of a tool error after which another call makes sense.
+/// Key in the `_meta` of a tool error: seconds until another call makes sense.
 pub const RETRY_AFTER_META_KEY: &str = "glossator/retryAfter";
-/// Where an upstream's own error code stands in the `_meta` of a tool error.
+/// Key in the `_meta` of a tool error: the upstream's own error code.
 pub const CODE_META_KEY: &str = "glossator/upstreamCode";
 
-/// A tool error with the status of the reply, or the end of the program, for programs to read.
+/// Adds the status of the response, or the exit status of the program, to the `_meta` of a tool error.
 pub(super) fn marked(error: ToolResult, response: &UpstreamResponse) -> ToolResult {
     match &response.exit {
         Some(exit) => error.with_meta(EXIT_META_KEY, exit.end.to_json()),
@@ -29,7 +29,7 @@ pub(super) fn marked(error: ToolResult, response: &UpstreamResponse) -> ToolResu
     }
 }
 
-/// The tool error for a status that is no success.
+/// Tool error for a status other than 2xx.
 pub(super) fn of_status(view: &ResponseView<'_>, translator: &Translator) -> ToolResult {
     let response = view.response;
     if let Some(exit) = &response.exit {
@@ -59,7 +59,7 @@ pub(super) fn of_status(view: &ResponseView<'_>, translator: &Translator) -> Too
     }
 }
 
-/// The tool error of a rule whose own words failed.
+/// Tool error of a rule whose own text failed to render.
 pub(super) fn without_words(
     view: &ResponseView<'_>,
     error_type: Fault,
@@ -72,12 +72,12 @@ pub(super) fn without_words(
     marked(ToolResult::error(error_type, text), view.response)
 }
 
-/// For how many seconds the upstream wants to be left alone, where it says so in seconds.
+/// `Retry-After` in seconds; `None` if it is a date or missing.
 fn retry_after(response: &UpstreamResponse) -> Option<u32> {
     response.headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// What a program says of its failure is not passed on, as that of a server is not.
+/// Text for a failed program. Its own output is withheld, like the body of a 5xx.
 fn of_end(end: End) -> String {
     match end {
         End::Code(_) => format!(
@@ -93,7 +93,8 @@ fn of_end(end: End) -> String {
     }
 }
 
-/// A 5xx body is never passed on: it holds traces, queries, addresses.
+/// Text for a status other than 2xx and 4xx. A 5xx body is never passed on: it contains traces, queries and
+/// addresses.
 fn sentence_for(view: &ResponseView<'_>, status: StatusCode) -> String {
     if status.is_redirection() {
         return format!(
@@ -111,18 +112,19 @@ fn sentence_for(view: &ResponseView<'_>, status: StatusCode) -> String {
     format!("The upstream failed with status {status}. Other arguments will hardly help; try again {when}.")
 }
 
-/// The message and code of a 4xx, from where APIs put them, or the text; of a page its heading and first paragraph.
+/// Message and code of a 4xx: from the usual fields of JSON, from the heading and first paragraph of HTML, or
+/// the text.
 ///
-/// Nothing longer than can be shown is looked through.
+/// Searches no more text than can be shown.
 fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<String>, Option<Value>) {
     let most_bytes = translator.limits.error_text_bytes.saturating_mul(2);
-    // What the route keeps to itself comes before what every route does: an address may be a part of it.
+    // Apply the route's redaction before the leak filter: an address may be part of a secret.
     let begun = |text: &str| translator.redaction.beginning(text, most_bytes);
     let sent = Sent::of(view.facts.args);
     if let Some(json) = view.json() {
         return match json {
             Value::Object(members) => {
-                // Of one long word nothing is left: it is cut where a word ends.
+                // The text is cut at the end of a word, so a single long word may leave nothing.
                 let message = message_in(members).map(|text| redacted_for(&begun(&text), &sent));
                 (message.filter(|text| !text.trim().is_empty()), code_in(members))
             }
@@ -143,7 +145,7 @@ fn message_of(view: &ResponseView<'_>, translator: &Translator) -> (Option<Strin
     (safe_text(&begun(&text), &sent), None)
 }
 
-/// How much of an error page is looked through: what it says stands near its beginning, behind its styles.
+/// Searched beginning of an HTML error page, in bytes: the message follows the styles, near the beginning.
 const PAGE_LIMIT_BYTES: usize = 16 << 10;
 
 fn is_page(media_type: &str, text: &str) -> bool {
@@ -157,7 +159,7 @@ fn is_page(media_type: &str, text: &str) -> bool {
     }
 }
 
-/// Looks where APIs put their messages; RFC 9457 has `detail` and `title`.
+/// Searches the fields in which APIs put messages; RFC 9457 has `detail` and `title`.
 fn message_in(members: &Map<String, Value>) -> Option<String> {
     let text =
         |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -198,7 +200,7 @@ fn is_code_byte(byte: u8) -> bool {
 fn code_in(members: &Map<String, Value>) -> Option<Value> {
     let scalar = |value: &Value| match value {
         Value::Number(_) => Some(value.clone()),
-        // A code is a word; whatever else stands there may say too much.
+        // A code is one word; longer text may contain internals.
         Value::String(code) if (1..=64).contains(&code.len()) && code.bytes().all(is_code_byte) => {
             Some(value.clone())
         }
@@ -208,15 +210,15 @@ fn code_in(members: &Map<String, Value>) -> Option<Value> {
     nested.and_then(|error| error.get("code")).or_else(|| members.get("code")).and_then(scalar)
 }
 
-/// A text that may be shown, its parts that may not replaced; nothing when it is markup, a trace or empty.
+/// A text with its internals masked; `None` if it is markup, a trace or empty.
 fn safe_text(text: &str, sent: &Sent<'_>) -> Option<String> {
     let text = text.trim();
     let markup = text.starts_with('<');
     (!text.is_empty() && !markup && !looks_internal(text)).then(|| redacted_for(text, sent))
 }
 
-/// The blocks of a success; of an error the tool result, with the server's own blocks in it. What they tell
-/// of the server's insides is replaced.
+/// The blocks of a success, or the tool error with the server's own blocks. Internals of the server are
+/// replaced.
 pub(super) fn told(
     view: &ResponseView<'_>,
     content: Vec<Content>,
@@ -230,11 +232,12 @@ pub(super) fn told(
             (vec![Content::text("The tool failed and did not say why.")], None)
         }
         Verdict::ToolError => (content.into_iter().map(|content| safe(content, shown)).collect(), None),
-        // Where a route asks by HTTP itself, its own rules are nearer to the server.
+        // Only for upstreams that are configured as MCP servers: over plain HTTP, the route's own rules fit
+        // better.
         Verdict::ProtocolError { code, .. }
             if is_of_upstream(view) && code.as_ref().is_some_and(is_of_insides) =>
         {
-            // Some servers answer wrong arguments with this code, too.
+            // Some servers also use this code for invalid arguments.
             let text = "The service could not answer the call and reported an internal error, of which no more is \
                         shown here. Check the arguments; if they are right, try again later.";
             (vec![Content::text(text)], code)
@@ -249,13 +252,13 @@ pub(super) fn told(
     }))
 }
 
-/// Whether the reply is what an upstream answered that is known to be an MCP server.
+/// Whether the response comes from an upstream that is configured as an MCP server.
 fn is_of_upstream(view: &ResponseView<'_>) -> bool {
     view.response.media_type().is_some_and(|found| found == MCP_MEDIA_TYPE)
 }
 
-/// Whether a code says that the server itself failed, or did not understand us (JSON-RPC 2.0, section 5.1):
-/// what comes with it is for those who look after the server.
+/// Whether a code reports that the server failed or did not understand the request (JSON-RPC 2.0, section
+/// 5.1). Its message is for the operators of the server.
 fn is_of_insides(code: &Value) -> bool {
     const INTERNAL_ERROR: i64 = -32603;
     const INVALID_REQUEST: i64 = -32600;
@@ -267,7 +270,7 @@ fn says_nothing(content: &Content) -> bool {
     content.block.text(None).is_some_and(|text| text.trim().is_empty())
 }
 
-/// A block whose text may be shown; one in which there is nothing to hide stays as it came.
+/// Masks the text of a block; a block without internals is unchanged.
 fn safe(content: Content, shown: impl Fn(&str) -> String) -> Content {
     let shown = content.block.text(None).and_then(|text| {
         let shown = shown(&text);

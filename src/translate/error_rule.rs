@@ -1,4 +1,4 @@
-//! How a reply becomes a tool error because a rule says so.
+//! Error rules: from a response to a tool error.
 
 use minijinja::Value as Name;
 use serde_json::Value;
@@ -21,23 +21,24 @@ use crate::{
     },
 };
 
-/// How a reply becomes a tool error.
+/// Compiled error rule.
 #[derive(Debug)]
 pub struct ErrorRule {
-    /// Bytes to the value that `structured`, `code` and `value` speak of; by media type where there is none.
+    /// Extractor of the value that `structured`, `code` and `value` use; selected by media type if there is
+    /// none.
     pub extract: Option<Extract>,
-    /// The text for the model.
+    /// Text of the error, for the model.
     pub text: Template,
-    /// The upstream's own code, for `_meta`.
+    /// The upstream's own error code, for `_meta`.
     pub code: Option<CodeTemplate>,
-    /// The value to the structured content of the error. An error has none without it.
+    /// Filter from the value to the structured content of the error. Without it, the error has none.
     pub structured: Option<Jq>,
-    /// The HTTP status for REST clients.
+    /// HTTP status for REST clients.
     pub status: Option<u16>,
 }
 
-/// A template for the code of an error: a text, or the value itself where it is one expression and nothing
-/// else, so that `{{ json.code }}` stays a number.
+/// Template of an error code. Renders a string, or the value itself if the template is a single expression,
+/// so that `{{ json.code }}` stays a number.
 #[derive(Debug)]
 pub struct CodeTemplate {
     template: Template,
@@ -45,7 +46,7 @@ pub struct CodeTemplate {
 }
 
 impl ErrorRule {
-    /// Whether it looks at what its extractor gives.
+    /// Whether it uses the value of its extractor.
     pub fn reads_value(&self) -> bool {
         let code_names = self.code.iter().flat_map(CodeTemplate::names);
         self.structured.is_some() || self.text.names().iter().chain(code_names).any(|name| name == "value")
@@ -61,10 +62,10 @@ impl Setting for CodeTemplate {
 }
 
 impl CodeTemplate {
-    /// The longest code, in bytes; more is no code, and is left out.
+    /// Limit of a code, in bytes; longer ones are omitted.
     pub const LONGEST_BYTES: usize = 200;
 
-    /// Of a template.
+    /// Wraps a template.
     pub fn new(template: Template) -> Self {
         let inside = template.source().trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
         let inside = inside.map(|inside| inside.trim_matches('-')).filter(|inside| !inside.contains("}}"));
@@ -80,7 +81,7 @@ impl CodeTemplate {
         self.template.names()
     }
 
-    /// The code; `None` when there is none to tell, because it is empty, null, too long, or no scalar.
+    /// The code; `None` if it is empty, null, too long, or not a scalar.
     fn render(&self, names: &Name, budget: &Budget) -> Result<Option<Value>, TemplateError> {
         let text = self.template.render_within(names, budget)?;
         let code = match serde_json::from_str(&text) {
@@ -97,7 +98,7 @@ impl CodeTemplate {
 }
 
 impl TranslationRun<'_> {
-    /// The tool error that a rule makes of a reply. Whatever fails on the way, the client gets a text.
+    /// Applies an error rule to a response. Total: if a part fails, the client still receives a text.
     pub(super) fn error(
         &mut self,
         rule: &ErrorRule,
@@ -121,8 +122,7 @@ impl TranslationRun<'_> {
             match jq.apply(value, jq_names(view, captures)) {
                 Ok(structured) => {
                     self.trace_filter(jq, &structured);
-                    // An object for every client: what a route promises of its values it promises of
-                    // successes.
+                    // An object for every client: the output schema of a route applies to successes only.
                     Some(Structured::new(JsonText::of(&structured)))
                 }
                 Err(error) => {
@@ -171,8 +171,8 @@ impl TranslationRun<'_> {
         }
     }
 
-    /// The tool error that a filter raised with jq's `error(…)`: a text, or an object with `message` and, if
-    /// wanted, `code` and `status`.
+    /// Tool error raised by a filter with jq's `error(…)`: a string, or an object with `message` and
+    /// optionally `code` and `status`.
     pub(super) fn raised(&mut self, view: &ResponseView<'_>, raised: &Value) -> ToolResult {
         let message = match raised {
             Value::Object(members) => members.get("message").unwrap_or(&Value::Null),
@@ -203,7 +203,7 @@ impl TranslationRun<'_> {
         }
     }
 
-    /// Notes what a filter made of a value.
+    /// Records the output of a filter in the trace.
     pub(super) fn trace_filter(&mut self, jq: &Jq, value: &Value) {
         self.trace.step(|| {
             (
@@ -214,8 +214,8 @@ impl TranslationRun<'_> {
     }
 }
 
-/// Why it is an error: the upstream's own status says so, or it was hidden in another. An exit status is none
-/// of HTTP.
+/// Error type: the upstream's own HTTP status, or an error reported inside another status. An exit status is
+/// not an HTTP status.
 fn fault_of(view: &ResponseView<'_>, declared: Option<u16>) -> Fault {
     let status = view.response.status;
     match declared {

@@ -1,4 +1,4 @@
-//! Expressions in the file, jq filters and templates: compiled, each problem reported at its place.
+//! Compiler of jq filters and templates in configuration files. Reports each problem at its position.
 
 use std::{cell::RefCell, collections::HashMap, sync::LazyLock};
 
@@ -14,8 +14,9 @@ use crate::settings::{
     value::text_of,
 };
 
-/// The filters of one run, by what was written: a rule that many routes use is compiled once. A filter takes
-/// a millisecond and more, and a program that answers one request and ends has no time for it.
+/// Cache of compiled filters for one load of the configuration, by source: a rule that many routes use is
+/// compiled once. Compiling takes a millisecond and more, which is too long for a program that serves one
+/// request and exits.
 #[derive(Default)]
 pub(crate) struct Filters(RefCell<HashMap<(String, Vec<String>), Jq>>);
 
@@ -31,11 +32,11 @@ impl Filters {
     }
 }
 
-/// Reads a jq filter, which may also use these captures.
+/// Compiles a jq filter, which may use these captures as variables.
 ///
 /// # Errors
 ///
-/// Where it is no filter, or uses another name; that has been reported then.
+/// If it is not a valid filter, or uses an unknown variable. The problem has been reported.
 pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
     let text = text_of(value)?;
     value.check_stop()?;
@@ -56,11 +57,11 @@ pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
     })
 }
 
-/// Reads a template that may use these names.
+/// Compiles a template, which may use these names.
 ///
 /// # Errors
 ///
-/// Where it is no template, or uses another name; that has been reported then.
+/// If it is not a valid template, or uses an unknown name. The problem has been reported.
 pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> {
     let (report, node) = (value.context.report, value.node);
     let text = match &node.kind {
@@ -94,18 +95,18 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
     value.checked(known.then_some(template))
 }
 
-/// Whether the template engine knows a name by itself, such as `range`.
+/// Whether a name is a global of the template engine, such as `range`.
 fn is_global(name: &str) -> bool {
     Template::compile(&format!("{{{{ {name} is defined }}}}"))
         .and_then(|template| template.render(&minijinja::Value::from(())))
         .is_ok_and(|text| text == "true")
 }
 
-/// Reports unknown filters and tests at load: the template engine looks them up when it renders them, which
-/// may be years later.
+/// Reports unknown filters and tests at load: the template engine finds them only when it renders the
+/// template, which may be years later.
 fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool {
     let mut known = true;
-    // Most templates only put values in, and need no pattern to find what they use.
+    // Fast path: most templates only insert values, and need no search.
     let with_uses = expressions(text).filter(|part| part.contains('|') || part.contains("is"));
     for found in with_uses.flat_map(|part| USE.captures_iter(part)) {
         let (name, what, probe) = match (found.name("filter"), found.name("test")) {
@@ -131,13 +132,14 @@ fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
     known
 }
 
-/// Values have no methods here, as they have in Python: a call of one fails, but only when it comes to it.
+/// Reports method calls at load: unlike in Python, values have no methods, and a call fails only when
+/// rendered.
 fn refuse_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
     let mut known = true;
     let with_calls = expressions(text).filter(|part| part.contains('('));
     for found in with_calls.flat_map(|part| CALL.captures_iter(part)) {
         let (Some(of), Some(method)) = (found.name("of"), found.name("method")) else { continue };
-        // What the engine's own objects can do.
+        // Objects of the engine, which have methods.
         if matches!(of.as_str(), "loop" | "self") {
             continue;
         }
@@ -161,7 +163,7 @@ fn refuse_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
     known
 }
 
-/// Tests and filters to suggest; the engine has more.
+/// Common tests and filters, for suggestions; the engine has more.
 const COMMON_TESTS: [&str; 8] =
     ["defined", "false", "mapping", "none", "number", "sequence", "string", "true"];
 const COMMON_FILTERS: [&str; 19] = [
@@ -200,7 +202,7 @@ pub(crate) fn words_in(report: &Report<'_>, span: Span, name: &str) -> Span {
     }
 }
 
-/// It is there, and trying it would compile all of what it looks for.
+/// A known filter. A probe of it would compile all its patterns.
 const SLOW_FILTER: &str = "redact";
 
 /// The arguments that a template uses, and whether each is optional; `None` for all arguments at once.
@@ -218,7 +220,7 @@ pub(crate) fn arguments_of(template: &Template) -> Option<Vec<(String, bool)>> {
     Some(arguments)
 }
 
-/// Whether the template says what happens when the argument is missing.
+/// Whether the template handles a missing argument.
 fn can_do_without(source: &str, name: &str) -> bool {
     const WAYS: [&str; 3] = ["default", "if", "defined"];
     WAYS.iter().any(|way| source.contains(way))
@@ -227,7 +229,7 @@ fn can_do_without(source: &str, name: &str) -> bool {
             .any(|found| WAYS.iter().filter_map(|way| found.name(way)).any(|x| x.as_str() == name))
 }
 
-/// What a template writes or does: `{{ … }}` and `{% … %}`.
+/// Iterates over the expressions and statements of a template: `{{ … }}` and `{% … %}`.
 fn expressions(text: &str) -> impl Iterator<Item = &str> {
     let (mut rest, mut unclosed) = (text, Vec::new());
     std::iter::from_fn(move || {
@@ -248,29 +250,30 @@ fn expressions(text: &str) -> impl Iterator<Item = &str> {
                     rest = behind;
                     return Some(found);
                 }
-                // In a comment, say. Nothing behind it ends so either, and need not be looked through for
-                // that once more.
+                // Inside a comment, for example. The same end is not in the rest either, so the rest is not
+                // searched for it again.
                 None => unclosed.push(end),
             }
         }
     })
 }
 
-// Names and white space are ASCII, as in Jinja: with all of Unicode these patterns take 5 ms of the start.
-// Each takes up to 320 KB once compiled, so it is used only for templates with a word that it searches for.
+// Names and white space are ASCII, as in Jinja: with all of Unicode, these patterns would add 5 ms to the
+// startup. Each takes up to 320 KB once compiled, so it is used only for templates that contain one of its
+// keywords.
 
 static USES_OF_ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| {
     let uses = r"(?-u:\b)args\.(?<default>(?-u:\w)+)(?-u:\s)*\|(?-u:\s)*default(?-u:\b)|(?-u:\b)(?:if|elif)(?-u:\s)+(?:not(?-u:\s)+)?args\.(?<if>(?-u:\w)+)(?-u:\b)|(?-u:\b)args\.(?<defined>(?-u:\w)+)(?-u:\s)+is(?-u:\s)+(?:not(?-u:\s)+)?defined";
     Regex::new(uses).expect("the pattern is fixed and right")
 });
 
-/// Texts, to pass over them, and calls of methods.
+/// String literals, to skip them, and method calls.
 static CALL: LazyLock<Regex> = LazyLock::new(|| {
     let calls = r#""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?<of>(?-u:\w)+|[\])])(?-u:\s)*\.(?-u:\s)*(?<method>[A-Za-z_](?-u:\w)*)(?-u:\s)*\("#;
     Regex::new(calls).expect("the pattern is fixed and right")
 });
 
-/// Texts, to pass over them, filters and tests.
+/// String literals, to skip them, filters and tests.
 static USE: LazyLock<Regex> = LazyLock::new(|| {
     let uses = r#""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\|(?-u:\s)*(?<filter>[A-Za-z_](?-u:\w)*)|(?-u:\b)is(?-u:\s)+(?:not(?-u:\s)+)?(?<test>[A-Za-z_](?-u:\w)*)"#;
     Regex::new(uses).expect("the pattern is fixed and right")

@@ -8,30 +8,30 @@ use serde_json::Value;
 
 use super::credentials::without_credentials;
 
-/// A text with addresses, paths and credentials replaced; a stack trace or SQL is replaced as a whole.
+/// Replaces addresses, paths and credentials in a text; replaces a stack trace or SQL as a whole.
 pub(super) fn safe_words(text: &str) -> String {
     safe_words_for(text, &Sent::default())
 }
 
-/// The same for a client that may read in it what it has sent itself.
+/// The same, except for strings that the client has sent itself.
 pub(super) fn safe_words_for(text: &str, sent: &Sent<'_>) -> String {
     const NOT_SHOWN: &str = "The service failed. What it said of it is not for clients.";
     if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted_for(text, sent) }
 }
 
-/// The strings among the arguments of a call.
+/// Strings among the arguments of a call.
 ///
-/// A path or an address that an error quotes from them is known to the client: masked, it would only hide
-/// which argument was wrong. A string counts as a whole, so that a call can learn nothing by sending many
-/// guesses in one.
+/// If an error quotes a path or an address from the arguments, the client knows it already. Masking it would
+/// only hide which argument was wrong. A string counts as a whole, so that a call can't test many guesses in
+/// one string.
 #[derive(Debug, Default)]
 pub(super) struct Sent<'a>(Vec<&'a str>);
 
 impl<'a> Sent<'a> {
-    /// How many strings are looked for, and how long each may be.
+    /// Limits of the number of strings, and of the length of each in bytes.
     const LIMITS: (usize, usize) = (64, 4096);
 
-    /// Those of these arguments.
+    /// Collects the strings of these arguments.
     pub(super) fn of(arguments: &'a Value) -> Self {
         let mut strings = Vec::new();
         let mut open = vec![arguments];
@@ -48,7 +48,7 @@ impl<'a> Sent<'a> {
         Self(strings)
     }
 
-    /// Whether this part of a text stands in it as a part of a string that was sent.
+    /// Whether this part of a text lies inside an occurrence of a sent string.
     fn covers(&self, text: &str, part: &Range<usize>) -> bool {
         self.0.iter().any(|sent| {
             let mut places = text.match_indices(sent);
@@ -57,7 +57,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// Stack traces of the common languages, what databases say of a statement, and control characters.
+/// Detects stack traces of common languages, database errors, and control characters.
 pub(super) fn looks_internal(text: &str) -> bool {
     static TRACE: LazyLock<Regex> = LazyLock::new(|| {
         compiled(concat!(
@@ -66,7 +66,7 @@ pub(super) fn looks_internal(text: &str) -> bool {
             r#"|Stack trace:|^#\d+ +\S+\(|stack backtrace:|\S+\.rb:\d+:in [`']|SQLSTATE\[|ORA-\d{5}"#,
         ))
     });
-    // In this order: SQLite, PostgreSQL, MySQL, SQL Server; then statements, and what was bound to one.
+    // In this order: SQLite, PostgreSQL, MySQL, SQL Server; then statements, and their bound parameters.
     static SQL: LazyLock<Regex> = LazyLock::new(|| {
         compiled(concat!(
             r#"near "[^"\n]*": syntax error|\b(?:UNIQUE|CHECK|FOREIGN KEY|NOT NULL|PRIMARY KEY) constraint failed"#,
@@ -85,16 +85,16 @@ pub(super) fn looks_internal(text: &str) -> bool {
         || text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
 }
 
-/// The text with addresses, file paths and credentials replaced.
+/// Replaces addresses, file paths and credentials in a text.
 pub(super) fn redacted(text: &str) -> String {
     redacted_for(text, &Sent::default())
 }
 
-/// The same but for what the client has sent itself. A credential is replaced even then.
+/// The same, except for strings that the client has sent itself. Credentials are replaced even then.
 pub(super) fn redacted_for(text: &str, sent: &Sent<'_>) -> String {
     static ADDRESSES: LazyLock<Regex> = LazyLock::new(|| {
         compiled(concat!(
-            // A time is no host with a port, and stays.
+            // A timestamp is not a host with a port, and stays.
             r"(?<time>\b\d{4,6}-\d{2}-\d{2}[Tt]\d{2}:\d{2}(?::\d{2})?)",
             r"|\b[A-Za-z][A-Za-z0-9+.\-]*://[^\s<>]+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",
             // No `\b` before a name that may begin with a letter of any script.
@@ -110,7 +110,7 @@ pub(super) fn redacted_for(text: &str, sent: &Sent<'_>) -> String {
             r"|\b[A-Za-z]:\\[^\s]+",
         ))
     });
-    // In this order, or the path inside an address would be replaced on its own.
+    // In this order, because a path inside an address would otherwise be replaced on its own.
     let text = without_credentials(text);
     let text = without_ipv6(&text);
     let text = ADDRESSES.replace_all(&text, |found: &Captures<'_>| match found.name("time") {
@@ -121,8 +121,8 @@ pub(super) fn redacted_for(text: &str, sent: &Sent<'_>) -> String {
     text.replace("\"[path]", "[path]")
 }
 
-/// Replacement of a match, after the text that its first group matched before it. The full stop of a sentence
-/// is not part of a path.
+/// Replacement of a match, after the text of its first group. The full stop of a sentence is not part of a
+/// path.
 fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &Sent<'_>) -> String {
     let before = found.get(1).filter(|_| mask == "[path]").map_or("", |before| before.as_str());
     let start = found.get_match().start() + before.len();
@@ -133,7 +133,7 @@ fn masked(text: &str, found: &Captures<'_>, mask: &str, sent: &Sent<'_>) -> Stri
     format!("{before}{shown}{stop}")
 }
 
-/// Shortened IPv6 addresses, without those in brackets: a pattern can't distinguish them from times and from
+/// Replaces compressed IPv6 addresses outside brackets. A pattern can't distinguish them from times and from
 /// names of C++ and Ruby.
 fn without_ipv6(text: &str) -> String {
     static WORD: LazyLock<Regex> =
@@ -145,19 +145,19 @@ fn without_ipv6(text: &str) -> String {
             None => word.to_owned(),
         }
     });
-    // Brackets, and a port behind them, go with what was in them.
+    // Replace surrounding brackets and a port together with the address.
     static BRACKETS: LazyLock<Regex> = LazyLock::new(|| compiled(r"\[\[address\]\](?::\d+)?"));
     BRACKETS.replace_all(&replaced, "[address]").into_owned()
 }
 
-/// Where in a word an address stands: all of it, or what is behind a colon, as in `host:fe80::1`.
+/// Range of an address in a word: the whole word, or the part after a colon, as in `host:fe80::1`.
 fn ipv6_in(word: &str) -> Option<Range<usize>> {
     let (address, _zone) = word.split_once('%').unwrap_or((word, ""));
     let trimmed = address.trim_end_matches('.');
     let zone_end = if trimmed.len() == address.len() { word.len() } else { trimmed.len() };
     let starts = std::iter::once(0).chain(trimmed.match_indices(':').map(|(colon, _)| colon + 1));
     for start in starts {
-        // What is behind the colon before `::` is two colons too few, and no address of its own.
+        // If the word ends in a colon, also try without it: `fe80::1:` is an address and a colon.
         let candidates =
             [(trimmed, zone_end), (trimmed.strip_suffix(':').unwrap_or(trimmed), trimmed.len() - 1)];
         for (candidate, end) in candidates {
@@ -170,9 +170,9 @@ fn ipv6_in(word: &str) -> Option<Range<usize>> {
     None
 }
 
-/// The class of the characters of words: all that Unicode takes for one, and signs beside them but no
-/// punctuation. Few long ranges instead of its eight hundred; without regard to case, which would write each
-/// out again.
+/// Character class of words: all of Unicode's word characters, and neighbouring signs except punctuation. A
+/// few long ranges in place of Unicode's eight hundred. Case-sensitive, because a case-insensitive class
+/// would list each range again.
 const OF_WORDS: &str = concat!(
     r"[0-9A-Za-z_\u{AA}\u{B5}\u{BA}\u{C0}-\u{1FFF}\u{200C}\u{200D}\u{203F}\u{2040}\u{2054}\u{2070}-\u{218F}",
     r"\u{24B6}-\u{24E9}\u{2C00}-\u{2E2F}\u{3005}-\u{3007}\u{3021}-\u{303C}\u{3040}-\u{FEFF}",
@@ -180,8 +180,8 @@ const OF_WORDS: &str = concat!(
     r"\u{10000}-\u{1EFFF}\u{1F130}-\u{1F189}\u{1FBF0}-\u{10FFFF}]",
 );
 
-/// A pattern in which `\w` is [`OF_WORDS`], and `\d` and `\b` are of ASCII: with the classes of Unicode these
-/// patterns take the first error of a process 16 ms on a serving thread, and 6 MB for good.
+/// Compiles a pattern in which `\w` is [`OF_WORDS`], and `\d` and `\b` are ASCII. With Unicode classes these
+/// patterns would cost the first error of a process 16 ms on a serving thread, and 6 MB permanently.
 pub(super) fn compiled(pattern: &str) -> Regex {
     let pattern = pattern.replace(r"\d", "[0-9]").replace(r"\w", OF_WORDS).replace(r"\b", r"(?-u:\b)");
     Regex::new(&pattern).expect("the pattern is fixed and tested")

@@ -1,4 +1,4 @@
-//! When a rule holds.
+//! Conditions of a rule: status, exit status, media type, headers, text and jq expressions.
 
 use std::{fmt, str::FromStr};
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// The conditions of a rule; it holds when every one that is there does.
+/// Conditions of a rule; it matches when all of them hold.
 #[derive(Debug, Default, Section)]
 #[section(id = "when")]
 pub struct Matcher {
@@ -54,23 +54,23 @@ pub struct Matcher {
     pub value: Option<Jq>,
     /// Conditions; the rule matches if at least one of them is false.
     ///
-    /// Says nothing of the status as far as the rule's default goes.
+    /// For the rule's default on the status, a `status` inside does not count.
     #[key(kind = Matcher::KIND, with = negated)]
     pub not: Option<Box<Self>>,
 }
 
-/// Headers, each with a pattern that a value of it matches.
+/// Headers, each with a pattern that one of its values must match.
 #[derive(Debug, Default)]
 pub struct HeaderPatterns(pub Vec<(HeaderName, Pattern)>);
 
-/// A status, or a range of them.
+/// HTTP status, or a range of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatusPattern {
     first: u16,
     last: u16,
 }
 
-/// A media type, or all of a kind: `text/plain`, `text/*`, `*/*`, `application/*+json`.
+/// Media type, possibly with wildcards: `text/plain`, `text/*`, `*/*`, `application/*+json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaPattern {
     kind: String,
@@ -78,22 +78,22 @@ pub struct MediaPattern {
 }
 
 impl Matcher {
-    /// Whether it says anything of the status, or of the end of a program.
+    /// Whether it has a condition on the status or the exit status.
     pub(crate) fn names_status(&self) -> bool {
         self.status.is_some() || self.exit.is_some()
     }
 
-    /// Whether it says enough of a failure to take one for what its rule is for.
+    /// Whether it has a condition that only a failure can be meant by, so that its rule applies to failures.
     pub(super) fn names_failure(&self) -> bool {
         self.names_status() || self.stderr.is_some()
     }
 
-    /// Whether it can hold of what a program wrote only.
+    /// Whether it can match the output of a program only.
     pub fn is_about_programs(&self) -> bool {
         self.exit.is_some() || self.stderr.is_some()
     }
 
-    /// Whether there is no condition at all.
+    /// Whether it has no condition.
     pub fn is_empty(&self) -> bool {
         self.status.is_none()
             && self.exit.is_none()
@@ -107,12 +107,12 @@ impl Matcher {
             && self.not.is_none()
     }
 
-    /// Whether it looks at what the rule's extractor gives.
+    /// Whether it needs the value of the rule's extractor.
     pub fn reads_value(&self) -> bool {
         self.value.is_some() || self.not.as_ref().is_some_and(|not| not.reads_value())
     }
 
-    /// The named captures when every condition holds, or which one does not and what was found.
+    /// The named captures if every condition holds; otherwise the failed condition and the value found.
     pub(super) fn holds(
         &self,
         view: &ResponseView<'_>,
@@ -192,10 +192,10 @@ fn captures(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
     capturing(value).map(Some)
 }
 
-/// Reads a pattern whose captures become names.
+/// Reads a pattern whose captures become variables.
 fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
     let pattern = Pattern::read(value)?;
-    // A capture must not take the place of a name that templates have anyway.
+    // A capture must not shadow a variable of templates.
     if let Some(name) = pattern.names().iter().find(|name| TEMPLATE_NAMES.contains(&name.as_str())) {
         let message = format!("the capture `{name}` has the name of something that templates see anyway");
         let place = words_in(value.context.report, value.node.span, name);
@@ -205,7 +205,7 @@ fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
     Ok(pattern)
 }
 
-/// Reads a condition on the arguments: it may use any of them.
+/// Reads a condition on the arguments; it may use all of them.
 fn of_arguments(value: &Cursor<'_>) -> Checked<Option<Jq>> {
     Scope::of(value).used.borrow_mut().all = true;
     Jq::read(value).map(Some)
@@ -260,12 +260,12 @@ impl StatusPattern {
         (self.first..=self.last).contains(&status.as_u16())
     }
 
-    /// Whether every status it fits is a 2xx.
+    /// Whether it matches 2xx only.
     pub fn is_success_only(self) -> bool {
         self.first >= 200 && self.last <= 299
     }
 
-    /// Whether some status it fits is a 5xx.
+    /// Whether it matches some 5xx.
     pub fn fits_server_errors(self) -> bool {
         self.first <= 599 && self.last >= 500
     }
@@ -346,7 +346,7 @@ impl fmt::Display for MediaPattern {
     }
 }
 
-/// An end of a program, or a range of exit statuses. It does not hold of what a server answered.
+/// End of a program: a range of exit statuses, or a signal. Never matches the response of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitPattern {
     /// Exit statuses from the first to the last.
@@ -357,7 +357,7 @@ pub enum ExitPattern {
     AnySignal,
 }
 
-/// What stands for any signal.
+/// The word for any signal.
 const ANY_SIGNAL: &str = "signal";
 
 impl ExitPattern {
@@ -409,7 +409,7 @@ impl fmt::Display for ExitPattern {
     }
 }
 
-/// The end of a reply in a sentence, as rules speak of it: `status is 404`, `exit status is 2`.
+/// The status of a response in a sentence, as conditions name it: `status is 404`, `exit status is 2`.
 pub(super) fn end_in_words(response: &UpstreamResponse) -> String {
     match &response.exit {
         Some(exit) => format!("exit status is {}", exit.end),

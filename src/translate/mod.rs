@@ -1,6 +1,7 @@
-//! From a response to a tool result: the rules of a route, compiled once, applied to every response.
+//! Translation of an upstream response into an MCP tool result, by the compiled rules of a route.
 //!
-//! In reading order:
+//! Parts, in reading order:
+//!
 //! - A [`Translator`] has a route's rules ([`Rule`]); [`translate`] applies them to a
 //!   [`UpstreamResponse`](crate::model::UpstreamResponse).
 //! - A `response_view` decompresses it (`content_encoding`), decodes its `charset` and runs extractors
@@ -11,7 +12,7 @@
 //! - `error_rule` builds a tool error, and `default_error` that of a response that no rule matches, after the
 //!   `leak_filter` has removed internals of the upstream. Every text of an error passes [`Redaction`].
 //! - `variables` are the variables of a [`Template`]. [`look()`] evaluates conditions on a response that is
-//!   no result yet. A [`WorkBudget`] ends work that nothing awaits.
+//!   not yet a result. A [`WorkBudget`] limits the work of a translation and cancels it.
 //! - `expressions` reads filters and templates of the configuration, each in its `scope`: the names that it
 //!   may use, and the arguments that it uses. A [`Pattern`] is a regular expression of the configuration.
 //!

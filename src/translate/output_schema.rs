@@ -1,4 +1,4 @@
-//! The declared output schema: it types the strings of a value and every success meets it.
+//! Declared output schema of a route. It types the strings of a value, and every success must satisfy it.
 
 use serde_json::{Map, Value, json};
 
@@ -9,11 +9,11 @@ use super::{
 };
 use crate::model::{CHECK_STEP_LIMIT, JsonText, Schema, SchemaDocument, SchemaError, Structured, Violation};
 
-/// What a route promises of its `structuredContent`.
+/// Schema of a route's `structuredContent`.
 ///
-/// Two kinds: a schema whose root admits objects is advertised as it is (with `"type": "object"` made
-/// explicit); one for anything else is advertised as an object with the value under `result`, because clients
-/// of the older eras drop the whole tool list over a root that is no object.
+/// There are two kinds. A schema whose root allows objects is advertised unchanged, with an explicit `"type":
+/// "object"`. Any other schema is advertised as an object with the value under `result`: legacy clients drop
+/// the whole tool list if a root is not an object.
 #[derive(Debug)]
 pub struct OutputSchema {
     schema: Schema,
@@ -28,7 +28,7 @@ enum Root {
 }
 
 impl Root {
-    /// That of a schema, which says it in any case then.
+    /// Kind of the root; adds a missing `"type": "object"`.
     fn of(document: Map<String, Value>) -> (Self, Map<String, Value>) {
         match document.get("type") {
             Some(kind) if kind == "object" => (Self::Object, document),
@@ -41,23 +41,23 @@ impl Root {
     }
 }
 
-/// Which clients get a value that is no object as `{"result": …}`.
+/// Clients that receive a value that is not an object as `{"result": …}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wrap {
-    /// All.
+    /// All clients.
     #[default]
     Always,
-    /// Those of revision 2025-11-25 and before; newer ones get the bare value.
+    /// Clients of revision 2025-11-25 and before; newer clients receive the bare value.
     LegacyClients,
 }
 
-/// Why a schema can't be promised.
+/// Reason why a schema can't be used as an output schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutputSchemaError {
-    /// It is not a schema.
+    /// It is not a valid schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// It points to its own root, which wrapping moves.
+    /// It refers to its own root, which wrapping moves.
     #[error(
         "`$ref: \"#\"` can't be used in a schema whose root is not an object; put the part under `$defs`"
     )]
@@ -65,14 +65,14 @@ pub enum OutputSchemaError {
 }
 
 impl OutputSchema {
-    /// How many violations are told of one value.
+    /// Limit of the violations reported for one value.
     const MOST_VIOLATIONS: usize = 3;
 
-    /// A schema whose root may leave out that it is an object.
+    /// Compiles a schema; its root may omit `"type": "object"`.
     ///
     /// # Errors
     ///
-    /// [`OutputSchemaError`] when it is no schema, or can't be advertised to every client.
+    /// [`OutputSchemaError`] if it is not a valid schema, or can't be advertised to every client.
     pub fn new(document: Map<String, Value>, wrap: Wrap) -> Result<Self, OutputSchemaError> {
         let (root, document) = Root::of(document);
         if root == Root::Other && refers_to_root(&Value::Object(document.clone())) {
@@ -81,17 +81,17 @@ impl OutputSchema {
         Ok(Self { schema: Schema::compile(&document)?, root, wrap })
     }
 
-    /// The schema as the author means it: of the value before any wrapping.
+    /// The schema as configured: of the value before any wrapping.
     pub fn document(&self) -> &SchemaDocument {
         self.schema.document()
     }
 
-    /// From how many values on a result may take more to check than is allowed, where that is a small number.
+    /// Number of values from which on a check may exceed its limit, if that number is small.
     pub fn values_too_costly(&self) -> Option<u64> {
         self.schema.values_too_costly()
     }
 
-    /// What clients that take objects only are told.
+    /// Schema for clients that accept objects only.
     pub fn advertised(&self) -> SchemaDocument {
         let document = self.schema.document();
         match self.root {
@@ -100,19 +100,19 @@ impl OutputSchema {
         }
     }
 
-    /// What clients that take any JSON value are told, where that differs.
+    /// Schema for clients that accept any JSON value, if it differs.
     pub fn advertised_bare(&self) -> Option<SchemaDocument> {
         (self.root == Root::Other && self.wrap == Wrap::LegacyClients).then(|| self.schema.document().clone())
     }
 
     /// Types and checks a value.
     ///
-    /// `source` is the JSON text that the value was read from, if it is still the same value: then that text
-    /// is what goes out. A check that takes more than `stop` allows is not begun.
+    /// `source` is the JSON text of the value, if the value is unchanged; that text is then sent. A check
+    /// that takes more steps than `stop` allows fails.
     ///
     /// # Errors
     ///
-    /// A sentence that names the field, what was expected and what was found.
+    /// A sentence with the field, the expected type and the value found.
     pub(crate) fn enforce(
         &self,
         mut value: Value,
@@ -138,7 +138,8 @@ impl OutputSchema {
             return Err(Why::new(told.join("; "), plain.join("; ")));
         }
         let json = match source {
-            // What was checked is the tree; a text that says more is not what was checked.
+            // The tree was checked, so the text is sent only if it contains nothing else (such as a duplicate
+            // name).
             Some(source) if !changed && source.is_all_of(&value) => source.clone(),
             _ => JsonText::of(&value),
         };
@@ -167,7 +168,7 @@ impl OutputSchema {
 }
 
 impl Wrap {
-    /// A structure with this choice made.
+    /// Applies this choice to a structured value.
     pub(crate) fn apply(self, structured: Structured) -> Structured {
         match self {
             Self::Always => structured,
@@ -176,7 +177,7 @@ impl Wrap {
     }
 }
 
-/// `{"result": …}` as a schema. Definitions move to the new root, where references to them point.
+/// Wraps a schema for `{"result": …}`. Definitions move to the new root, to which references point.
 fn wrapped(mut document: Map<String, Value>) -> Map<String, Value> {
     let mut outer = Map::new();
     let mut hoisted = Map::new();

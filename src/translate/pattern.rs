@@ -10,10 +10,10 @@ use crate::settings::{
     value::text_of,
 };
 
-/// Named captures of a condition.
+/// Named captures of a match.
 pub(crate) type Captures = Vec<(String, String)>;
 
-/// A compiled regular expression, of linear time and limited size. Clones share what was compiled.
+/// Compiled regular expression, with linear search time and limited size. Clones share the compiled form.
 #[derive(Clone)]
 pub struct Pattern(Arc<Compiled>);
 
@@ -22,7 +22,7 @@ struct Compiled {
     names: Box<[String]>,
 }
 
-/// Why a text is not a pattern.
+/// Reason why a text is not a valid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PatternError(String);
@@ -34,9 +34,9 @@ impl PatternError {
 }
 
 impl Pattern {
-    /// How much memory a compiled pattern may take, in bytes.
+    /// Limit of the memory of a compiled pattern, in bytes.
     const SIZE_LIMIT_BYTES: usize = 1 << 20;
-    /// The same of one that is made of given texts, which doubles nothing.
+    /// The same for an alternation of literal texts, which has no repetition that multiplies its size.
     const TEXTS_LIMIT_BYTES: usize = 16 << 20;
 
     /// Compiles a pattern.
@@ -48,7 +48,7 @@ impl Pattern {
         Self::build(regex::RegexBuilder::new(source), Self::SIZE_LIMIT_BYTES)
     }
 
-    /// The same of texts that are given, one or another of them: it is as large as they are.
+    /// Compiles an alternation of literal texts; its size is that of the texts.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Pattern {
         Self::build(regex::RegexBuilder::new(source), Self::TEXTS_LIMIT_BYTES)
     }
 
-    /// Compiles a pattern in which `^` and `$` are the ends of a line.
+    /// Compiles a pattern in which `^` and `$` match at line ends.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Pattern {
         Ok(Self(Arc::new(Compiled { regex, names })))
     }
 
-    /// The names of its captures.
+    /// Names of the captures.
     pub fn names(&self) -> &[String] {
         &self.0.names
     }
@@ -96,9 +96,9 @@ impl Pattern {
     }
 }
 
-/// The patterns of one run of the configuration's reader, by what was written and whether `^` and `$` are the
-/// ends of a line: a rule that many routes use is compiled once. A pattern takes a millisecond and more, and
-/// a program that answers one request and ends has no time for it.
+/// Cache of compiled patterns for one load of the configuration, by source and line mode: a rule that many
+/// routes use is compiled once. Compiling takes a millisecond and more, which is too long for a program that
+/// serves one request and exits.
 #[derive(Default)]
 struct PatternCache(RefCell<HashMap<(bool, String), Pattern>>);
 
@@ -111,7 +111,7 @@ impl Setting for Pattern {
 }
 
 impl Pattern {
-    /// Reads a pattern in which `^` and `$` are the ends of a line.
+    /// Reads a pattern in which `^` and `$` match at line ends.
     pub(crate) fn read_of_lines(value: &Cursor<'_>) -> Checked<Self> {
         Self::read_with(value, true)
     }
@@ -144,7 +144,7 @@ impl Pattern {
     }
 }
 
-/// The character of a pattern under which the engine's drawing of a mistake has its mark.
+/// Position of the character that the regex engine marks in its error message.
 fn mark_of(pattern: &str) -> Option<usize> {
     const MARGIN: usize = 4;
     let error = Regex::new(pattern).err()?.to_string();
@@ -153,7 +153,7 @@ fn mark_of(pattern: &str) -> Option<usize> {
     (!pattern.contains('\n')).then(|| drawing.find('^').map(|at| at.saturating_sub(MARGIN)))?
 }
 
-/// The last line of the engine's drawing is the reason: `error: unclosed group`.
+/// The reason, from the last line of the engine's message: `error: unclosed group`.
 fn pattern_message(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What a route keeps from clients: the words of its errors that match its patterns.
+//! Redaction: replaces secrets in tool errors, by the patterns of a route.
 //!
-//! In reading order: a [`Redaction`] hides what its [`SecretPattern`]s match in texts, in values and their
-//! names, and in all parts of a tool error.
+//! A [`Redaction`] replaces matches of its [`SecretPattern`]s in texts, in values and their member names, and
+//! in all parts of a tool error.
 
 use std::{borrow::Cow, collections::HashMap, fmt, ops::Range, sync::LazyLock};
 
@@ -18,48 +18,48 @@ use crate::model::{
     floor_char_boundary,
 };
 
-/// What stands in the place of words that are kept from clients.
+/// Replacement of a secret.
 const MARK: &str = "[redacted]";
 
-/// How far behind the end of what is shown a match may reach, in bytes. A string of more than that in the
-/// structure of an error is replaced as a whole: a search in it would take the square of its length, with
-/// some patterns.
+/// Distance by which a match may extend past the end of the shown text, in bytes. A longer string in the
+/// structured content of an error is replaced as a whole: with some patterns, a search in it would take
+/// quadratic time.
 const REACH_BYTES: usize = 64 << 10;
 
-/// Patterns of words that no error may tell.
+/// Patterns of text that no tool error may contain.
 #[derive(Debug, Clone, Default)]
 pub struct Redaction {
     patterns: Vec<SecretPattern>,
 }
 
 impl Redaction {
-    /// Of these patterns.
+    /// Redaction by these patterns.
     pub fn new(patterns: Vec<SecretPattern>) -> Self {
         Self { patterns }
     }
 
-    /// The same with the patterns of another behind.
+    /// Appends the patterns of another redaction.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.patterns.extend(other.patterns);
         self
     }
 
-    /// How much of a text that clients are told is looked at.
+    /// Limit of the searched part of a text in notifications to clients, in bytes.
     const LONGEST_TOLD: usize = 4096;
 
-    /// Whether there is nothing to keep.
+    /// Whether there are no patterns.
     pub(super) fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
 
-    /// A text with what matches replaced.
+    /// Replaces all matches in a text.
     pub(super) fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.hide_until(text, text.len())
     }
 
-    /// A text of any length with what matches replaced, looked through a part at a time: a match may be as
-    /// long as a part at least.
+    /// Replaces all matches in a text of any length, one part at a time. A match may be at least as long as a
+    /// part.
     pub fn hide_long<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.is_empty() || text.len() <= REACH_BYTES {
             return self.hide(text);
@@ -73,13 +73,13 @@ impl Redaction {
         Cow::Owned(hidden)
     }
 
-    /// The first `end` bytes of a text with what matches replaced; what begins there is replaced as a whole,
-    /// wherever it ends.
+    /// Replaces all matches in the first `end` bytes of a text. A match that begins there is replaced as a
+    /// whole, even if it ends later.
     fn hide_until<'t>(&self, text: &'t str, end: usize) -> Cow<'t, str> {
         self.hide_part(text, end).0
     }
 
-    /// The same, and how much of the text that is.
+    /// The same, with the length of the consumed text.
     fn hide_part<'t>(&self, text: &'t str, end: usize) -> (Cow<'t, str>, usize) {
         let (end, reach) =
             (floor_char_boundary(text, end), floor_char_boundary(text, end.saturating_add(REACH_BYTES)));
@@ -90,7 +90,7 @@ impl Redaction {
         if found.is_empty() {
             return (Cow::Borrowed(&text[..end]), end);
         }
-        // What was replaced before stays as it is, so that a pattern may match the mark.
+        // Earlier marks stay as they are, even if a pattern matches them.
         found.extend(window.match_indices(MARK).map(|(at, mark)| at..at + mark.len()));
         found.sort_by_key(|range| range.start);
         let (mut hidden, mut done) = (String::with_capacity(end), 0);
@@ -107,13 +107,12 @@ impl Redaction {
         (Cow::Owned(hidden), done.max(end))
     }
 
-    /// At most `limit_bytes` of a text, what matches replaced before the text is cut: half a secret matches
-    /// no pattern.
+    /// Truncates a text to `limit_bytes`, after replacing all matches: half a secret matches no pattern.
     pub fn capped(&self, text: &str, limit_bytes: usize) -> String {
         if self.is_empty() {
             return cut_bytes(text, limit_bytes);
         }
-        // What is replaced may be longer than the mark, so more than the limit is looked at.
+        // A match may be longer than the mark, so search more than the limit.
         let end = limit_bytes.saturating_mul(2);
         let mut hidden = self.hide_until(text, end).into_owned();
         if end < text.len() {
@@ -122,16 +121,16 @@ impl Redaction {
         cut_bytes(&hidden, limit_bytes)
     }
 
-    /// A text of an upstream that clients are told beside a result: one line, without what no error shows,
-    /// cut where it is longer.
+    /// Prepares a text of an upstream for a notification to clients: one line, without internals, truncated
+    /// to `limit_bytes`.
     pub fn told(&self, text: &str, limit_bytes: usize) -> String {
         let hidden = self.capped(text, Self::LONGEST_TOLD);
         let line = hidden.split_whitespace().collect::<Vec<_>>().join(" ");
         cut_bytes(&super::leak_filter::safe_words(&line), limit_bytes)
     }
 
-    /// At most about so many bytes of a text, what matches replaced, and cut at white space so that no
-    /// address in it is cut in two.
+    /// About the first `most_bytes` of a text, with all matches replaced. Cut at white space, so that no
+    /// address is cut in two.
     pub(super) fn beginning(&self, text: &str, most_bytes: usize) -> String {
         let begun = self.hide_until(text, most_bytes);
         if text.len() <= most_bytes {
@@ -140,8 +139,7 @@ impl Redaction {
         begun.rfind(char::is_whitespace).map_or_else(String::new, |end| begun[..end].to_owned())
     }
 
-    /// A sentence without the words that it quotes of a reply and has cut short, which may end in half a
-    /// secret.
+    /// Replaces the truncated quotes of the response in a sentence, because they may end in half a secret.
     pub(super) fn without_cut_quotes<'t>(&self, sentence: &'t str) -> Cow<'t, str> {
         static CUT: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r#"…\]?[`"]"#).expect("the pattern is fixed and tested"));
@@ -153,7 +151,7 @@ impl Redaction {
             let before = &sentence[..cut.start()];
             const FOUND: &str = "found ";
             let begins = |quote: char| before.find(&format!("{FOUND}{quote}")).map(|at| at + FOUND.len());
-            // A quote may have quotes in it, so the first that opens is taken.
+            // A quote may contain quotes, so take the first opening one.
             let start = begins('`').or_else(|| begins('"')).or_else(|| before.find(['`', '"']));
             let (start, end) = (start.unwrap_or(0), cut.end());
             sentence.to_mut().replace_range(start..end, MARK);
@@ -162,40 +160,40 @@ impl Redaction {
     }
 }
 
-/// The name of the capture that is replaced alone.
+/// Name of the capture that alone is replaced.
 const PART: &str = "secret";
 
-/// One of them. All that matches is replaced, or the capture `secret` alone where the pattern has one.
+/// One pattern of a [`Redaction`]. The whole match is replaced, or only the capture `secret` if there is one.
 #[derive(Clone)]
 pub struct SecretPattern {
     regex: Regex,
     has_part: bool,
 }
 
-/// A pattern of one secret says what it is.
+/// The pattern of a single secret would reveal it.
 impl fmt::Debug for SecretPattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("SecretPattern(…)")
     }
 }
 
-/// Why a pattern can't say what is to be replaced.
+/// Reason why a pattern can't be used for redaction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretPatternError {
-    /// It matches the empty text, and so everywhere.
+    /// It matches the empty string, and so everywhere.
     #[error("it matches the empty text")]
     MatchesNothing,
-    /// It has a capture of another name.
+    /// It has a capture with another name.
     #[error("its capture `{0}` has no meaning here")]
     Capture(String),
 }
 
 impl SecretPattern {
-    /// Of a pattern.
+    /// Uses a pattern for redaction.
     ///
     /// # Errors
     ///
-    /// [`SecretPatternError`] when it matches the empty text, or has a named capture that is not `secret`.
+    /// [`SecretPatternError`] if it matches the empty string, or has a named capture other than `secret`.
     pub fn new(pattern: &Pattern) -> Result<Self, SecretPatternError> {
         let regex = pattern.regex().clone();
         if regex.is_match("") {
@@ -207,7 +205,7 @@ impl SecretPattern {
         }
     }
 
-    /// What is to be replaced of a text, as far as it begins before `end`.
+    /// Ranges of the secrets in a text that begin before `end`.
     pub(super) fn found_in(&self, text: &str, end: usize) -> Vec<Range<usize>> {
         if self.has_part {
             let found = self.regex.captures_iter(text).map(|captures| {
@@ -223,7 +221,7 @@ impl SecretPattern {
 }
 
 impl Redaction {
-    /// A value with what matches replaced in its strings, in the names of its members, and in its numbers.
+    /// Replaces all matches in the strings, member names and numbers of a value.
     pub(in crate::translate) fn hide_in(&self, value: Value) -> Value {
         let hide = |text: String| match self.hide_short(&text) {
             Cow::Borrowed(shown) if shown.len() == text.len() => text,
@@ -231,7 +229,7 @@ impl Redaction {
         };
         match value {
             Value::String(text) => Value::String(hide(text)),
-            // The number of a card is one, too.
+            // A card number may be a JSON number, too.
             Value::Number(number) => match self.hide_short(number.as_str()) {
                 Cow::Borrowed(MARK) => MARK.into(),
                 Cow::Borrowed(_) => Value::Number(number),
@@ -243,7 +241,7 @@ impl Redaction {
                 let mut again: HashMap<String, usize> = HashMap::new();
                 for (name, value) in members {
                     let mut name = hide(name);
-                    // Two names may be one now, and neither member may be lost.
+                    // Two names may now be equal, and neither member may be lost.
                     while hidden.contains_key(&name) {
                         let count = again.entry(name.clone()).or_default();
                         *count += 1;
@@ -260,15 +258,15 @@ impl Redaction {
         }
     }
 
-    /// A text with what matches replaced; one that is too long to look through is replaced as a whole.
+    /// Replaces all matches in a text; replaces a text that is too long to search as a whole.
     fn hide_short<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if text.len() > REACH_BYTES { Cow::Borrowed(MARK) } else { self.hide(text) }
     }
 }
 
 impl Translator {
-    /// A tool error as clients may see it: what the route keeps to itself is replaced in its text, its code
-    /// and its structure, and its texts have their limit. A success stays as it is.
+    /// Redacts a tool error for clients: replaces secrets in its text, code and structured content, and
+    /// limits its texts. A success is unchanged.
     #[must_use]
     pub fn for_clients(&self, mut result: ToolResult) -> ToolResult {
         if !result.is_error() {
@@ -282,7 +280,7 @@ impl Translator {
         if let Some(code) = result.meta.get_mut(CODE_META_KEY) {
             *code = self.redaction.hide_in(code.take());
         }
-        // What is too large to be looked through may say anything.
+        // Structured content that is too large to search may contain a secret, so it is removed.
         let structured =
             result.structured.filter(|structured| structured.json().has_at_most(self.limits.values).is_ok());
         result.structured = structured.map(|structured| {
@@ -294,7 +292,7 @@ impl Translator {
 }
 
 impl Redaction {
-    /// A block of an error; one in which there is nothing to hide or to cut stays as it came.
+    /// Redacts a block of an error; a block without matches and within the limits is unchanged.
     fn content(&self, content: Content, limits: &TranslationLimits) -> Content {
         let limit_bytes = limits.error_text_bytes;
         let Content { block, annotations } = content;
@@ -317,7 +315,7 @@ impl Redaction {
                 };
                 Block::Resource { uri: hide(uri), mime_type, body }
             }
-            // The structure is looked through on its own; in bytes nothing is looked for.
+            // The structured content is redacted separately; bytes are not searched.
             block @ (Block::Text(Text::OfStructure) | Block::Image { .. } | Block::Audio { .. }) => block,
         };
         Content { block, annotations }
@@ -340,7 +338,7 @@ impl Redaction {
             )));
         }
         let json = sent.json.parse();
-        // Base64, in which words would be found by chance alone.
+        // Base64 data stays, because matches in it would be coincidences.
         let bytes = |pointer: &str| json.pointer(pointer).cloned();
         let kept: Vec<_> =
             ["/data", "/resource/blob"].into_iter().filter_map(|at| Some((at, bytes(at)?))).collect();
@@ -360,7 +358,7 @@ impl Redaction {
         })
     }
 
-    /// Where in an error something was replaced, in words; `None` when nowhere.
+    /// Names the parts of an error in which something was replaced; `None` if there are none.
     pub(in crate::translate) fn found_in(&self, result: &ToolResult) -> Option<String> {
         if self.is_empty() || !result.is_error() {
             return None;
@@ -462,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_looked_through_in_linear_time() {
-        // Each `KEY` begins a match that has no end: far more of them than are shown.
+        // Each `KEY` begins a match that does not end: far more of them than are shown.
         let redaction = redaction(&["(?s)KEY.*END|token"]);
         let text = "KEYtoken".repeat(1 << 15);
         assert!(!redaction.capped(&text, 2048).contains("token"));

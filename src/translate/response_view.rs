@@ -1,5 +1,5 @@
-//! A reply as rules see it: body, text, JSON, headers and what an extractor finds, each made when first asked
-//! for, and once.
+//! View of a response for the rules: body, text, JSON, headers and the extracted value, each computed on
+//! first use.
 
 use std::cell::OnceCell;
 
@@ -23,10 +23,10 @@ use super::{
 };
 use crate::model::{JsonText, TooManyValues, UpstreamResponse, cut_bytes};
 
-/// The body of a reply without its compression, made when first asked for.
+/// Decompressed body of a response, computed on first use.
 pub(super) type ExpandedBody = OnceCell<Result<Bytes, Why>>;
 
-/// A reply as the rules of its route see it, in one charset.
+/// Response as the rules of its route see it, decoded with one charset.
 pub(crate) struct ResponseView<'a> {
     pub(super) response: &'a UpstreamResponse,
     body: &'a ExpandedBody,
@@ -36,12 +36,12 @@ pub(crate) struct ResponseView<'a> {
     json: OnceCell<Option<Value>>,
     headers: OnceCell<Value>,
     limits: TranslationLimits,
-    /// What was not looked into, because it has more values.
+    /// Reason why a part was not parsed: it has too many values.
     too_much: OnceCell<String>,
 }
 
 impl<'a> ResponseView<'a> {
-    /// A view of a reply, whose body may have been expanded for another.
+    /// View of a response. Views may share the decompressed body.
     pub(super) fn new(
         response: &'a UpstreamResponse,
         body: &'a ExpandedBody,
@@ -52,19 +52,19 @@ impl<'a> ResponseView<'a> {
         Self { response, body, facts, charset, text, json, headers, limits, too_much }
     }
 
-    /// The same reply, read in another charset.
+    /// The same response, decoded with another charset.
     pub(super) fn recoded(&self, charset: Option<Charset>) -> Self {
         Self { charset, ..Self::new(self.response, self.body, self.facts, self.limits) }
     }
 
-    /// The same reply with another text: one that was found in it.
+    /// The same response with a part of it as the text.
     pub(super) fn of_text(&self, text: ByteString) -> Self {
         let (charset, because) = ("UTF-8", "what was found");
         let text = OnceCell::from(Ok(Decoded { text, charset, because }));
         Self { text, ..Self::new(self.response, self.body, self.facts, self.limits) }
     }
 
-    /// The body, compression undone.
+    /// The decompressed body.
     pub(crate) fn body(&self) -> Result<&'a Bytes, Why> {
         self.body
             .get_or_init(|| expand(self.response, self.limits.reply_bytes))
@@ -72,7 +72,7 @@ impl<'a> ResponseView<'a> {
             .map_err(Clone::clone)
     }
 
-    /// What was expanded, in words; nothing for a body that was never compressed.
+    /// Description of the decompression; `None` for a body without an encoding.
     pub(super) fn expansion(&self) -> Option<String> {
         match (content_encoding::names(self.response), self.body()) {
             (Some(names), Ok(body)) => {
@@ -84,13 +84,12 @@ impl<'a> ResponseView<'a> {
     }
 
     pub(super) fn decoded(&self) -> Result<&Decoded, Why> {
-        // Charsets have names of their own; nothing of the response is in what is wrong with them.
+        // Decoding errors quote charset names only, nothing of the response.
         let read = || decode(self.response, self.body()?, self.charset).map_err(Why::plainly);
         self.text.get_or_init(read).as_ref().map_err(Clone::clone)
     }
 
-    /// The text with `�` for what can't be read; nothing where there is none. For the messages of errors
-    /// only.
+    /// The text with `�` for invalid bytes; empty if the body can't be decompressed. For error messages only.
     pub(super) fn lossy_text(&self) -> String {
         self.body().map(|body| decode_lossy(self.response, body)).unwrap_or_default()
     }
@@ -104,34 +103,34 @@ impl<'a> ResponseView<'a> {
     }
 
     pub(crate) fn checked_json(&self) -> Result<JsonText, Why> {
-        // The parser names what it expected, and nothing that it found.
+        // The parser's message names the expected token, and quotes nothing of the response.
         JsonText::check_text(self.shared_text()?).map_err(|error| Why::plainly(error.to_string()))
     }
 
-    /// The reply read as JSON, whatever its media type says; `None` when it is not, or has too many values.
+    /// The response as JSON, regardless of its media type; `None` if it is not JSON or has too many values.
     pub(crate) fn json(&self) -> Option<&Value> {
         self.json.get_or_init(|| self.checked_json().ok().and_then(|json| self.tree_of(&json).ok())).as_ref()
     }
 
-    /// How many values one tree may have.
+    /// Limit of the values of one tree.
     pub(super) fn most_values(&self) -> usize {
         self.limits.values
     }
 
-    /// JSON read into a tree.
+    /// Parses JSON into a tree.
     ///
     /// # Errors
     ///
-    /// A sentence, when it has too many values.
+    /// A sentence, if it has too many values.
     pub(crate) fn tree_of(&self, json: &JsonText) -> Result<Value, Why> {
         self.admits(json).map(|()| json.parse())
     }
 
-    /// Whether JSON may be read into a tree.
+    /// Checks that JSON may be parsed into a tree.
     ///
     /// # Errors
     ///
-    /// A sentence, when it has too many values.
+    /// A sentence, if it has too many values.
     pub(super) fn admits(&self, json: &JsonText) -> Result<(), Why> {
         json.has_at_most(self.limits.values).map_err(|TooManyValues { most, line, column }| {
             self.refuse(format!(
@@ -141,12 +140,12 @@ impl<'a> ResponseView<'a> {
         })
     }
 
-    /// Whether a tree that was made of the reply is not too large, with those that were made before for the
-    /// same value.
+    /// Checks that a tree extracted from the response is not too large. `before` counts the values of all
+    /// trees of the same value so far.
     ///
     /// # Errors
     ///
-    /// A sentence, when it is.
+    /// A sentence, if there are too many values.
     pub(crate) fn admits_tree(&self, tree: &Value, before: &mut usize) -> Result<(), Why> {
         count(tree, self.limits.values, before);
         if *before <= self.limits.values {
@@ -161,12 +160,12 @@ impl<'a> ResponseView<'a> {
         Why::plainly(why)
     }
 
-    /// Why something that was asked for was not looked into: it has too many values.
+    /// Reason why a part was not parsed, if one had too many values.
     pub(super) fn too_much(&self) -> Option<&str> {
         self.too_much.get().map(String::as_str)
     }
 
-    /// The headers as an object with lower-case names; several values of one name are joined by a comma.
+    /// The headers as an object with lower-case names; repeated headers are joined by a comma.
     pub(crate) fn headers(&self) -> &Value {
         self.headers.get_or_init(|| {
             let mut headers = Map::new();
@@ -180,7 +179,7 @@ impl<'a> ResponseView<'a> {
     }
 }
 
-/// Counts the values of a tree, until there are more than wanted.
+/// Counts the values of a tree, up to one more than `most`.
 fn count(tree: &Value, most: usize, values: &mut usize) {
     *values += 1;
     let mut inside = |value| {
@@ -198,9 +197,9 @@ fn count(tree: &Value, most: usize, values: &mut usize) {
 /// Result of a rule's extractor for one response. The extractor runs once, when a condition or the action
 /// first needs the value.
 pub(super) struct LazyExtraction<'a> {
-    /// That of the rule.
+    /// The rule's extractor.
     extract: Option<&'a Extract>,
-    /// That of the media type, where the rule has none.
+    /// The default by media type, if the rule has no extractor.
     default: OnceCell<Extract>,
     view: &'a ResponseView<'a>,
     found: OnceCell<Result<Extracted, Why>>,
@@ -208,17 +207,17 @@ pub(super) struct LazyExtraction<'a> {
 }
 
 impl<'a> LazyExtraction<'a> {
-    /// Of this extractor; by media type where the rule has none.
+    /// Extraction by this extractor; by media type if the rule has none.
     pub(super) fn new(extract: Option<&'a Extract>, view: &'a ResponseView<'a>) -> Self {
         Self { extract, default: OnceCell::new(), view, found: OnceCell::new(), value: OnceCell::new() }
     }
 
-    /// What was found, or a sentence that says why nothing could be.
+    /// The extracted result, or a sentence with the reason why there is none.
     pub(super) fn found(&self) -> Result<&Extracted, Why> {
         self.found.get_or_init(|| self.run()).as_ref().map_err(Clone::clone)
     }
 
-    /// The same as a value in a tree.
+    /// The extracted result as a tree.
     pub(super) fn value(&self) -> Result<&Value, Why> {
         let found = self.found()?;
         if let Extracted::Value(value) = found {
@@ -231,15 +230,15 @@ impl<'a> LazyExtraction<'a> {
         Ok(self.value.get_or_init(|| value))
     }
 
-    /// What was found, to keep, and the value where it was made already.
+    /// Consumes the extraction: its result, and the tree if it was built already.
     pub(super) fn take(mut self) -> Result<(Extracted, Option<Value>), Why> {
         self.found()?;
         let found = self.found.take().unwrap_or(Ok(Extracted::Nothing))?;
         Ok((found, self.value.take()))
     }
 
-    /// What reads the reply; nothing where it is empty and the rule does not say: old servers declare a type
-    /// for what they then do not send.
+    /// The extractor to run; `None` for an empty response if the rule has no extractor: old servers declare a
+    /// media type and then send no body.
     fn extract(&self) -> Option<&Extract> {
         let by_media_type = || Extract::One(Box::new(Extractor::whole(by_media_type(self.view))));
         match self.extract {
@@ -260,7 +259,7 @@ impl<'a> LazyExtraction<'a> {
         extract.extract(self.view)
     }
 
-    /// Notes what was found, if anything has asked for it.
+    /// Records the extraction in the trace, if it has run.
     pub(super) fn trace(&self, trace: &mut Trace) {
         let Some(found) = self.found.get().filter(|_| trace.is_on()) else { return };
         let Some(extract) = self.extract() else {
@@ -306,7 +305,7 @@ impl<'a> LazyExtraction<'a> {
     }
 }
 
-/// What was found, in words.
+/// Description of an extracted result, for the trace.
 fn found_words(found: &Extracted) -> String {
     match found {
         Extracted::Raw(json) => cut_bytes(json.as_str(), LONGEST_TRACED),
@@ -326,10 +325,10 @@ fn found_words(found: &Extracted) -> String {
     }
 }
 
-/// The extractor for a reply that no rule has one for.
+/// Default extractor, by media type.
 pub(super) fn by_media_type(view: &ResponseView<'_>) -> ExtractorKind {
     let Some(media_type) = view.response.media_type() else {
-        // RFC 9110, section 8.3: without `Content-Type` the recipient may look at the data.
+        // RFC 9110, section 8.3: without `Content-Type`, the recipient may examine the data.
         let is_structure = |json: JsonText| json.as_str().starts_with(['{', '[']);
         let document = view.checked_json().is_ok_and(is_structure);
         return match view.text() {
@@ -356,14 +355,14 @@ pub(super) fn by_media_type(view: &ResponseView<'_>) -> ExtractorKind {
     }
 }
 
-/// A response for several conditions and expressions, which share what is extracted.
+/// View of a response for several conditions and expressions, which share one extraction.
 pub struct Inspection<'a> {
     view: &'a ResponseView<'a>,
     finding: LazyExtraction<'a>,
 }
 
-/// Asks questions of a reply. Without an extractor its value is the JSON that it is, whatever its media type
-/// says, and by media type otherwise.
+/// Evaluates conditions and expressions on a response. Without an extractor, the value is the response as
+/// JSON if it parses, and by media type otherwise.
 pub fn look<T>(
     extract: Option<&Extract>,
     facts: CallInput<'_>,
@@ -385,12 +384,12 @@ pub fn look<T>(
 }
 
 impl Inspection<'_> {
-    /// Whether every condition holds.
+    /// Whether all conditions match.
     pub fn holds(&self, matcher: &Matcher) -> bool {
         matcher.holds(self.view, &self.finding).is_ok()
     }
 
-    /// What a filter makes of the value; `None` where it fails, or there is nothing for it to work on.
+    /// Applies a filter to the value; `None` if it fails or there is no value.
     pub fn value(&self, filter: &Jq) -> Option<Value> {
         let captures = Captures::new();
         filter.apply(self.finding.value().ok()?, jq_names(self.view, &captures)).ok()

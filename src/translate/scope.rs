@@ -1,4 +1,4 @@
-//! What the expressions of a part of the file may use, and what they have used.
+//! Scope of configuration expressions: the names that they may use, and the arguments that they use.
 
 use std::cell::RefCell;
 
@@ -14,14 +14,14 @@ use crate::settings::{
     tree::Node,
 };
 
-/// What the filters and templates of a value may use; it comes to them with their [`Cursor`].
+/// Names available to filters and templates, and their recorded uses; passed along with the [`Cursor`].
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// Names that templates may use.
+    /// Variables available to templates.
     names: RefCell<Vec<&'static str>>,
-    /// Named captures of the conditions so far, which filters and templates may use.
+    /// Named captures of the conditions read so far, available to filters and templates.
     captures: RefCell<Vec<String>>,
-    /// What they have used.
+    /// Arguments and input responses used so far.
     pub(crate) used: RefCell<Asked>,
 }
 
@@ -32,7 +32,7 @@ impl Scope {
         scope.expect("who reads a section with expressions gives it a scope")
     }
 
-    /// Reads something in which templates may use these names.
+    /// Runs `read` with these variables available to templates.
     pub(crate) fn with_names<T>(&self, names: &[&'static str], read: impl FnOnce() -> T) -> T {
         let outer = self.names.replace(names.to_vec());
         let read = read();
@@ -40,20 +40,20 @@ impl Scope {
         read
     }
 
-    /// The same with these names beside those that they may use anyway.
+    /// Runs `read` with these variables added to those available.
     pub(crate) fn with_also<T>(&self, names: &[&'static str], read: impl FnOnce() -> T) -> T {
         let all = [self.names.borrow().as_slice(), names].concat();
         self.with_names(&all, read)
     }
 
-    /// Reads a template with every name that it may use.
+    /// Runs `read` with all names available to a template.
     pub(crate) fn template<T>(&self, read: impl FnOnce(&[&str]) -> T) -> T {
         let (names, captures) = (self.names.borrow(), self.captures.borrow());
         let all: Vec<&str> = names.iter().copied().chain(captures.iter().map(String::as_str)).collect();
         read(&all)
     }
 
-    /// Reads something whose captures are not seen outside.
+    /// Runs `read` with captures of its own, which are not visible outside.
     pub(super) fn with_own_captures<T>(&self, read: impl FnOnce() -> T) -> T {
         let outer = self.captures.take();
         let read = read();
@@ -67,7 +67,7 @@ impl Scope {
     }
 }
 
-/// A filter in its scope.
+/// Reads a filter and records the names that it uses.
 impl Setting for Jq {
     const KIND: ValueKind = ValueKind::Text;
 
@@ -78,7 +78,7 @@ impl Setting for Jq {
     }
 }
 
-/// A template in its scope.
+/// Reads a template and records the names that it uses.
 impl Setting for Template {
     const KIND: ValueKind = ValueKind::Text;
 
@@ -90,17 +90,17 @@ impl Setting for Template {
     }
 }
 
-/// What the parts of a request ask of the arguments, in order.
+/// Arguments and input responses that the parts of a request use, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) arguments: Vec<AskedArgument>,
-    /// Whether something takes all arguments together.
+    /// Whether an expression uses all arguments together.
     pub(crate) all: bool,
-    /// The answers that something names.
+    /// Input responses used by name.
     pub(crate) answers: Vec<AskedAnswer>,
 }
 
-/// The name of an input response, its position and its target.
+/// Use of an input response: its name, its position, and the target of the problem report.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedAnswer {
     pub(crate) name: String,
@@ -108,28 +108,28 @@ pub(crate) struct AskedAnswer {
     pub(crate) context: Option<Context>,
 }
 
-/// One argument that a request names.
+/// Use of an argument.
 #[derive(Debug)]
 pub(crate) struct AskedArgument {
     pub(crate) name: String,
     pub(crate) optional: bool,
     pub(crate) kind: ArgumentKind,
     pub(crate) span: Span,
-    /// Target of the input request, where it is configured elsewhere.
+    /// Target of the problem report, if the request is configured elsewhere.
     pub(crate) context: Option<Context>,
 }
 
-/// What an argument is, where no schema says it.
+/// Type of an argument that no schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ArgumentKind {
-    /// A text.
+    /// A string.
     Text,
     /// An integer that counts rows or pages; clients receive its next value.
     Count,
 }
 
 impl Asked {
-    /// Notes an argument; who needs it once needs it always.
+    /// Records an argument; one required use makes it required.
     pub(crate) fn add(&mut self, name: &str, optional: bool, span: Span) {
         match self.arguments.iter_mut().find(|known| known.name == name) {
             Some(known) => known.optional &= optional,
@@ -143,7 +143,7 @@ impl Asked {
         }
     }
 
-    /// Notes the answers that a template names.
+    /// Records the input responses that a template names.
     pub(crate) fn add_answers(&mut self, report: &Report<'_>, template: &Template, span: Span) {
         for path in template.paths() {
             if let ["input_responses", name, ..] = path.split('.').collect::<Vec<_>>()[..] {
@@ -152,7 +152,7 @@ impl Asked {
         }
     }
 
-    /// The same of a filter.
+    /// Records the input responses that a filter names.
     pub(crate) fn add_answers_of_jq(&mut self, report: &Report<'_>, span: Span, filter: &str) {
         for rest in filter.split("$input_responses.").skip(1) {
             let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
@@ -165,7 +165,7 @@ impl Asked {
         self.answers.push(AskedAnswer { name: name.to_owned(), span, context: None });
     }
 
-    /// Notes the arguments and answers that a template names.
+    /// Records the arguments and input responses that a template names.
     pub(crate) fn add_template(&mut self, report: &Report<'_>, template: &Template, span: Span) {
         self.add_answers(report, template, span);
         match arguments_of(template) {
@@ -176,7 +176,8 @@ impl Asked {
         }
     }
 
-    /// Notes the arguments and answers that a filter names; one that sees the arguments may use any of them.
+    /// Records the arguments and input responses that a filter names. A filter with `$args` may use any
+    /// argument.
     pub(crate) fn add_jq(&mut self, report: &Report<'_>, filter: &Node) {
         let text = filter.as_text().unwrap_or_default();
         self.all |= text.contains("$args");
@@ -200,7 +201,7 @@ impl Asked {
         known.for_each(|known| known.kind = ArgumentKind::Count);
     }
 
-    /// Records an argument of a rule; the request that needs it may be elsewhere.
+    /// Records an argument of a rule; the request may be configured elsewhere.
     pub(crate) fn add_for(&mut self, argument: &AskedArgument, context: Option<&Context>) {
         let known = self.has(&argument.name);
         self.add(&argument.name, argument.optional, argument.span);
@@ -212,7 +213,7 @@ impl Asked {
         }
     }
 
-    /// Whether an argument is used, by its name or with all of them.
+    /// Whether an argument is used, by name or as one of all.
     pub(crate) fn names(&self, name: &str) -> bool {
         self.all || self.has(name)
     }

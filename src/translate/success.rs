@@ -1,4 +1,4 @@
-//! How a reply becomes a success.
+//! Success rules: from a response to a successful tool result.
 
 use bytestring::ByteString;
 use serde_json::Value;
@@ -20,27 +20,27 @@ use crate::model::{
     Block, Content, JsonText, Outcome, Structured, Text, ToolResult, UpstreamResponse, cut_bytes,
 };
 
-/// How a reply becomes a success.
+/// Compiled success rule.
 #[derive(Debug)]
 pub struct SuccessRule {
-    /// Bytes to a value; by media type where there is none.
+    /// Extractor, from bytes to a value; selected by media type if there is none.
     pub extract: Option<Extract>,
-    /// The value to the structure; the value itself where there is none.
+    /// Filter from the value to the structured content; the value itself if there is none.
     pub structured: Option<Jq>,
-    /// What people and models see.
+    /// Content blocks, for people and models.
     pub content: ContentTemplate,
-    /// How much of it. Large, and seldom there.
+    /// Limit of the result. Boxed, because it is large and rare.
     pub limit: Option<Box<Limit>>,
-    /// What the client's model is asked before there is content: its answer is `input_responses.sample`.
+    /// Sampling request, sent before the content is built; its response is `input_responses.sample`.
     pub sample: Option<Box<SampleTemplate>>,
 }
 
 impl TranslationRun<'_> {
-    /// The success that a rule makes of a reply.
+    /// Applies a success rule to a response.
     ///
     /// # Errors
     ///
-    /// [`Failure`] says why there is none.
+    /// [`Failure`] gives the reason.
     pub(super) fn success(
         &mut self,
         rule: &SuccessRule,
@@ -57,7 +57,7 @@ impl TranslationRun<'_> {
                 match told(view, content, verdict, self.translator) {
                     Ok(content) => (value.map_or(Extracted::Nothing, |value| *value), content),
                     Err(error) => {
-                        // Whoever looks after the route should find what was withheld.
+                        // The operator should see the withheld text in the log.
                         self.note_body(view);
                         return Ok(*error);
                     }
@@ -119,7 +119,7 @@ impl TranslationRun<'_> {
                 content::render(blocks, &known, &asked)?
             }
         };
-        // What a server answered as content stays as it is, unless it shows what is left out now.
+        // Blocks of an MCP server pass unchanged, unless they contain values that are cut now.
         if shown.is_empty() && cut.is_none() {
             let text = if structured.is_some() { TextKind::Json } else { TextKind::Made };
             shown.extend(answered.into_iter().map(|content| Shown { content, text }));
@@ -136,7 +136,7 @@ impl TranslationRun<'_> {
             Some(limit) => {
                 let (content, of_text) = limit.texts(shown).map_err(Failure::TooLong)?;
                 let cut = match (cut, of_text) {
-                    // Of one text that was cut before, the rest needs no word.
+                    // A text that was cut before needs no second note on the rest.
                     (Some(cut), Some(text)) if rule.content.has_own_text() => Some(cut.and_text(&text)),
                     (Some(cut), _) => Some(cut),
                     (None, of_text) => of_text,
@@ -164,7 +164,7 @@ impl TranslationRun<'_> {
         })
     }
 
-    /// The structure, and the value it was made of where a template asks for that.
+    /// The structured content, and the value it was made from if a template uses that.
     fn structure(
         &mut self,
         rule: &SuccessRule,
@@ -187,10 +187,10 @@ impl TranslationRun<'_> {
             };
         }
         let source = if let Extracted::Raw(json) = &extracted { Some(json.clone()) } else { None };
-        // The value stays what it is.
+        // The value passes unchanged.
         if rule.structured.is_none() && output.is_none() {
             let (json, value) = match (source, wants_value) {
-                // The case that is worth being quick in: nobody looks into the reply.
+                // The fast path: nothing reads the response as a tree.
                 (Some(json), false) => {
                     if rule.limit.is_some() || rule.content.looks_into_structure() {
                         view.admits(&json)?;
@@ -213,7 +213,7 @@ impl TranslationRun<'_> {
                     self.note_detail(&error);
                     match error.raised {
                         Some(raised) => Failure::Raised(raised),
-                        // It shows nothing of the value.
+                        // The message quotes nothing of the value.
                         None => why!("`structured` {error}").into(),
                     }
                 })?;
@@ -240,7 +240,7 @@ impl TranslationRun<'_> {
     }
 }
 
-/// What is shown of a success that says nothing.
+/// Text for a success without content.
 pub fn words_of_nothing(response: &UpstreamResponse) -> String {
     match &response.exit {
         Some(exit) => format!("Done: the program ended with {} and without output.", exit.end.in_words()),

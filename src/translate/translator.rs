@@ -1,4 +1,4 @@
-//! The rules of a route, compiled, and how they make a tool result of a reply: total and deterministic.
+//! Compiled rules of a route, and their application to a response. Total and deterministic.
 
 use std::fmt;
 
@@ -28,15 +28,15 @@ use crate::model::{Block, Content, Fault, Text, ToolName, ToolResult, UpstreamRe
 /// The rules of one route, compiled.
 #[derive(Debug)]
 pub struct Translator {
-    /// Tried in order; the first that holds decides. The default rules decide where there are none.
+    /// Tried in order; the first that matches decides. If there are none, the default rules decide.
     pub rules: Vec<Rule>,
-    /// What becomes of a success that no rule was written for.
+    /// Result for a successful response that no rule matches.
     pub otherwise: Otherwise,
-    /// What every success must meet.
+    /// Schema that every success must satisfy.
     pub output: Option<OutputSchema>,
-    /// Which clients get a value that is no object as `{"result": …}`, where there is no schema.
+    /// Clients that receive a value that is not an object as `{"result": …}`, if there is no schema.
     pub wrap: Wrap,
-    /// What no error may tell.
+    /// Patterns of secrets, replaced in every tool error.
     pub redaction: Redaction,
     /// Bounds.
     pub limits: TranslationLimits,
@@ -45,11 +45,11 @@ pub struct Translator {
 /// Bounds of a translation.
 #[derive(Debug, Clone, Copy)]
 pub struct TranslationLimits {
-    /// How long the text of a tool error may be, in bytes.
+    /// Limit of the text of a tool error, in bytes.
     pub error_text_bytes: usize,
-    /// How long a compressed reply may be once it is expanded, in bytes: the route's `response_limit`.
+    /// Limit of a decompressed body, in bytes: the route's `response_limit`.
     pub reply_bytes: usize,
-    /// How many values may be read of a reply into one tree, lists and objects among them: the route's
+    /// Limit of the values read from a response into one tree, lists and objects included: the route's
     /// `max_values`.
     pub values: usize,
 }
@@ -65,38 +65,38 @@ impl Default for TranslationLimits {
 }
 
 impl TranslationLimits {
-    /// 2 KiB: an error is for reading.
+    /// 2 KiB: people and models read an error.
     pub const DEFAULT_ERROR_TEXT_BYTES: usize = 2048;
     /// 8 MiB.
     pub const DEFAULT_REPLY_BYTES: usize = 8 << 20;
-    /// A table of 100,000 rows and ten columns, and some more.
+    /// A table of 100,000 rows and ten columns, with a margin.
     pub const DEFAULT_VALUES: usize = 1_200_000;
 }
 
 /// One rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// When it holds. A success rule that says nothing of the status holds for 2xx only, so that the text of
-    /// a failure is never read as data; an error rule that says nothing of it does not hold for 5xx, so that
-    /// nothing of a crash is passed on unmeant.
+    /// Conditions. A success rule without a condition on the status matches 2xx only, so that the text of a
+    /// failure is never read as data. An error rule without one does not match 5xx, so that no part of a
+    /// crash is passed on by accident.
     pub matcher: Matcher,
-    /// The charset of the reply, where its headers are wrong or silent.
+    /// Charset of the response, if its headers are wrong or do not name one.
     pub charset: Option<Charset>,
-    /// What it does.
+    /// Effect of the rule.
     pub action: Action,
 }
 
-/// What a rule does with a reply.
+/// Effect of a rule that matches.
 #[derive(Debug)]
 pub enum Action {
-    /// Makes a tool error of it.
+    /// Returns a tool error.
     Error(ErrorRule),
-    /// Makes a result of it.
+    /// Returns a successful result.
     Success(SuccessRule),
 }
 
 impl Action {
-    /// What reads a value from the reply; by media type where there is none.
+    /// The rule's extractor; `None` selects one by media type.
     pub fn extract(&self) -> Option<&Extract> {
         match self {
             Self::Error(rule) => rule.extract.as_ref(),
@@ -105,10 +105,10 @@ impl Action {
     }
 }
 
-/// What becomes of a success that fits none of the rules.
+/// Result for a successful response that no rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Otherwise {
-    /// A tool error, so that a drifting upstream shows.
+    /// A tool error, so that a change of the upstream is noticed.
     #[default]
     Error,
     /// The default rules.
@@ -118,13 +118,13 @@ pub enum Otherwise {
 /// Input of a translation beside the response.
 #[derive(Debug, Clone, Copy)]
 pub struct CallInput<'a> {
-    /// Which tool was called.
+    /// Name of the called tool.
     pub tool: &'a ToolName,
-    /// With which arguments, an object.
+    /// Arguments of the call, an object.
     pub args: &'a Value,
-    /// What was answered to the questions of the route: an object, or null where it has none.
+    /// Input responses of the call: an object, or null if the route has no input requests.
     pub answers: &'a Value,
-    /// What ends it when nobody waits any more.
+    /// Work budget; cancelled when no client waits for the result.
     pub stop: Option<&'a WorkBudget>,
 }
 
@@ -135,34 +135,34 @@ impl<'a> CallInput<'a> {
     }
 }
 
-/// What came of a reply.
+/// Outcome of a translation.
 #[derive(Debug)]
 pub struct Translation {
-    /// What the client gets.
+    /// Result for the client.
     pub result: ToolResult,
-    /// Which rule decided, from 0; `None` for the default rules.
+    /// Index of the rule that decided, from 0; `None` for the default rules.
     pub rule: Option<usize>,
-    /// What the client's model is to be asked first; the result then says no more than that.
+    /// Sampling request to the client's model, to be sent first; `result` is only a placeholder then.
     pub asks: Option<Box<Sample>>,
-    /// What somebody who looks after the route should know. For the log: may hold the upstream's words.
+    /// Notes for the operator. For the log: they may quote the upstream.
     pub notes: Vec<Note>,
 }
 
-/// Something for the log.
+/// A note for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// Why the result is what it is, without a word of the reply or the arguments.
+    /// Reason for the result, without quotes of the response or the arguments.
     Why(String),
-    /// The same, with words of theirs.
+    /// Reason for the result, with quotes of the response or the arguments.
     Quoting(String),
-    /// The beginning of the reply, which may hold anything.
+    /// Beginning of the response, which may contain anything.
     Body(String),
-    /// What a filter failed with, which may show all that it was given.
+    /// Error of a jq filter, which may contain its whole input.
     Filter(String),
 }
 
 impl Note {
-    /// The same without the words that the route keeps to itself.
+    /// Replaces the secrets of the route.
     fn without(self, redaction: &Redaction) -> Self {
         match self {
             Self::Why(text) => Self::Why(redaction.hide(&text).into_owned()),
@@ -172,7 +172,7 @@ impl Note {
         }
     }
 
-    /// Whether words of the reply or of the arguments are in it, so that only a log at `debug` may have it.
+    /// Whether it quotes the response or the arguments, so that it may be logged at `debug` only.
     pub fn quotes(&self) -> bool {
         matches!(self, Self::Quoting(_) | Self::Body(_) | Self::Filter(_))
     }
@@ -188,10 +188,10 @@ impl fmt::Display for Note {
     }
 }
 
-/// Makes a tool result of a reply.
+/// Translates a response into a tool result.
 ///
-/// Total: any status, any bytes and any rules give a result with content. Deterministic: the same reply gives
-/// the same result. Where the route declares an output schema, a success meets it.
+/// Total: any status, any bytes and any rules give a result with content. Deterministic: the same response
+/// gives the same result. If the route declares an output schema, every success satisfies it.
 pub fn translate(
     translator: &Translator,
     facts: CallInput<'_>,
@@ -215,15 +215,15 @@ pub fn translate(
     Translation { result, rule, asks, notes }
 }
 
-/// Why a reply gives no success.
+/// Reason why a response gives no success.
 pub(super) enum Failure {
-    /// It is not what the rule was written for: a sentence.
+    /// It is not in the form that the rule expects: a sentence.
     Unreadable(Why),
-    /// It is longer than the rule allows, and can't be shortened: a sentence for the client.
+    /// It is longer than the rule's limit and can't be shortened: a sentence for the client.
     TooLong(String),
-    /// A filter of the rule said that it is an error, with jq's `error(…)`.
+    /// A filter of the rule called jq's `error(…)` with this value.
     Raised(Value),
-    /// The client's model has not been asked yet.
+    /// The client's model must answer this sampling request first.
     Asks(Box<Sample>),
 }
 
@@ -233,8 +233,7 @@ impl<W: Into<Why>> From<W> for Failure {
     }
 }
 
-/// One run of a translator: [`success`](super::success) and [`error_rule`](super::error_rule) go on from
-/// here.
+/// One run of a translator. [`success`](super::success) and [`error_rule`](super::error_rule) continue it.
 pub(super) struct TranslationRun<'a> {
     pub(super) translator: &'a Translator,
     pub(super) trace: &'a mut Trace,
@@ -255,7 +254,7 @@ impl TranslationRun<'_> {
                 }
             };
             let finding = LazyExtraction::new(rule.action.extract(), view);
-            // What can't be looked into fits no condition, and none that says `not`.
+            // A response that exceeds the limits matches no condition, not even under `not`.
             let held = self.held(rule, view, &finding);
             let held = held.and_then(|captures| view.too_much().map_or(Ok(captures), |why| Err(why.into())));
             let words = held.as_ref().map_or_else(|why| format!("does not hold: {why}"), match_text);
@@ -269,10 +268,11 @@ impl TranslationRun<'_> {
                     let result = result.unwrap_or_else(|failure| self.failed(view, failure));
                     return (result, Some(index));
                 }
-                // What a condition looked at and was not content with.
+                // Record the value that a condition rejected.
                 Err(_) => finding.trace(self.trace),
             }
-            // What can't be looked into may be what this rule is for: no other may have it.
+            // A response that exceeds the limits may be the one that this rule is for: no later rule may
+            // match it.
             if let Some(why) = view.too_much().filter(|_| view.response.status.is_success()) {
                 self.note(format!("the reply could not be read: {why}"));
                 return (self.unreadable(view, why), Some(index));
@@ -308,7 +308,7 @@ impl TranslationRun<'_> {
         rule.matcher.holds(view, finding)
     }
 
-    /// What no rule was written for.
+    /// Result for a response that no rule matches.
     fn unruled(&mut self, view: &ResponseView<'_>) -> ToolResult {
         let status = view.response.status;
         if !status.is_success() {
@@ -342,7 +342,7 @@ impl TranslationRun<'_> {
         result.unwrap_or_else(|failure| self.failed(view, failure))
     }
 
-    /// The tool error that says why there is no success.
+    /// Tool error for a response that gives no success.
     fn failed(&mut self, view: &ResponseView<'_>, failure: Failure) -> ToolResult {
         match failure {
             Failure::Raised(raised) => self.raised(view, &raised),
@@ -368,7 +368,7 @@ impl TranslationRun<'_> {
         }
     }
 
-    /// The tool error for a reply that a rule could not read. Its text is cut when all of it is known.
+    /// Tool error for a response that a rule could not read. The redaction cuts its text afterwards.
     fn unreadable(&self, view: &ResponseView<'_>, why: &str) -> ToolResult {
         let what = match view.response.exit {
             Some(_) => "The output of the program",
@@ -391,33 +391,34 @@ impl TranslationRun<'_> {
         why
     }
 
-    /// A template that gave no text. What it says of that may show what it was given.
+    /// Notes a template that failed to render. The engine's message may quote its input.
     pub(super) fn note_template(&mut self, key: &str, error: &TemplateError) {
         let line = error.line.map(|line| format!(", in its line {line}")).unwrap_or_default();
         self.note(format!("the template of `{key}` could not be filled in{line}"));
         self.notes.push(Note::Quoting(format!("the template of `{key}` could not be filled in: {error}")));
     }
 
-    /// What a filter failed with; nothing where it raised the error itself, which the client is told.
+    /// Notes the error of a filter; nothing if the filter raised it itself, because the client receives that
+    /// error.
     pub(super) fn note_detail(&mut self, error: &JqError) {
-        // Of words that were cut, the end may be half of what the route keeps to itself.
+        // A truncated message may end in half a secret.
         let may_be_told = self.translator.redaction.is_empty() || !error.is_detail_cut();
         if may_be_told && error.raised.is_none() {
             self.notes.extend(error.detail.clone().map(Note::Filter));
         }
     }
 
-    /// The beginning of a body that came as a surprise.
+    /// Notes the beginning of an unexpected body.
     pub(super) fn note_body(&mut self, view: &ResponseView<'_>) {
         const LONGEST_NOTED: usize = 240;
-        // Of data that can't be expanded nothing can be read.
+        // A body that can't be decompressed is not readable.
         let Ok(body) = view.body() else { return };
         let redaction = &self.translator.redaction;
         let begins = if redaction.is_empty() {
             let start = body.slice(..body.len().min(LONGEST_NOTED * 4));
             cut_bytes(&String::from_utf8_lossy(&start), LONGEST_NOTED)
         } else {
-            // Patterns are for the text, whatever its charset.
+            // Patterns match text, so decode the body first.
             redaction.capped(&view.lossy_text(), LONGEST_NOTED)
         };
         if !body.is_empty() {
@@ -426,13 +427,13 @@ impl TranslationRun<'_> {
     }
 }
 
-/// How much of a value a step shows, in bytes.
+/// Limit of a value in a step, in bytes.
 pub(super) const LONGEST_TRACED: usize = 4000;
 
 /// One step of a translation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The action: `rule 2`, `default`, `otherwise`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`,
+    /// The action: `rule 2`, `default`, `on_no_match`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`,
     /// `content`, `error`, `unreadable`, `redact`.
     pub what: String,
     /// The result of the step, for a person; may have several lines.
@@ -465,7 +466,7 @@ impl Trace {
         self.steps.is_some()
     }
 
-    /// Notes a step. The closure runs only when the trace is on.
+    /// Records a step. The closure runs only when the trace is on.
     pub(crate) fn step(&mut self, step: impl FnOnce() -> (String, String)) {
         if let Some(steps) = &mut self.steps
             && steps.len() < Self::MOST_STEPS

@@ -1,5 +1,4 @@
-//! What the templates and filters of a rule can name, and the question to the client's model that is made of
-//! it.
+//! Variables of the templates and filters of a rule, and the sampling request rendered from them.
 
 use minijinja::Value as Name;
 use serde_json::Value;
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::model::{Shapes, Structured};
 
-/// The names that the templates of a rule see.
+/// Variables of the templates of a rule.
 pub const TEMPLATE_NAMES: [&str; 10] = [
     "args",
     "input_responses",
@@ -28,24 +27,24 @@ pub const TEMPLATE_NAMES: [&str; 10] = [
     "structured",
 ];
 
-/// What is known when a template is filled in.
+/// Data available when a template is rendered.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) view: &'a ResponseView<'a>,
     pub(super) captures: &'a Captures,
-    /// What the extractor gave.
+    /// The extracted value.
     pub(super) value: Option<&'a Value>,
     pub(super) structured: Option<&'a Structured>,
 }
 
 impl Known<'_> {
-    /// What templates see that ask for these names; only what is asked for is made.
+    /// Values of these variables; only these are computed.
     pub(super) fn names(&self, asked: &[&str]) -> Vec<(String, Name)> {
         self.names_without(&Redaction::default(), asked)
     }
 
-    /// The same without the words that the route keeps to itself: a template may cut a text so that half of
-    /// them are left, which match no pattern.
+    /// The same with secrets replaced. A template may cut a text so that half a secret is left, which matches
+    /// no pattern.
     pub(super) fn names_without(&self, redaction: &Redaction, asked: &[&str]) -> Vec<(String, Name)> {
         let view = self.view;
         let shown = |value: &Value| match redaction.is_empty() {
@@ -75,7 +74,7 @@ impl Known<'_> {
     }
 }
 
-/// What the filters of a rule see beside the value.
+/// Variables of the filters of a rule, besides the value.
 pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -> JqNames<'a> {
     JqNames {
         args: view.facts.args,
@@ -89,42 +88,42 @@ pub(super) fn jq_names<'a>(view: &'a ResponseView<'_>, captures: &'a Captures) -
     }
 }
 
-/// A question to the client's model, with templates in it.
+/// Sampling request with templates for its texts.
 pub type SampleTemplate = Sample<Template>;
 
-/// A request to the client's model (sampling): with texts it is ready to be sent.
+/// Sampling request to the client's model; ready to be sent if `T` is a string.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample<T = String> {
-    /// What is said, in order, and by whom; never empty.
+    /// Messages with their roles, in order; never empty.
     pub messages: Vec<(Speaker, T)>,
-    /// What the model should know of its task.
+    /// System prompt.
     pub system: Option<T>,
-    /// How long the answer may be, in tokens.
+    /// Limit of the response, in tokens.
     pub max_tokens: u64,
-    /// How freely it answers.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// Words at which the model stops.
+    /// Sequences at which the model stops.
     pub stop_sequences: Vec<String>,
-    /// Names, or parts of names, of models that are fit for it, the best first.
+    /// Model hints: names or parts of names, best first.
     pub models: Vec<String>,
-    /// Whether a call goes on without an answer.
+    /// Whether the call continues without a response.
     pub optional: bool,
 }
 
-/// Who says something.
+/// Role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
 }
 
-/// The name of the answer to what a rule asks of the client's model.
+/// Name of the sampling response among the input responses.
 pub const SAMPLE: &str = "sample";
 
 impl Speaker {
-    /// As MCP calls them.
+    /// Role in MCP.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -134,21 +133,21 @@ impl Speaker {
 }
 
 impl SampleTemplate {
-    /// How long an answer may be where nothing is said, in tokens.
+    /// Default limit of a response, in tokens.
     pub const DEFAULT_MAX_TOKENS: u64 = 1000;
-    /// How long the messages may be together, in bytes: they go into a model.
+    /// Limit of all messages together, in bytes: a model reads them.
     pub const LIMIT_BYTES: usize = 1 << 20;
 
-    /// The templates in it, for checks at load.
+    /// Its templates, for checks at load.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         self.messages.iter().map(|(_, template)| template).chain(&self.system)
     }
 
-    /// Fills the templates in; `stop` ends that when nobody waits any more.
+    /// Renders the templates; `stop` limits that work and cancels it.
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] when one of them fails, or when all is too long.
+    /// [`TemplateError`] if one of them fails, or the texts together are too long.
     pub fn render(&self, names: &Name, stop: Option<&WorkBudget>) -> Result<Sample, TemplateError> {
         let budget = Budget::of_result().until(stop);
         let render = |template: &Template| template.render_within(names, &budget);

@@ -1,4 +1,4 @@
-//! Work budget of a translation: its steps are counted, and it can be cancelled.
+//! Work budget of a translation: it counts steps, and it can be cancelled.
 
 use std::sync::{
     Arc,
@@ -7,9 +7,10 @@ use std::sync::{
 
 use super::read_error::Why;
 
-/// Ends a translation when it is cancelled, or after a number of steps: between two matches of a pattern, two
-/// rounds of a filter, or before a check whose cost is known. Those are the only work whose time may grow
-/// faster than the reply. What comes of it then is an error that nobody reads. Clones are the same one.
+/// Ends a translation when it is cancelled, or after a number of steps. A step is checked between two matches
+/// of a pattern, between two rounds of a filter, and before a check whose cost is known. Only that work may
+/// take time that grows faster than the response. A stopped translation returns an error that no client
+/// reads. Clones share one budget.
 #[derive(Debug, Clone, Default)]
 pub struct WorkBudget(Arc<State>);
 
@@ -19,18 +20,19 @@ struct State {
     steps_left: Option<AtomicU64>,
 }
 
-/// What an extractor or a filter says of itself then.
+/// Error of an extractor or a filter that was stopped.
 pub(crate) const STOPPED: &str = "the call had ended before its reply was read";
 
 impl WorkBudget {
-    /// How many steps of a check against a schema are as long as one of a rule.
+    /// Number of steps of a schema check that take as long as one step of a rule.
     pub const CHECK_STEPS: u64 = 10;
 
-    /// How many steps the templates of a prompt, a question or a line may take together, which are written where other calls
-    /// are served: about ten milliseconds. What they look up counts, so it is 6.4 MB; a client may send 4 MiB.
+    /// Steps that the templates of a prompt, an input request or a log line may take together, about ten
+    /// milliseconds. They are rendered on threads that serve other calls. Text that they look up counts, so
+    /// it is 6.4 MB; a client may send 4 MiB.
     pub const TEXT_STEPS: u64 = 100_000;
 
-    /// One that asks by itself after so many steps: whoever began the work does it again elsewhere, from the beginning.
+    /// Budget that cancels itself after so many steps; its owner then restarts the work elsewhere.
     pub fn after(steps: u64) -> Self {
         Self(Arc::new(State { asked: AtomicBool::new(false), steps_left: Some(AtomicU64::new(steps)) }))
     }
@@ -40,15 +42,15 @@ impl WorkBudget {
         self.0.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is used up or cancelled. Each check is a step.
+    /// Whether it is used up or cancelled. Each call is a step.
     pub(crate) fn is_exhausted(&self) -> bool {
         !self.allows(1)
     }
 
-    /// Whether so many steps may be taken. They count as taken; where they may not, nothing may be done any more.
+    /// Takes so many steps and returns whether they are allowed. If not, the work must end.
     pub(crate) fn allows(&self, steps: u64) -> bool {
         if let Some(steps_left) = &self.0.steps_left {
-            // One thread counts: the work is done where it was begun.
+            // A plain load and store suffice: only the thread that does the work counts.
             match steps_left.load(Ordering::Relaxed).checked_sub(steps) {
                 Some(left) => steps_left.store(left, Ordering::Relaxed),
                 None => self.cancel(),
@@ -57,24 +59,24 @@ impl WorkBudget {
         !self.0.asked.load(Ordering::Relaxed)
     }
 
-    /// Rejects a search through so many bytes if it needs more steps than are left.
+    /// Fails if a search through so many bytes needs more steps than are left.
     pub(crate) fn check_search(stop: Option<&Self>, bytes: usize) -> Result<(), Why> {
         let may_search = stop.is_none_or(|stop| stop.allows(Self::of_search(bytes)));
         if may_search { Ok(()) } else { Err(STOPPED.into()) }
     }
 
-    /// How many steps a search through so many bytes takes.
+    /// Number of steps of a search through so many bytes.
     pub(crate) fn of_search(bytes: usize) -> u64 {
         const STEP_BYTES: u64 = 256;
         1 + bytes as u64 / STEP_BYTES
     }
 
-    /// How many steps may be taken; `None` where they are not counted.
+    /// Number of steps left; `None` if they are not counted.
     pub(crate) fn steps_left(&self) -> Option<u64> {
         self.0.steps_left.as_ref().map(|left| left.load(Ordering::Relaxed))
     }
 
-    /// Whether it asked by itself, as there were more steps to take than it allows.
+    /// Whether a budget with a limit of steps is used up.
     pub fn has_run_out(&self) -> bool {
         self.0.steps_left.is_some() && self.0.asked.load(Ordering::Relaxed)
     }
