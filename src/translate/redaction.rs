@@ -45,7 +45,7 @@ impl Redaction {
         self
     }
 
-    /// Limit of the searched part of a text in notifications to clients, in bytes.
+    /// Limit of the searched part of a status message, in bytes.
     const LONGEST_TOLD: usize = 4096;
 
     /// Whether there are no patterns.
@@ -121,7 +121,7 @@ impl Redaction {
         cut_bytes(&hidden, limit_bytes)
     }
 
-    /// Prepares a text of an upstream for a notification to clients: one line, without internals, truncated
+    /// Prepares a text of an upstream for a status message to clients: one line, without internals, truncated
     /// to `limit_bytes`.
     pub fn told(&self, text: &str, limit_bytes: usize) -> String {
         let hidden = self.capped(text, Self::LONGEST_TOLD);

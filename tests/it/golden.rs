@@ -1,8 +1,9 @@
-//! Rules as an operator writes them: a folder a case under `tests/golden`.
+//! Golden tests of rules: one folder per case under `tests/golden`.
 //!
-//! `route.yaml` is a configuration with one route, `response.http` the upstream's reply byte for byte (status line,
-//! headers, empty line, body), `args.json` the call's arguments where there are any, and `result.json` what
-//! clients of every face get. `UPDATE_GOLDEN=1 cargo test golden` writes the results anew; read the diff.
+//! `route.yaml` is a configuration with one route. `response.http` is the upstream response byte for byte
+//! (status line, headers, empty line, body). `args.json` has the arguments of the call, if there are any.
+//! `result.json` is the result for clients of every API. `UPDATE_GOLDEN=1 cargo test golden` rewrites the
+//! results; read the diff.
 
 use std::{fs, path::Path};
 
