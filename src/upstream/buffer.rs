@@ -1,10 +1,12 @@
-//! A limit on the memory that upstream responses take at once, all calls together.
+//! Memory limit for upstream responses, shared by all calls (`server.upstream_buffer_limit`).
 //!
-//! A call needs more memory than the length of the body: the text made of it, the trees that rules build, and
-//! the result until the client has read it. So a body is charged with a multiple of its length, from before
-//! it is read until the last of its bytes is dropped. A call that finds no memory free waits, in order and
-//! not for long. Results that clients have not read yet are charged as well ([`UpstreamBuffer::charge`]), so
-//! that slow clients delay new responses instead of filling the memory.
+//! A call needs more memory than the length of the body: the text made from it, the trees that rules build,
+//! and the result until the client has read it. So a body is charged at a multiple of its length. The charge
+//! lasts from before the body is read until its last byte is dropped.
+//!
+//! A call that finds no free memory queues, first in, first out, for a short time. Results that clients have
+//! not read yet are charged as well ([`UpstreamBuffer::charge`]), so slow clients delay new responses instead
+//! of filling the memory.
 
 use std::{
     collections::VecDeque,
@@ -25,18 +27,17 @@ use tokio::{
 use super::UpstreamError;
 use crate::{model::UpstreamResponse, route::UpstreamName};
 
-/// The part of each body that is not charged. Most responses are shorter and cost nothing here.
+/// Part of each body that is not charged. Most responses are shorter and cost nothing here.
 const FREE_BYTES: usize = 16 << 10;
 
-/// How long a call waits for memory at most.
+/// Longest time that a call queues for memory.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The lengths that are reserved one after the other for a body of unknown length; after the last of them,
-/// all that the route allows. With more steps, bodies that were partly read and all wait for more could block
-/// each other.
+/// Reservation sizes for a body of unknown length, in order. After the last one, the rest of the route's
+/// limit is reserved at once. With more steps, partly read bodies that all wait for more could deadlock.
 const STEPS_BYTES: [usize; 2] = [64 << 10, 256 << 10];
 
-/// The memory for upstream responses. Clones share it.
+/// Budget of bytes for upstream responses. Clones share it.
 #[derive(Debug, Clone)]
 pub struct UpstreamBuffer(Arc<Shared>);
 
@@ -51,11 +52,11 @@ struct Shared {
 struct State {
     limit_bytes: usize,
     used_bytes: usize,
-    /// Whether one call has more than there is, so that it can end and free what it holds.
+    /// Whether one call exceeds the limit, so that it can finish and free its memory.
     is_overdrawn: bool,
-    /// Calls that hold a part of their body. They go first, as they free memory soonest.
+    /// Calls that hold a part of their body. They are served first, as they free memory soonest.
     growing: VecDeque<Waiter>,
-    /// Calls that hold nothing yet.
+    /// Calls that hold no memory yet.
     beginning: VecDeque<Waiter>,
 }
 
@@ -65,7 +66,7 @@ struct Waiter {
     grant: oneshot::Sender<Reservation>,
 }
 
-/// Memory that is reserved; freed when this is dropped.
+/// Reserved memory, freed on drop.
 #[derive(Debug)]
 struct Reservation {
     buffer: UpstreamBuffer,
@@ -73,40 +74,40 @@ struct Reservation {
     is_overdraft: bool,
 }
 
-/// No memory was free in time.
+/// No memory was free before the timeout.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BufferFull {
     limit_bytes: usize,
 }
 
 impl BufferFull {
-    /// The same of an upstream's response.
+    /// Error for a response of this upstream.
     pub(super) fn of(self, upstream: &UpstreamName) -> UpstreamError {
         UpstreamError::BufferFull { upstream: upstream.clone(), limit_bytes: self.limit_bytes }
     }
 }
 
-/// How the bodies of one call are charged.
+/// Buffer and factor for the bodies of one call.
 #[derive(Debug, Clone)]
 pub struct BodyCharge {
-    /// Where.
+    /// Buffer that is charged.
     pub buffer: UpstreamBuffer,
-    /// How many times its length a body counts.
+    /// Charge per byte of body.
     pub factor: usize,
 }
 
-/// Accounts for one body while it is read.
+/// Charge for one body while it is read.
 #[derive(Debug)]
 pub(super) struct BodyAccount<'a> {
     charge: Option<&'a BodyCharge>,
     limit_bytes: usize,
     until: Instant,
-    /// The length that is paid for.
+    /// Body length that is reserved so far.
     covered_bytes: usize,
     reservations: Vec<Reservation>,
 }
 
-/// A body that is charged until nobody has a part of it any more.
+/// Body that is charged until its last slice is dropped.
 struct Charged {
     bytes: Bytes,
     _reservations: Vec<Reservation>,
@@ -119,11 +120,11 @@ impl AsRef<[u8]> for Charged {
 }
 
 impl UpstreamBuffer {
-    /// The default limit: with the limits of request bodies and of the cache, and with the memory of
+    /// Default limit. Together with the limits of request bodies and of the cache, and the memory of
     /// connections, it fits into a container of 512 MiB.
     pub const LIMIT_BYTES_DEFAULT: usize = 128 << 20;
 
-    /// A buffer of so many bytes.
+    /// Creates a buffer of this size.
     pub fn new(limit_bytes: usize) -> Self {
         let state = State {
             limit_bytes,
@@ -136,38 +137,38 @@ impl UpstreamBuffer {
         Self(Arc::new(Shared { state, queued, rejected }))
     }
 
-    /// Applies another limit from now on.
+    /// Changes the limit, effective at once.
     pub fn set_limit(&self, limit_bytes: usize) {
         self.state().limit_bytes = limit_bytes;
         self.grant();
     }
 
-    /// The limit.
+    /// Limit in bytes.
     pub fn limit_bytes(&self) -> usize {
         self.state().limit_bytes
     }
 
-    /// How many bytes are charged now.
+    /// Bytes charged now.
     pub fn used_bytes(&self) -> usize {
         self.state().used_bytes
     }
 
-    /// How many calls wait for memory now.
+    /// Calls that wait for memory now.
     pub fn queued(&self) -> usize {
         self.0.queued.load(Ordering::Relaxed)
     }
 
-    /// How many calls were rejected because no memory was free.
+    /// Calls rejected because no memory was free.
     pub fn rejected(&self) -> u64 {
         self.0.rejected.load(Ordering::Relaxed)
     }
 
-    /// Charges bytes that are in memory already, whatever the limit.
+    /// Charges bytes that are in memory already, even above the limit.
     pub fn charge(&self, bytes: usize) {
         self.state().used_bytes += bytes;
     }
 
-    /// Frees bytes that were charged so.
+    /// Frees bytes that [`charge`](Self::charge) counted.
     pub fn discharge(&self, bytes: usize) {
         let mut state = self.state();
         state.used_bytes = state.used_bytes.saturating_sub(bytes);
@@ -175,7 +176,7 @@ impl UpstreamBuffer {
         self.grant();
     }
 
-    /// Reserves bytes for a call that holds these already, or waits for them.
+    /// Reserves bytes for a call that already has the reservations in `held`, waiting if necessary.
     async fn reserve(
         &self,
         bytes: usize,
@@ -186,11 +187,11 @@ impl UpstreamBuffer {
         let granted = {
             let mut state = self.state();
             if held.iter().any(|held| held.is_overdraft) {
-                // It is the one that goes over the limit, and nobody else could free memory for it.
+                // This call is the one that exceeds the limit, and no other call could free memory for it.
                 state.used_bytes += bytes;
                 return Ok(Reservation { buffer: self.clone(), bytes, is_overdraft: false });
             }
-            // More than there is at all is more than anybody else can have.
+            // A request for more than the limit would never be granted.
             let bytes = bytes.min(state.limit_bytes);
             if let Some(is_overdraft) = state.take(bytes, is_growing) {
                 return Ok(Reservation { buffer: self.clone(), bytes, is_overdraft });
@@ -213,9 +214,9 @@ impl UpstreamBuffer {
         }
     }
 
-    /// Grants what waits and fits.
+    /// Grants queued requests that fit now.
     fn grant(&self) {
-        // Dropped after the lock is: to drop a reservation takes it.
+        // Dropped after the lock is released, because dropping a reservation takes the lock.
         let mut unwanted = Vec::new();
         let mut state = self.state();
         while let Some((waiter, is_overdraft)) = state.next() {
@@ -233,7 +234,8 @@ impl UpstreamBuffer {
 }
 
 impl State {
-    /// Takes bytes for a call that has not waited, where nobody waits before it; whether they are overdrawn.
+    /// Reserves bytes without waiting, unless another call is first in the queue. Returns whether they exceed
+    /// the limit.
     fn take(&mut self, bytes: usize, is_growing: bool) -> Option<bool> {
         let is_first = self.growing.is_empty() && (is_growing || self.beginning.is_empty());
         if is_first && self.used_bytes.saturating_add(bytes) <= self.limit_bytes {
@@ -248,7 +250,7 @@ impl State {
         None
     }
 
-    /// The next call that gets what it waits for, and whether that is overdrawn.
+    /// Next call to grant, and whether its bytes exceed the limit.
     fn next(&mut self) -> Option<(Waiter, bool)> {
         for queue in [&mut self.growing, &mut self.beginning] {
             while queue.front().is_some_and(|waiter| waiter.grant.is_closed()) {
@@ -290,7 +292,7 @@ impl Drop for Reservation {
     }
 }
 
-/// A call that waits.
+/// Counts one queued call until it is dropped.
 struct Queued<'a>(&'a UpstreamBuffer);
 
 impl<'a> Queued<'a> {
@@ -301,7 +303,7 @@ impl<'a> Queued<'a> {
 }
 
 impl Drop for Queued<'_> {
-    /// Those behind it may fit where it did not.
+    /// A smaller request behind this one may fit where it did not.
     fn drop(&mut self) {
         self.0.0.queued.fetch_sub(1, Ordering::Relaxed);
         self.0.grant();
@@ -309,7 +311,7 @@ impl Drop for Queued<'_> {
 }
 
 impl BodyCharge {
-    /// The same response, charged to another call than the one that read it.
+    /// Charges a response to another call than the one that read it.
     ///
     /// # Errors
     ///
@@ -328,26 +330,25 @@ impl BodyCharge {
     }
 }
 
-/// The length that a body is charged with: of one that is compressed, the longest that it may have
-/// afterwards.
+/// Length that a body is charged at. For a compressed body it is the largest permitted decompressed length.
 fn charged_length(response: &UpstreamResponse, limit_bytes: usize) -> usize {
     let is_compressed = response.headers.contains_key(header::CONTENT_ENCODING) && !response.body.is_empty();
     if is_compressed { limit_bytes.max(response.body.len()) } else { response.body.len() }
 }
 
 impl<'a> BodyAccount<'a> {
-    /// An account for a body of at most `limit_bytes`, whose call may wait until then; nothing is charged
-    /// where there is no `charge`.
+    /// Opens an account for a body of at most `limit_bytes`. Its call waits no longer than `until`. Without a
+    /// `charge`, nothing is charged.
     pub(super) fn new(charge: Option<&'a BodyCharge>, limit_bytes: usize, until: Instant) -> Self {
         Self { charge, limit_bytes, until, covered_bytes: FREE_BYTES, reservations: Vec::new() }
     }
 
-    /// An account that charges nothing.
+    /// Opens an account that charges nothing.
     pub(super) fn none() -> BodyAccount<'static> {
         BodyAccount::new(None, 0, Instant::now())
     }
 
-    /// Reserves memory for a body that has said its length.
+    /// Reserves memory for a body of known length.
     ///
     /// # Errors
     ///
@@ -359,7 +360,7 @@ impl<'a> BodyAccount<'a> {
         let Some(charge) = self.charge else { return Ok(()) };
         let paid = if self.reservations.is_empty() { 0 } else { self.covered_bytes };
         let bytes = (length - paid).saturating_mul(charge.factor);
-        // Boxed: the bodies that are short have no room for this.
+        // Boxed, because short bodies, the common case, never need this future.
         let reserving = Box::pin(charge.buffer.reserve(bytes, &self.reservations, self.until));
         let reservation = reserving.await?;
         self.reservations.push(reservation);
@@ -367,7 +368,7 @@ impl<'a> BodyAccount<'a> {
         Ok(())
     }
 
-    /// Reserves memory for a body that is as long as this by now, and may go on.
+    /// Reserves memory for a body that has this length so far and may grow.
     ///
     /// # Errors
     ///
@@ -380,17 +381,17 @@ impl<'a> BodyAccount<'a> {
         self.cover(step.unwrap_or(self.limit_bytes).max(length)).await
     }
 
-    /// Takes the body, which is charged with its own length from here on.
+    /// Returns the body, charged at its own length from here on.
     pub(super) fn finish(mut self, bytes: Bytes) -> Bytes {
         self.shrink(bytes.len());
         self.wrap(bytes)
     }
 
-    /// The same of a whole response.
+    /// Returns the response, its body charged from here on.
     ///
     /// # Errors
     ///
-    /// [`BufferFull`], of one that is compressed: it is charged with more than came.
+    /// [`BufferFull`] for a compressed response, which is charged at more than the bytes received.
     pub(super) async fn finish_reply(
         mut self,
         response: UpstreamResponse,

@@ -1,4 +1,4 @@
-//! A call to an upstream: the request with its limits, progress, and the endpoints that were tried.
+//! Request to an upstream with its limits, progress events, and the endpoints that were tried.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -14,32 +14,32 @@ use crate::{
     telemetry::CallContext,
 };
 
-/// A request to an upstream, with its deadline, its client and the limits of its response.
+/// Request to an upstream, with its deadline, its client and the limits of its response.
 #[derive(Debug, Clone)]
 pub struct UpstreamCall {
     /// The request to send.
     pub request: UpstreamRequest,
-    /// How many bytes of body are read.
+    /// Longest body that is read.
     pub response_limit_bytes: usize,
-    /// When it must be over, waits and retries included. Enforced by `policy`, not here.
+    /// Deadline for the whole call, waits and retries included. `policy` enforces it, not this module.
     pub deadline: Deadline,
-    /// Whether it does no harm to send the request again.
+    /// Whether the request may be sent twice without harm.
     pub idempotent: bool,
-    /// The client that it is sent for. For `policy`, as `deadline` and `idempotent` are: nothing of it is sent.
+    /// Client that the call is for. Only `policy` uses it, as it does `deadline` and `idempotent`; it is not
+    /// sent.
     pub client: ClientIdentity,
-    /// The channel for progress before the response.
+    /// Channel for progress before the response.
     pub meanwhile: Option<ProgressSender>,
-    /// The call that it is sent for.
+    /// Log and trace context of the call.
     pub context: CallContext,
-    /// How the body of its response is charged to the memory that all responses share; not at all where there
-    /// is none.
+    /// Memory charge for the response body. `None`: not charged.
     pub charge: Option<BodyCharge>,
-    /// Whether the trace is propagated to the upstream, where no setting decides.
+    /// Whether the trace context is propagated if no setting decides.
     pub traced: bool,
 }
 
 impl UpstreamCall {
-    /// A request of this process, without progress.
+    /// Creates a request of this process itself, without client and progress.
     pub fn new(
         request: UpstreamRequest,
         response_limit_bytes: usize,
@@ -59,7 +59,7 @@ impl UpstreamCall {
         }
     }
 
-    /// A response that was read for another call, charged to this one.
+    /// Charges a response that was read for another call to this one.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl UpstreamCall {
         }
     }
 
-    /// The account of its response's body.
+    /// Memory account for the body of its response.
     pub(super) fn account(&self, limit_bytes: usize) -> BodyAccount<'_> {
         BodyAccount::new(self.charge.as_ref(), limit_bytes, self.deadline.at)
     }
@@ -86,23 +86,23 @@ impl UpstreamCall {
 /// Deadline of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
-    /// The end.
+    /// End of the call.
     pub at: Instant,
-    /// The timeout that it comes from, for messages.
+    /// Timeout that it comes from, for messages.
     pub after: Duration,
-    /// The deadline without a shorter timeout of the client. An upstream that has not responded by then
-    /// counts as failed; before, only the client gave up.
+    /// Deadline without a shorter timeout of the client. Only an upstream that misses this one counts as
+    /// failed.
     pub latest: Instant,
 }
 
 impl Deadline {
-    /// Deadline of a timeout that begins now.
+    /// Deadline of a timeout that starts now.
     pub fn after(after: Duration) -> Self {
         let at = Instant::now() + after;
         Self { at, after, latest: at }
     }
 
-    /// The same with a shorter timeout of the client, if it has one.
+    /// Deadline with a shorter timeout of the client, if it has one.
     #[must_use]
     pub fn within(self, patience: Option<Duration>) -> Self {
         match patience.filter(|patience| *patience < self.after) {
@@ -111,7 +111,7 @@ impl Deadline {
         }
     }
 
-    /// Deadline of this share of the remaining time.
+    /// Deadline after this share of the remaining time.
     #[must_use]
     pub fn share(self, share: f64) -> Self {
         let now = Instant::now();
@@ -119,14 +119,14 @@ impl Deadline {
         Self { at: part(self.at), latest: part(self.latest), ..self }
     }
 
-    /// The same for all clients of a coalesced request, whatever their own timeouts.
+    /// Deadline for all clients of a coalesced request, ignoring their own timeouts.
     #[must_use]
     pub fn for_everybody(self) -> Self {
         Self { at: self.latest, ..self }
     }
 }
 
-/// How many events may wait to be received; others are lost, as newer ones follow.
+/// Capacity of the event channel. Further events are dropped, as newer ones follow.
 const EVENT_QUEUE_LIMIT: usize = 32;
 
 /// Progress of a call before its response is complete.
@@ -134,56 +134,56 @@ const EVENT_QUEUE_LIMIT: usize = 32;
 pub enum ProgressEvent {
     /// A part of the body has arrived.
     Received {
-        /// Bytes until now.
+        /// Bytes so far.
         bytes: u64,
         /// The length of the body, if the upstream announced it.
         of: Option<u64>,
     },
     /// The request is sent again.
     Retry {
-        /// The number of the attempt, from 2.
+        /// Number of the attempt, from 2.
         attempt: u32,
     },
     /// The upstream reports progress.
     Progress {
-        /// So far.
+        /// Progress so far.
         done: f64,
         /// The total, if there is one.
         total: Option<f64>,
     },
 }
 
-/// Sends the progress of a call to its client. Clones are the same one.
+/// Sending half of the progress channel of a call. Clones share the channel.
 #[derive(Debug, Clone)]
 pub struct ProgressSender(mpsc::Sender<ProgressEvent>);
 
-/// Receives the progress of a call.
+/// Receiving half of the progress channel of a call.
 pub type ProgressReceiver = mpsc::Receiver<ProgressEvent>;
 
 impl ProgressSender {
-    /// Both ends.
+    /// Creates a channel.
     pub fn new() -> (Self, ProgressReceiver) {
         let (sender, hearing) = mpsc::channel(EVENT_QUEUE_LIMIT);
         (Self(sender), hearing)
     }
 
-    /// Sends an event.
+    /// Sends an event, or drops it when the channel is full.
     pub fn send(&self, event: ProgressEvent) {
         let _ = self.0.try_send(event);
     }
 }
 
-/// The endpoints that the attempts of one call were sent to, hedged ones too.
+/// Endpoints that the attempts of one call were sent to, hedged attempts included.
 #[derive(Debug, Default)]
 pub struct AttemptedEndpoints(Mutex<Vec<u64>>);
 
 impl AttemptedEndpoints {
-    /// Whether one of them is this.
+    /// Whether this endpoint was tried.
     pub fn has(&self, id: u64) -> bool {
         self.list().contains(&id)
     }
 
-    /// One more.
+    /// Records an endpoint.
     pub fn add(&self, id: u64) {
         let mut list = self.list();
         if !list.contains(&id) {

@@ -1,6 +1,6 @@
-//! CGI programs (RFC 3875): a program that is started for each request, as a web server starts it.
+//! CGI programs (RFC 3875): a program that is started for each request, as a web server would.
 //!
-//! In reading order: a request as the variables of a program, and its output as a response.
+//! First the request as environment variables, then the parser of the program's output.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -18,7 +18,7 @@ use crate::{
     route::{HttpRequest, UpstreamRequest},
 };
 
-/// Runs a CGI program for a request. Dropping the future ends it, with all that it started.
+/// Runs a CGI program for a request. Dropping the future kills it and all processes that it started.
 pub(super) async fn answer(
     cgi: &ProgramSettings,
     upstream_call: &UpstreamCall,
@@ -56,18 +56,18 @@ pub(super) async fn answer(
     Ok(response)
 }
 
-/// Why a request can't be the variables of a program.
+/// Reason why a request can't be expressed as CGI variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum VariableError {
-    /// A `/`, a `..` or a NUL of an argument would leave its segment once it is decoded.
+    /// A `/`, `..` or NUL in an argument would escape its path segment after decoding.
     #[error("a segment of the path is `.`, `..`, or has `/` or NUL in it once it is decoded")]
     Segment,
-    /// `PATH_INFO` is text.
+    /// `PATH_INFO` must be UTF-8.
     #[error("the path is not UTF-8 once it is decoded")]
     NotText,
 }
 
-/// The variables of a request (RFC 3875, section 4.1); those that the configuration sets are omitted.
+/// CGI variables of a request (RFC 3875, section 4.1), except those that the configuration sets.
 fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, String)>, VariableError> {
     let file = program.path.file_name().unwrap_or_default().to_string_lossy();
     let script_name = format!("/{file}");
@@ -89,7 +89,7 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
     set("QUERY_STRING", request.path_and_query.query().unwrap_or_default().to_owned());
     set("REMOTE_ADDR", "127.0.0.1".into());
     set("REQUEST_METHOD", request.method.to_string());
-    // Not of the standard, but PHP and others look at them.
+    // Not part of the standard, but PHP and others read them.
     set("REQUEST_URI", format!("{script_name}{}", uri_behind(request)));
     set("SCRIPT_FILENAME", program.path.to_string_lossy().into_owned());
     set("SCRIPT_NAME", script_name);
@@ -110,7 +110,7 @@ fn variables(request: &HttpRequest, program: &Program) -> Result<Vec<(String, St
     Ok(variables)
 }
 
-/// The part of `REQUEST_URI` after the script's name: the path if it is more than `/`, and the query.
+/// Part of `REQUEST_URI` after the script's name: the path if it is more than `/`, and the query.
 fn uri_behind(request: &HttpRequest) -> &str {
     let target = request.path_and_query.as_str();
     match target.strip_prefix('/') {
@@ -119,7 +119,7 @@ fn uri_behind(request: &HttpRequest) -> &str {
     }
 }
 
-/// `PATH_INFO`: nothing for `/` alone, so that `GET old` asks the program itself.
+/// `PATH_INFO`. Empty for `/` alone, so that a request for `/` runs the program without a path.
 fn decoded(path: &str) -> Result<String, VariableError> {
     if path == "/" {
         return Ok(String::new());
@@ -136,10 +136,13 @@ fn decoded(path: &str) -> Result<String, VariableError> {
     Ok(decoded)
 }
 
-/// Headers as `HTTP_…`, several of one name joined.
+/// Headers as `HTTP_…` variables. Several headers of one name are joined.
 ///
-/// Omitted are credentials (section 4.1.18), `Proxy`, which programs read as the address of a proxy
-/// (`HTTP_PROXY`), and names with `_`, which would become those of other headers.
+/// Omitted:
+///
+/// - credentials (section 4.1.18)
+/// - `Proxy`, which programs read as the address of a proxy (`HTTP_PROXY`)
+/// - names with `_`, which would collide with other headers
 fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     const LEFT_OUT: [&str; 6] =
         ["authorization", "proxy-authorization", "proxy", "content-length", "content-type", "host"];
@@ -156,7 +159,8 @@ fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     names.map(of_name).collect()
 }
 
-/// Why an output is no response (RFC 3875, section 6). May quote a line, so it is for a log at `debug`.
+/// Reason why an output is no CGI response (RFC 3875, section 6). May quote a line, so it is only logged at
+/// `debug`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum ResponseError {
     #[error("it wrote nothing and ended with {0}")]
@@ -178,7 +182,7 @@ enum ResponseError {
 }
 
 impl ResponseError {
-    /// The same without text of the program's.
+    /// Error text without quotations of the program's output.
     fn plain(&self) -> String {
         match self {
             Self::StatusLine(_) => {
@@ -200,7 +204,7 @@ impl ResponseError {
     }
 }
 
-/// Parses an output. Lines of the head may end in LF or CR LF.
+/// Parses the output of a program. Header lines may end in LF or CR LF.
 fn response(output: &Bytes, exit: &Exit) -> Result<UpstreamResponse, ResponseError> {
     if output.is_empty() {
         return Err(ResponseError::Nothing(exit.end.in_words()));
@@ -246,12 +250,12 @@ fn response(output: &Bytes, exit: &Exit) -> Result<UpstreamResponse, ResponseErr
         return Err(ResponseError::Length { declared, found: rest.len() });
     }
     remove_hop_by_hop(&mut headers);
-    // A redirect is not followed, be it local (section 6.2.2) or to a client.
+    // A redirect is not followed, whether local (section 6.2.2) or to a client.
     let otherwise = if is_redirect { StatusCode::FOUND } else { StatusCode::OK };
     Ok(UpstreamResponse::new(status.unwrap_or(otherwise), headers, rest))
 }
 
-/// Parses a line of the head.
+/// Parses a header line.
 fn header_of(text: &[u8], line: usize) -> Result<(HeaderName, HeaderValue), ResponseError> {
     const LONGEST_QUOTED: usize = 100;
     let found = || {
@@ -268,7 +272,7 @@ fn header_of(text: &[u8], line: usize) -> Result<(HeaderName, HeaderValue), Resp
     Ok((name, value))
 }
 
-/// Why there is no response, with standard error for a log at `debug`; its length alone for all others.
+/// Error with standard error quoted for a log at `debug`, and only its length otherwise.
 fn withheld(error: &ResponseError, exit: &Exit) -> Withheld {
     match exit.stderr_text().trim_end() {
         "" => Withheld::new(error.plain(), error.to_string()),

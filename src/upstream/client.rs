@@ -1,4 +1,4 @@
-//! The client that a request is sent for, and limits per client.
+//! Identity of the client that a request is sent for, and limits per client.
 
 use std::{
     collections::HashMap,
@@ -10,16 +10,16 @@ use std::{
 
 use crate::{route::Scopes, telemetry::Foreign};
 
-/// A client, as far as limits distinguish clients.
+/// Client as limits distinguish clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClientIdentity {
     /// An anonymous client at this address.
     Address(IpAddr),
-    /// The only client: over standard input, or the one that started this process.
+    /// The only client: over standard input, or the process that started this one.
     Only,
     /// An authenticated client.
     Client(Arc<Client>),
-    /// An unknown client: no part of the program has identified the sender of the request. It has no rights.
+    /// Unidentified client: no part of the program has authenticated the sender. It has no rights.
     Unknown,
 }
 
@@ -32,28 +32,28 @@ pub struct Client {
 }
 
 impl Client {
-    /// `id` identifies it; `name` is for operators.
+    /// `id` is the stable identity; `name` is for operators.
     pub fn new(id: &str, name: &str, scopes: Scopes) -> Self {
         Self { id: id.into(), name: name.into(), scopes }
     }
 
-    /// Identifies it.
+    /// Stable identity.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Its name for operators.
+    /// Name for operators.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its scopes.
+    /// Granted scopes.
     pub fn scopes(&self) -> &Scopes {
         &self.scopes
     }
 }
 
-/// A client is the same whatever its scopes are now.
+/// Clients are equal by id, even when their scopes change.
 impl PartialEq for Client {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -75,7 +75,7 @@ impl fmt::Debug for Client {
 }
 
 impl ClientIdentity {
-    /// Its address for the log, if there is one.
+    /// Address for the log, if there is one.
     pub fn address_in_log(&self, address: Option<IpAddr>) -> Option<IpAddr> {
         address.or(match self {
             Self::Address(address) => Some(*address),
@@ -83,14 +83,14 @@ impl ClientIdentity {
         })
     }
 
-    /// Its name for the log, where it is authenticated.
+    /// Name for the log, if the client is authenticated.
     pub fn name_in_log(&self) -> Option<impl fmt::Display + '_> {
-        // It may contain text of another server.
+        // The name may come from another server, such as a token issuer.
         self.client().map(|client| Foreign(&client.name))
     }
 
-    /// An anonymous client. Only the first half of an IPv6 address counts: its owner may change the other
-    /// half for every request (RFC 8981).
+    /// Identity of an anonymous client. Only the first 64 bits of an IPv6 address count: its owner may change
+    /// the rest for every request (RFC 8981).
     pub fn at(address: IpAddr) -> Self {
         const NETWORK: u128 = u128::MAX << 64;
         Self::Address(match address.to_canonical() {
@@ -99,7 +99,7 @@ impl ClientIdentity {
         })
     }
 
-    /// Whether it has these scopes. An anonymous client has none, and the only client has all.
+    /// Whether it has these scopes. An anonymous client has none; the only client has all.
     pub fn may(&self, needed: &Scopes) -> bool {
         match self {
             Self::Only => true,
@@ -108,7 +108,7 @@ impl ClientIdentity {
         }
     }
 
-    /// The client, where it is authenticated.
+    /// Authenticated client, if it is one.
     pub fn client(&self) -> Option<&Arc<Client>> {
         match self {
             Self::Client(client) => Some(client),
@@ -116,12 +116,12 @@ impl ClientIdentity {
         }
     }
 
-    /// The owner of its sessions, tasks and input requests; none where clients are not distinguished.
+    /// Owner of its sessions, tasks and input requests. `None` where clients are not distinguished.
     pub fn owner(&self) -> Option<&str> {
         self.client().map(|client| client.id())
     }
 
-    /// Identifies it at every replica.
+    /// Encoding that is the same at every replica.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Address(address) => format!("address {address}").into_bytes(),
@@ -132,15 +132,15 @@ impl ClientIdentity {
     }
 }
 
-/// A limit for each client, such as on open streams. Clones count together.
+/// Limit per client, for example on open streams. Clones share the counts.
 #[derive(Debug, Clone)]
 pub struct PerClientLimit {
     limit: usize,
-    /// Counts of the clients that have any.
+    /// Permits in use, of clients that have any.
     had: Arc<Mutex<HashMap<ClientIdentity, usize>>>,
 }
 
-/// Permit of one client, released when it is dropped.
+/// Permit of one client, released on drop.
 #[derive(Debug)]
 pub struct PerClientPermit {
     parts: PerClientLimit,
@@ -148,16 +148,16 @@ pub struct PerClientPermit {
 }
 
 impl PerClientLimit {
-    /// At most `limit` for each client.
+    /// Limit of `limit` permits for each client.
     pub fn new(limit: usize) -> Self {
         Self { limit, had: Arc::default() }
     }
 
-    /// Acquires another one for a client. The only client has no limit.
+    /// Acquires a permit for a client. The only client has no limit.
     ///
     /// # Errors
     ///
-    /// The limit, when the client has as many.
+    /// The limit, if the client has reached it.
     pub fn take(&self, client: &ClientIdentity) -> Result<Option<PerClientPermit>, usize> {
         if matches!(client, ClientIdentity::Only) {
             return Ok(None);

@@ -21,7 +21,7 @@ use crate::{
     telemetry::{CallContext, Quoted},
 };
 
-/// Runs a command for a call. Dropping the future ends it, with all that it started.
+/// Runs a command for a call. Dropping the future kills it and all processes that it started.
 pub(super) async fn answer(
     command: &ProgramSettings,
     upstream_call: &UpstreamCall,
@@ -36,16 +36,17 @@ pub(super) async fn answer(
     Ok(UpstreamResponse::of_program(output, exit))
 }
 
-/// Limit of the stored standard error, in bytes: its end, where programs write why they fail.
+/// Limit of the standard error that is stored, in bytes. The end is stored, where programs write why they
+/// fail.
 const STDERR_LIMIT_BYTES: usize = 16 << 10;
 
-/// How long orphaned processes of a program may keep its pipes open without writing, once it has ended.
+/// Longest time that orphaned processes of a program may hold its pipes open after it has exited.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// How much is read at a time.
+/// Size of one read.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The output of a program, and how it ended.
+/// Output of a program, and its exit status.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) output: Bytes,
@@ -55,20 +56,20 @@ pub(super) struct Finished {
 /// One run of a program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run<'a> {
-    /// More arguments.
+    /// Arguments after those of the configuration.
     pub(super) arguments: &'a [String],
-    /// More variables.
+    /// Variables besides those of the configuration.
     pub(super) variables: &'a [(String, String)],
-    /// Its standard input.
+    /// Standard input.
     pub(super) input: &'a Bytes,
-    /// How long its output may be.
+    /// Limit of its output.
     pub(super) limit_bytes: usize,
-    /// The call that it runs for.
+    /// Call that it runs for.
     pub(super) upstream_call: &'a UpstreamCall,
 }
 
-/// Runs a program to its end. Dropping the future ends it, with all that it started; so does a limit that it
-/// passes.
+/// Runs a program to its end. Dropping the future, or output over the limit, kills it and all processes that
+/// it started.
 pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Finished, UpstreamError> {
     let ProgramSettings { name, program } = settings;
     let broken = |source: io::Error| UpstreamError::CutOff { upstream: name.clone(), source: source.into() };
@@ -107,12 +108,12 @@ pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Fini
             }
             status = group.wait() => {
                 let status = status.map_err(broken)?;
-                // Orphaned processes of it may still be writing, or only have the pipes open.
+                // Orphaned processes may still write, or only hold the pipes open.
                 match timeout(LINGER, &mut streams).await {
                     Ok(streamed) => streamed?,
                     Err(_) => {
                         group.clear();
-                        // A process that has left the group keeps its pipe, which is not read.
+                        // A process that has left the group keeps its pipe open; its output is not read.
                         if let Ok(streamed) = timeout(LINGER, &mut streams).await {
                             streamed?;
                         }
@@ -127,7 +128,7 @@ pub(super) async fn run(settings: &ProgramSettings, run: Run<'_>) -> Result<Fini
     Ok(Finished { output: account.finish(output), exit })
 }
 
-/// The output of a program so far. When it is dropped unread, at least the log has the end of standard error.
+/// Output of a program so far. If it is dropped unused, the end of standard error is logged.
 struct Written<'a> {
     program: &'a Program,
     context: &'a CallContext,
@@ -156,7 +157,7 @@ impl Drop for Written<'_> {
     }
 }
 
-/// Writes its standard input, which a program need not read.
+/// Writes standard input. A program need not read it, so errors are ignored.
 async fn feed(stdin: Option<ChildStdin>, input: &Bytes) -> Result<(), UpstreamError> {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(input).await;
@@ -190,7 +191,7 @@ async fn read(
     }
 }
 
-/// Reads to the end and stores the last part.
+/// Reads to the end and stores the last [`STDERR_LIMIT_BYTES`].
 async fn keep_end(mut from: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> io::Result<()> {
     let mut chunk = vec![0; STDERR_LIMIT_BYTES];
     loop {
@@ -209,7 +210,7 @@ fn last(stderr: &[u8]) -> &[u8] {
     let last = &stderr[stderr.len().saturating_sub(STDERR_LIMIT_BYTES)..];
     match last.len() == stderr.len() {
         true => last,
-        // Not from the middle of a character on (RFC 3629: continuation bytes begin with the bits 10).
+        // Not from the middle of a character (RFC 3629: continuation bytes begin with the bits 10).
         false => &last[last.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count()..],
     }
 }

@@ -5,7 +5,7 @@ use std::{error::Error, ops::Deref, sync::Arc, time::Duration};
 use super::http::{CredentialError, SendError};
 use crate::route::UpstreamName;
 
-/// The source of an error. Clones are the same, for all calls that waited for one response.
+/// Source of an error. Clones share it, because coalesced calls fail with the same error.
 #[derive(Debug, Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
@@ -23,12 +23,11 @@ impl Deref for Cause {
     }
 }
 
-/// A source of an error that quotes text which may be the upstream's or the client's:
-/// only a log at `debug` shows them.
+/// Error source that may quote text of the upstream or the client. The quotation is only logged at `debug`.
 #[derive(Debug, thiserror::Error)]
 #[error("{plain}")]
 pub(super) struct Withheld {
-    /// Without quotations: types, lengths and constant texts.
+    /// Text without quotations: types, lengths and constant text.
     plain: String,
     words: String,
 }
@@ -42,7 +41,7 @@ impl Withheld {
         &self.words
     }
 
-    /// Of JSON that is not of the form that was expected.
+    /// Error for JSON of an unexpected structure.
     pub(super) fn of_json(error: &serde_json::Error) -> Self {
         let plain = format!(
             "its JSON is not of the form that was expected, at line {}, column {}",
@@ -53,24 +52,24 @@ impl Withheld {
     }
 }
 
-/// The rate limit that was hit.
+/// Rate limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateLimitScope {
-    /// The rate limit of a client for one route.
+    /// Rate limit of a client for one route.
     ClientOfRoute,
-    /// The rate limit of a client for all routes to an upstream.
+    /// Rate limit of a client for all routes to an upstream.
     ClientOfUpstream,
-    /// The rate limit of one route, for all clients together.
+    /// Rate limit of one route, for all clients together.
     Route,
-    /// The rate limit of an upstream, for all clients together.
+    /// Rate limit of an upstream, for all clients together.
     Upstream,
 }
 
-/// Why an upstream gave no usable reply. For the log; `pipeline::error_text` has the
-/// sentences that clients read.
+/// Reason why an upstream returned no usable response. For the log; `pipeline::error_text` has the texts for
+/// clients.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum UpstreamError {
-    /// No connection: refused, no such host, no way there.
+    /// No connection: refused, unknown host, unreachable network.
     #[error("could not connect to upstream `{upstream}`")]
     Connect {
         /// The upstream.
@@ -79,7 +78,7 @@ pub enum UpstreamError {
         #[source]
         source: Cause,
     },
-    /// No connection in time.
+    /// Connection timeout.
     #[error("could not connect to upstream `{upstream}` within {after:?}")]
     ConnectDeadline {
         /// The upstream.
@@ -87,7 +86,7 @@ pub enum UpstreamError {
         /// The limit that was hit.
         after: Duration,
     },
-    /// The program could not be started: it is not there, or the system has no room for it.
+    /// The program could not be started: it does not exist, or the system is out of resources.
     #[error("the program of upstream `{upstream}` could not be started")]
     NotStarted {
         /// The upstream.
@@ -96,7 +95,7 @@ pub enum UpstreamError {
         #[source]
         source: Cause,
     },
-    /// The connection ended before the reply did.
+    /// The connection ended before the response did.
     #[error("upstream `{upstream}` closed the connection before its reply was complete")]
     CutOff {
         /// The upstream.
@@ -105,7 +104,7 @@ pub enum UpstreamError {
         #[source]
         source: Cause,
     },
-    /// What came was no HTTP, or contradicts itself.
+    /// The response is not valid HTTP, or contradicts itself.
     #[error("upstream `{upstream}` did not answer in valid HTTP")]
     NotHttp {
         /// The upstream.
@@ -114,16 +113,16 @@ pub enum UpstreamError {
         #[source]
         source: Cause,
     },
-    /// What the program wrote is no reply by CGI.
+    /// The program's output is not a valid CGI response.
     #[error("upstream `{upstream}` did not answer as a CGI program does")]
     NotCgi {
         /// The upstream.
         upstream: UpstreamName,
-        /// What is wrong with it.
+        /// Violation of the protocol.
         #[source]
         source: Cause,
     },
-    /// What came was no MCP, or none of a revision that is known.
+    /// The response is not MCP, or of an unknown revision.
     #[error("upstream `{upstream}` did not answer in MCP")]
     NotMcp {
         /// The upstream.
@@ -132,16 +131,16 @@ pub enum UpstreamError {
         #[source]
         source: Cause,
     },
-    /// The status line and headers are longer than is read.
+    /// Status line and headers are over a limit.
     #[error(
         "reply headers of upstream `{upstream}` are longer than {limit_bytes} bytes or more than {limit_count}"
     )]
     HeadTooLong {
         /// The upstream.
         upstream: UpstreamName,
-        /// The limit on their length.
+        /// Limit of their length.
         limit_bytes: usize,
-        /// The limit on their number.
+        /// Limit of their number.
         limit_count: usize,
     },
     /// The body is longer than the route reads.
@@ -152,7 +151,7 @@ pub enum UpstreamError {
         /// The limit that was hit.
         limit_bytes: usize,
     },
-    /// No whole reply in time.
+    /// No complete response before the deadline.
     #[error("upstream `{upstream}` gave no complete reply within {after:?}")]
     Deadline {
         /// The upstream.
@@ -160,7 +159,7 @@ pub enum UpstreamError {
         /// The limit that was hit.
         after: Duration,
     },
-    /// No whole reply within the time of one attempt.
+    /// No complete response within the timeout of one attempt.
     #[error("upstream `{upstream}` gave no complete reply within the {after:?} of an attempt")]
     AttemptDeadline {
         /// The upstream.
@@ -168,7 +167,7 @@ pub enum UpstreamError {
         /// The limit that was hit.
         after: Duration,
     },
-    /// Its circuit breaker is open, or the one of the route.
+    /// The circuit breaker of the upstream or of the route is open.
     #[error(
         "the circuit breaker of {}upstream `{upstream}` is open for {} s",
         if *of_route { "the route to " } else { "" },
@@ -177,12 +176,12 @@ pub enum UpstreamError {
     CircuitOpen {
         /// The upstream.
         upstream: UpstreamName,
-        /// Whether it is the circuit breaker of the route, and not the upstream's.
+        /// Whether it is the route's circuit breaker, and not the upstream's.
         of_route: bool,
         /// Time until it is half open.
         rest: Duration,
     },
-    /// Our own limit of calls at a time.
+    /// Concurrency limit (`max_in_flight`).
     #[error("upstream `{upstream}` has {in_flight_limit} calls in flight, which is the limit")]
     Busy {
         /// The upstream.
@@ -190,7 +189,7 @@ pub enum UpstreamError {
         /// The limit that was hit.
         in_flight_limit: usize,
     },
-    /// Our own limit of calls of one caller at a time.
+    /// Concurrency limit per client (`max_in_flight_per_client`).
     #[error("one client has {in_flight_limit} calls in flight at upstream `{upstream}`, which is the limit")]
     ClientBusy {
         /// The upstream.
@@ -198,30 +197,31 @@ pub enum UpstreamError {
         /// The limit that was hit.
         in_flight_limit: usize,
     },
-    /// There is no credential for it.
+    /// No credential is available for the upstream.
     #[error("there is no credential for upstream `{upstream}`, so nothing was sent")]
     Credential {
         /// The upstream.
         upstream: UpstreamName,
-        /// Why; one reason may hold for many calls.
+        /// Reason, shared by all calls that it concerns.
         #[source]
         source: Arc<CredentialError>,
     },
-    /// Our own limit of calls in a time.
+    /// Rate limit.
     #[error("{} asked upstream `{upstream}` {count} times in {per:?}, which is the limit", whose.in_words())]
     TooOften {
         /// The upstream.
         upstream: UpstreamName,
-        /// Whose limit was hit.
+        /// Which rate limit.
         whose: RateLimitScope,
-        /// The limit.
+        /// Limit.
         count: u32,
-        /// In this time.
+        /// Period that the limit is for.
         per: Duration,
-        /// How long to wait before the next one.
+        /// Time until the next call is admitted.
         rest: Duration,
     },
-    /// The limit is counted in the shared store, which can't be reached, and it rejects all calls then.
+    /// The rate limit is counted in the shared state, which is unreachable, and is set to reject all calls
+    /// then.
     #[error(
         "what may be asked of upstream `{upstream}` is counted in the shared store, which can't be reached"
     )]
@@ -229,7 +229,7 @@ pub enum UpstreamError {
         /// The upstream.
         upstream: UpstreamName,
     },
-    /// The client sends the body of its request too slowly.
+    /// The client sends its request body too slowly.
     #[error(
         "the client sent the body of its request for upstream `{upstream}` too slowly: it had {after:?}, and more for what came"
     )]
@@ -239,7 +239,7 @@ pub enum UpstreamError {
         /// The limit that was hit.
         after: Duration,
     },
-    /// Our own limit of memory for responses.
+    /// Memory limit for responses.
     #[error(
         "no memory was free for the response of upstream `{upstream}` (`server.upstream_buffer_limit` is {limit_bytes} bytes)"
     )]
@@ -249,7 +249,7 @@ pub enum UpstreamError {
         /// The limit that was hit.
         limit_bytes: usize,
     },
-    /// The request can't be written down as HTTP.
+    /// The request can't be encoded as HTTP.
     #[error("the request can't be sent to upstream `{upstream}`")]
     Unsendable {
         /// The upstream.
@@ -263,52 +263,52 @@ pub enum UpstreamError {
 /// Properties of an error for policies, metrics and the log ([`UpstreamError::facts`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorProperties {
-    /// The label of metrics and spans.
+    /// Label in metrics and spans.
     pub label: &'static str,
     /// How far the request came.
     pub stage: Stage,
     /// Whether the request may be sent again.
     pub repeat: Repeat,
-    /// The limit of ours that rejected the call, for the log.
+    /// Limit of glossator that rejected the call, for the log.
     pub rejected_by: Option<&'static str>,
-    /// When another call may be admitted.
+    /// Time until another call may be admitted.
     pub retry_after: Option<Duration>,
 }
 
-/// How far a request came before it failed.
+/// Stage at which a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Rejected here: the upstream got no request.
+    /// Rejected by glossator: nothing was sent to the upstream.
     Rejected,
-    /// There is no complete request.
+    /// The request is incomplete or can't be encoded.
     Unsendable,
     /// The upstream could not be reached. Nothing was sent, so another endpoint can be tried.
     NotReached,
-    /// It was sent, and no complete response came.
+    /// The request was sent, and no complete response arrived.
     NoResponse,
-    /// A response came that can't be parsed.
+    /// A response arrived that can't be parsed.
     Malformed,
-    /// A response came that is longer than is read.
+    /// A response arrived that is over a size limit.
     TooLong,
-    /// A response came that no memory was free for.
+    /// A response arrived, but no memory was free for it.
     Unread,
 }
 
 /// Whether a failed request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// It can have had no effect.
+    /// Yes: the first attempt can't have had an effect.
     Always,
-    /// It may have had its effect.
+    /// If idempotent: the first attempt may have had an effect.
     IfIdempotent,
-    /// The result would be the same, or is unknown.
+    /// No: the result would be the same, or is unknown.
     Never,
 }
 
-/// When to try again where too much is in flight: slots come and go.
+/// `retry_after` where too much is in flight: slots become free quickly.
 const RETRY_WHEN_BUSY: Duration = Duration::from_secs(2);
 
-/// A connection timeout, to be distinguished from a refusal in an error chain.
+/// Connection timeout, distinguished from a refusal in an error chain.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("no connection within {after:?}")]
 pub(super) struct ConnectTimedOut {
@@ -317,7 +317,7 @@ pub(super) struct ConnectTimedOut {
 }
 
 impl RateLimitScope {
-    /// Its label.
+    /// Label in metrics.
     pub fn as_word(self) -> &'static str {
         match self {
             Self::ClientOfRoute => "caller_of_route",
@@ -327,7 +327,7 @@ impl RateLimitScope {
         }
     }
 
-    /// The name of the limit, for the log.
+    /// Name of the limit, for the log.
     fn limit(self) -> &'static str {
         match self {
             Self::ClientOfRoute => "rate_limit_per_client of the route",
@@ -347,7 +347,7 @@ impl RateLimitScope {
     }
 }
 
-/// Marks the error of a connection that had served other requests before.
+/// Marks the error of a reused connection.
 #[derive(Debug, thiserror::Error)]
 #[error("a connection that had been kept was closed")]
 struct Reused {
@@ -355,7 +355,7 @@ struct Reused {
 }
 
 impl UpstreamError {
-    /// From an error of the HTTP client for a request without the head of a response.
+    /// From an error of the HTTP client that occurred before response headers arrived.
     pub(super) fn of_client(upstream: &UpstreamName, error: SendError) -> Self {
         let upstream = upstream.clone();
         let (error, is_reused) = match error {
@@ -381,7 +381,7 @@ impl UpstreamError {
         Self::CutOff { upstream, source }
     }
 
-    /// The upstream's own text, if there is one: for a log at `debug`, after redaction.
+    /// Quoted text of the upstream, if there is any: only for a log at `debug`, after redaction.
     pub fn words(&self) -> Option<&str> {
         match self {
             Self::NotCgi { source, .. } | Self::NotMcp { source, .. } => {
@@ -391,13 +391,12 @@ impl UpstreamError {
         }
     }
 
-    /// Whether it was sent over a connection that had served others before, and was closed without a
-    /// response.
+    /// Whether a reused connection was closed without a response.
     pub(super) fn is_of_reused_connection(&self) -> bool {
         matches!(self, Self::CutOff { source, .. } if source.is::<Reused>())
     }
 
-    /// The table of all errors.
+    /// Properties of each error, as one table.
     pub fn facts(&self) -> ErrorProperties {
         use Repeat::{Always, IfIdempotent, Never};
         let failed = |label, stage, repeat| ErrorProperties {
@@ -441,20 +440,20 @@ impl UpstreamError {
             Self::RateLimitUnavailable { .. } => {
                 rejected("rate_limit_unavailable", "rate_limit, which can't be counted", RETRY_WHEN_BUSY)
             }
-            // Whoever fetches the credential knows when to try again.
+            // The credential source decides when to try again.
             Self::Credential { .. } => failed("credential_unavailable", Stage::Rejected, Never),
             Self::SlowUpload { .. } => failed("upload_timeout", Stage::Unsendable, Never),
             Self::Unsendable { .. } => failed("request_not_sent", Stage::Unsendable, Never),
         }
     }
 
-    /// For a request to the wrong kind of upstream. A configuration is checked for that.
+    /// Error for a request to the wrong kind of upstream. The configuration is checked for this.
     pub(super) fn of_another_kind(upstream: &UpstreamName) -> Self {
         let source = "the request is for another kind of upstream".into();
         Self::Unsendable { upstream: upstream.clone(), source }
     }
 
-    /// The upstream.
+    /// Upstream that the error is about.
     pub fn upstream(&self) -> &UpstreamName {
         match self {
             Self::Connect { upstream, .. }

@@ -1,10 +1,10 @@
-//! Sends requests to legacy servers and reads their responses, whole or streamed.
+//! Clients of legacy servers: send a request and read the response, whole or streamed.
 //!
-//! In reading order: an [`Upstream`] sends an [`UpstreamCall`] and returns the whole response, or an
-//! [`UpstreamError`]; [`ProgressSender`] reports progress before, and a [`ClientIdentity`] is the client that
-//! it is for. [`http`] is the kind for HTTP servers; `command` runs a [`program`] for each call, and `cgi`
-//! one that expects a web server; [`mcp`] is an MCP server, whose tools are called. An [`UpstreamBuffer`]
-//! limits the memory of all their responses.
+//! - [`Upstream`] sends an [`UpstreamCall`] and returns the whole response, or an [`UpstreamError`].
+//! - [`ProgressSender`] reports progress before the response; [`ClientIdentity`] is the client of the call.
+//! - [`http`] is for HTTP servers, `command` runs a [`program`] for each call, and `cgi` runs a CGI program.
+//! - [`mcp`] is for MCP servers, whose tools are called.
+//! - [`UpstreamBuffer`] limits the memory of all their responses.
 
 mod buffer;
 mod call;
@@ -32,37 +32,37 @@ pub use client::{Client, ClientIdentity, PerClientLimit, PerClientPermit};
 pub use error::{Cause, ErrorProperties, RateLimitScope, Repeat, Stage, UpstreamError};
 pub(crate) use shared_task::SharedTask;
 
-/// One legacy server, of one kind or another. Clones share its connections.
+/// Client of one legacy server, of any kind. Clones share its connections.
 ///
-/// It has no timeout but the one of connecting, and tries once: everything else is `policy`. Dropping the
-/// future ends the request.
+/// It has no timeout except that of connecting, and sends a request once. All else is in `policy`. Dropping
+/// the future cancels the request.
 #[derive(Debug, Clone)]
 pub enum Upstream {
-    /// A server that speaks HTTP.
+    /// HTTP server.
     Http(HttpUpstream),
-    /// A command.
+    /// Command.
     Command(Arc<ProgramSettings>),
-    /// A CGI program.
+    /// CGI program.
     Cgi(Arc<ProgramSettings>),
-    /// An MCP server.
+    /// MCP server.
     Mcp(McpUpstream),
 }
 
-/// What one legacy server is, and how it is reached.
+/// Settings of one legacy server, of any kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UpstreamSettings {
-    /// A server that speaks HTTP.
+    /// HTTP server.
     Http(Box<HttpSettings>),
-    /// A command.
+    /// Command.
     Command(ProgramSettings),
-    /// A CGI program.
+    /// CGI program.
     Cgi(ProgramSettings),
-    /// An MCP server.
+    /// MCP server.
     Mcp(McpSettings),
 }
 
 impl Upstream {
-    /// Makes the client; nothing is connected or started yet.
+    /// Creates the client. It connects or starts nothing yet.
     pub fn new(settings: UpstreamSettings) -> Self {
         match settings {
             UpstreamSettings::Http(settings) => Self::Http(HttpUpstream::new(*settings)),
@@ -72,7 +72,7 @@ impl Upstream {
         }
     }
 
-    /// What routes call it.
+    /// Name that routes use.
     pub fn name(&self) -> &UpstreamName {
         match self {
             Self::Http(upstream) => upstream.name(),
@@ -81,7 +81,7 @@ impl Upstream {
         }
     }
 
-    /// The client, where it speaks HTTP.
+    /// HTTP client, if this is an HTTP server.
     pub fn http(&self) -> Option<&HttpUpstream> {
         match self {
             Self::Http(upstream) => Some(upstream),
@@ -89,7 +89,7 @@ impl Upstream {
         }
     }
 
-    /// The client, where it is an MCP server.
+    /// MCP client, if this is an MCP server.
     pub fn mcp(&self) -> Option<&McpUpstream> {
         match self {
             Self::Mcp(upstream) => Some(upstream),
@@ -97,12 +97,12 @@ impl Upstream {
         }
     }
 
-    /// Sends a request and returns the whole response. An attempt is sent to another endpoint than those that
-    /// were `tried` before for the same call. Dropping the future ends the request.
+    /// Sends a request and returns the whole response. The request goes to another endpoint than those in
+    /// `tried`, which earlier attempts of the same call used. Dropping the future cancels the request.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`], where there is none.
+    /// [`UpstreamError`] if there is no response.
     pub async fn answer(
         &self,
         upstream_call: &UpstreamCall,
@@ -110,7 +110,7 @@ impl Upstream {
     ) -> Result<UpstreamResponse, UpstreamError> {
         match self {
             Self::Http(upstream) => upstream.attempt(upstream_call, tried).await,
-            // Boxed, or calls of HTTP would be as large as these.
+            // Boxed, or the futures of HTTP calls would be as large as these.
             Self::Command(settings) => Box::pin(command::answer(settings, upstream_call)).await,
             Self::Cgi(settings) => Box::pin(cgi::answer(settings, upstream_call)).await,
             Self::Mcp(upstream) => Box::pin(upstream.answer(upstream_call)).await,
@@ -119,7 +119,7 @@ impl Upstream {
 }
 
 impl UpstreamSettings {
-    /// What routes call it.
+    /// Name that routes use.
     pub fn name(&self) -> &UpstreamName {
         match self {
             Self::Http(settings) => &settings.name,
@@ -128,7 +128,7 @@ impl UpstreamSettings {
         }
     }
 
-    /// How an HTTP server is reached.
+    /// Settings of an HTTP server.
     pub fn http(&self) -> Option<&HttpSettings> {
         match self {
             Self::Http(settings) => Some(settings),
@@ -136,7 +136,7 @@ impl UpstreamSettings {
         }
     }
 
-    /// What is run, where it is a command.
+    /// Settings of a command.
     pub fn command(&self) -> Option<&ProgramSettings> {
         match self {
             Self::Command(settings) => Some(settings),
@@ -144,7 +144,7 @@ impl UpstreamSettings {
         }
     }
 
-    /// What MCP server it is, where it is one.
+    /// Settings of an MCP server.
     pub fn mcp(&self) -> Option<&McpSettings> {
         match self {
             Self::Mcp(settings) => Some(settings),
@@ -152,8 +152,8 @@ impl UpstreamSettings {
         }
     }
 
-    /// A pattern for what no error may show of these settings; nothing where there are no secrets. It is
-    /// itself not to be shown.
+    /// Pattern of the secrets in these settings, which no error may show. `None` if there are none. The
+    /// pattern itself is a secret.
     pub fn secrets_pattern(&self) -> Option<String> {
         match self {
             Self::Http(settings) => settings.secrets_pattern(),

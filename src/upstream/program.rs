@@ -1,4 +1,4 @@
-//! Programs: how one is started, and how it is ended with all that it has started itself.
+//! Programs: starting one, and ending it together with its child processes.
 
 use std::{
     fmt, io,
@@ -15,33 +15,33 @@ use tokio::{
 
 use crate::route::UpstreamName;
 
-/// A command or a CGI program, which is started for each call.
+/// Settings of a command or a CGI program, which is started for each call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramSettings {
     /// The name of the upstream.
     pub name: UpstreamName,
-    /// The program. Variables that it has are not written over.
+    /// Program. Its own variables are not overridden.
     pub program: Program,
 }
 
-/// A program as it is started: without a shell, with an environment and a process group of its own.
+/// Program that is started without a shell, with its own environment and process group.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Its path; a name alone is looked up in its `PATH` each time.
+    /// Path. A bare name is looked up in its `PATH` at each start.
     pub path: PathBuf,
-    /// Its `argv[0]`.
+    /// `argv[0]`.
     pub called: String,
-    /// Its arguments.
+    /// Arguments.
     pub words: Vec<String>,
-    /// Its working directory.
+    /// Working directory.
     pub folder: PathBuf,
-    /// All its environment variables. Their values may be secrets.
+    /// Complete environment. Values may be secrets.
     pub environment: Vec<(String, String)>,
     /// Parts of arguments and variables that no error and no log may show.
     pub secrets: Vec<String>,
 }
 
-/// Variables by name only, and no arguments: a value may be a secret.
+/// Shows variables by name only, and no arguments: values may be secrets.
 impl fmt::Debug for Program {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variables: Vec<&str> = self.environment.iter().map(|(name, _)| name.as_str()).collect();
@@ -55,13 +55,12 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// The default of [`folder`](Self::folder): a directory that always exists, and contains nothing of
-    /// value.
+    /// Default of [`folder`](Self::folder): a directory that always exists and contains nothing of value.
     pub const FOLDER_DEFAULT: &'static str = "/";
-    /// The default locale: messages that rules can rely on, in UTF-8.
+    /// Default locale: messages that rules can rely on, in UTF-8.
     pub const LOCALE_DEFAULT: &'static str = "C.UTF-8";
 
-    /// A program without arguments and variables.
+    /// Creates a program without arguments and variables.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         let called = path.to_string_lossy().into_owned();
@@ -69,12 +68,12 @@ impl Program {
         Self { path, called, words: Vec::new(), folder, environment: Vec::new(), secrets: Vec::new() }
     }
 
-    /// A pattern for what no error and no log may show of it.
+    /// Pattern of the secrets that no error and no log may show.
     pub(super) fn secrets_pattern(&self) -> Option<String> {
         super::http::pattern_of(self.secrets.iter().map(String::as_str))
     }
 
-    /// The command that starts it, with pipes for its output and with more arguments and variables.
+    /// Command that starts it, with piped output and more arguments and variables.
     pub(super) fn command<'a>(
         &self,
         arguments: &[String],
@@ -85,20 +84,20 @@ impl Program {
         command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.envs(variables);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Programs with several names behave by the one that they were started by.
+        // Programs with several names select their behaviour by `argv[0]`.
         #[cfg(unix)]
         command.arg0(&self.called).process_group(0);
         command
     }
 }
 
-/// The time from SIGTERM to SIGKILL.
+/// Time from SIGTERM to SIGKILL.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
-/// A running program and what it has started, as far as that has not left its process group.
+/// Running program with its process group: all processes that it started, unless they left the group.
 ///
-/// Dropped before the program has ended, it is terminated, and killed after [`GRACE_PERIOD`]; nothing of it
-/// is left then, and no zombie either.
+/// If it is dropped before the program has ended, the program is terminated, and killed after
+/// [`GRACE_PERIOD`]. No process and no zombie is left.
 #[derive(Debug)]
 pub(super) struct Group {
     /// `None` once it has ended.
@@ -118,19 +117,20 @@ enum Signal {
 }
 
 impl Group {
-    /// Starts a program as the leader of a group.
+    /// Starts a program as leader of a new process group.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         let child = command.spawn()?;
         let id = child.id().ok_or_else(|| io::Error::other("it ended before it was known"))?;
         Ok(Self { running: Some(Running { child, id }) })
     }
 
-    /// The program, while it runs.
+    /// Process, while it runs.
     pub(super) fn child(&mut self) -> Option<&mut Child> {
         self.running.as_mut().map(|running| &mut running.child)
     }
 
-    /// Waits for the end of the program itself. What it has started may go on until `clear`.
+    /// Waits until the program itself has exited. Its child processes may run on until
+    /// [`clear`](Self::clear).
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match &mut self.running {
             Some(running) => running.child.wait().await,
@@ -138,7 +138,7 @@ impl Group {
         }
     }
 
-    /// Terminates the program, kills it after [`GRACE_PERIOD`], and waits for its end.
+    /// Terminates the program, kills it after [`GRACE_PERIOD`], and waits for its exit.
     pub(super) async fn end(&mut self) {
         if let Some(running) = self.running.take() {
             running.signal(Signal::Terminate);
@@ -146,7 +146,7 @@ impl Group {
         }
     }
 
-    /// Kills the orphaned processes of a program that has ended.
+    /// Kills the orphaned processes of a program that has exited.
     pub(super) fn clear(&mut self) {
         if let Some(running) = self.running.take() {
             running.signal(Signal::Kill);
@@ -161,7 +161,7 @@ impl Drop for Group {
         running.signal(Signal::Terminate);
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(running.end())),
-            // Dropped, it is killed.
+            // Dropping it kills the program.
             Err(_) => drop(running),
         }
     }
@@ -177,7 +177,7 @@ impl Running {
         };
         let group = i32::try_from(self.id).ok().filter(|id| *id > 1).and_then(Pid::from_raw);
         if let Some(group) = group {
-            // It fails for a group that is empty already, which is fine.
+            // Fails if the group is already empty, which is fine.
             let _ = kill_process_group(group, number);
         }
     }
@@ -185,25 +185,25 @@ impl Running {
     #[cfg(not(unix))]
     fn signal(&self, _: Signal) {}
 
-    /// Waits for the end of a program that was terminated, and kills it after [`GRACE_PERIOD`].
+    /// Waits for the exit of a terminated program, and kills it after [`GRACE_PERIOD`].
     async fn end(mut self) {
         if timeout(GRACE_PERIOD, self.child.wait()).await.is_err() {
             self.signal(Signal::Kill);
             let _ = self.child.start_kill();
             let _ = self.child.wait().await;
         }
-        // Its child processes may have ignored the first signal.
+        // Its child processes may have ignored SIGTERM.
         self.signal(Signal::Kill);
         self.forget();
     }
 
-    /// Sends no more signals: the id of the group may become that of another.
+    /// Sends no more signals: the process group id may be reused.
     fn forget(mut self) {
         self.id = 0;
     }
 }
 
-/// When this process ends while a program is waited for, the program ends first.
+/// Kills the program if it still runs, for example when this process ends while it waits for the program.
 impl Drop for Running {
     fn drop(&mut self) {
         if self.id != 0 {

@@ -1,10 +1,10 @@
-//! A task whose result is shared by all that await it.
+//! Task whose result is shared by all who await it.
 
 use std::future::Future;
 
 use tokio::{sync::watch, task::AbortHandle};
 
-/// A task that continues when nothing awaits its result any more. Clones are the same task.
+/// Task that continues even if nothing awaits its result. Clones refer to the same task.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedTask<T> {
     result: watch::Receiver<Option<T>>,
@@ -21,18 +21,18 @@ impl<T: Clone + Send + Sync + 'static> SharedTask<T> {
         Self { result, task: task.abort_handle() }
     }
 
-    /// Whether its result is pending. A task that panicked has none.
+    /// Whether the result is pending. A task that panicked has no result.
     pub(crate) fn is_running(&self) -> bool {
         self.result.has_changed().is_ok() && self.result.borrow().is_none()
     }
 
-    /// Waits for its result; `None` when it ended without one: it panicked, or the process ends.
+    /// Waits for the result. `None` if the task panicked or the process ends.
     pub(crate) async fn result(&self) -> Option<T> {
         let mut result = self.result.clone();
         result.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())
     }
 
-    /// Ends it.
+    /// Cancels the task.
     pub(crate) fn abort(&self) {
         self.task.abort();
     }

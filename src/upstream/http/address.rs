@@ -1,4 +1,4 @@
-//! Where an upstream is.
+//! Addresses of upstreams.
 
 use std::{
     fmt,
@@ -12,45 +12,45 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-/// `http://HOST[:PORT][/BASE]`, `https://HOST[:PORT][/BASE]` or `unix:/PATH/TO/SOCKET[:/BASE]`: the paths of
-/// routes are put after the base.
+/// Address of an upstream: `http://HOST[:PORT][/BASE]`, `https://HOST[:PORT][/BASE]` or
+/// `unix:/PATH/TO/SOCKET[:/BASE]`. Paths of routes are appended to the base path.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     scheme: Scheme,
     authority: Authority,
     socket: Option<PathBuf>,
     base: Box<str>,
-    /// Whether the base is not to be shown.
+    /// Whether the base path is a secret.
     hidden: bool,
 }
 
-/// Why a text is not the address of an upstream.
+/// Reason why a text is not the address of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Not a URL at all.
+    /// Not a URL.
     #[error("not a URL; expected `http://HOST:PORT` or `http://HOST:PORT/BASE`")]
     NotAUrl,
-    /// Another scheme than those that can be reached.
+    /// Unsupported scheme.
     #[error("only `http://`, `https://` and `unix:` addresses can be reached")]
     Scheme,
-    /// `unix:` without the path of a socket from the root on.
+    /// `unix:` without the absolute path of a socket.
     #[error("names no socket; expected `unix:/PATH/TO/SOCKET` or `unix:/PATH/TO/SOCKET:/BASE`")]
     Socket,
-    /// A user or a password in it.
+    /// Contains a user or password.
     #[error("has a user or password in it; send credentials with `headers`")]
     Credentials,
-    /// A query or a fragment in it.
+    /// Contains a query or fragment.
     #[error("has a query in it; queries belong to routes")]
     Query,
 }
 
 impl Address {
-    /// Host and port; `localhost` for a socket of this machine, as its `Host` then says.
+    /// Host and port. `localhost` for a UNIX socket, and in its `Host` header.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The same as `Host` has it: without the port that is understood (RFC 9110, section 7.2).
+    /// Value of `Host`: the authority without the default port (RFC 9110, section 7.2).
     pub(super) fn host_header(&self) -> HeaderValue {
         let usual = if self.is_tls() { 443 } else { 80 };
         let host = match self.authority.port_u16().filter(|port| *port != usual) {
@@ -60,41 +60,41 @@ impl Address {
         HeaderValue::from_str(&host).expect("an authority has visible ASCII characters only")
     }
 
-    /// The same with a base that is not shown: some put the key of a service into its path.
+    /// Marks the base path as secret: some services have an API key in it.
     #[must_use]
     pub fn with_hidden_base(self) -> Self {
         Self { hidden: !self.base.is_empty(), ..self }
     }
 
-    /// The base, where it is not to be shown.
+    /// Base path, if it is secret.
     pub(super) fn hidden_base(&self) -> Option<&str> {
         self.hidden.then_some(&*self.base)
     }
 
-    /// Whether it is spoken to through TLS.
+    /// Whether connections use TLS.
     pub fn is_tls(&self) -> bool {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Whether it is this machine, so that nobody stands between.
+    /// Whether it is this machine, so that there is no network between.
     pub fn is_near(&self) -> bool {
         self.socket().is_some()
             || self.name().is_some_and(|(name, _)| name.eq_ignore_ascii_case("localhost"))
             || self.ip().is_some_and(|at| at.ip().to_canonical().is_loopback())
     }
 
-    /// The socket in the file system, where it is one.
+    /// Path of the UNIX socket, if it is one.
     pub fn socket(&self) -> Option<&Path> {
         self.socket.as_deref()
     }
 
-    /// The host and the port, where the host is a name that has to be looked up.
+    /// Host and port, if the host is a name that needs DNS.
     pub fn name(&self) -> Option<(&str, u16)> {
         let is_name = self.socket.is_none() && self.ip().is_none();
         is_name.then(|| (self.authority.host(), self.port()))
     }
 
-    /// The host and the port, where the host is written in numbers.
+    /// IP address and port, if the host is an IP address.
     pub fn ip(&self) -> Option<SocketAddr> {
         if self.socket.is_some() {
             return None;
@@ -108,11 +108,11 @@ impl Address {
         self.authority.port_u16().unwrap_or_else(|| if self.is_tls() { 443 } else { 80 })
     }
 
-    /// The URI of a path of this upstream.
+    /// URI of a path below the base path.
     ///
     /// # Errors
     ///
-    /// When base and path together are no path, or too long for one.
+    /// If base path and path together are invalid or too long.
     pub fn join(&self, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
         let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         if self.base.is_empty() && path_and_query.as_str().starts_with('/') {
@@ -122,17 +122,17 @@ impl Address {
         builder.path_and_query(format!("{}{slash}{path_and_query}", self.base)).build()
     }
 
-    /// The URI of a path from the root of the host on.
+    /// URI of a path from the root of the host.
     ///
     /// # Errors
     ///
-    /// When it is no path.
+    /// If the path is invalid.
     pub fn join_root(&self, path_and_query: &PathAndQuery) -> Result<Uri, http::Error> {
         let builder = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         builder.path_and_query(path_and_query.clone()).build()
     }
 
-    /// The URI of the address itself.
+    /// URI of the base path itself.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl FromStr for Address {
             return Err(AddressError::Query);
         }
         if let Some(socket) = text.strip_prefix("unix:") {
-            // `unix:///run/app.sock` is written too.
+            // `unix:///run/app.sock` is common, too.
             return Self::of_socket(socket.strip_prefix("//").unwrap_or(socket));
         }
         let uri: Uri = text.parse().map_err(|_| AddressError::NotAUrl)?;
@@ -190,7 +190,7 @@ impl FromStr for Address {
         if authority.as_str().contains('@') {
             return Err(AddressError::Credentials);
         }
-        // `host:` and `host:99999` are authorities to the parser, and no place to connect to.
+        // The URI parser accepts `host:` and `host:99999`, which can't be connected to.
         let port = authority
             .as_str()
             .rsplit_once(':')

@@ -1,4 +1,4 @@
-//! The HTTP client of one upstream.
+//! HTTP client of one upstream.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use crate::{
     telemetry::{CallContext, Chain},
 };
 
-/// How often one attempt is sent over another connection, because the reused one was closed in the meantime.
+/// How many times one attempt is repeated because a reused connection was closed by the server.
 const RECONNECT_LIMIT: u32 = 3;
 
-/// The `User-Agent` of requests, unless a route or the upstream's settings have another.
+/// `User-Agent` of requests, unless the route or the upstream's settings set another.
 pub(super) const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("glossator/", env!("CARGO_PKG_VERSION")));
 
-/// One legacy server. Clones share its connections.
+/// Client of one HTTP server. Clones share its connections.
 ///
-/// It has no timeout but the one of connecting, and tries once, closed connections aside: everything else is
-/// `policy`. Dropping the future of a response closes the connection, so the upstream sees that no one waits
-/// any more.
+/// It has no timeout except that of connecting, and sends a request once, except when a reused connection was
+/// closed. All else is in `policy`. Dropping the future of a response closes the connection, so the upstream
+/// learns that the response is no longer needed.
 #[derive(Debug, Clone)]
 pub struct HttpUpstream {
     pub(super) shared: Arc<Shared>,
@@ -43,7 +43,7 @@ pub(super) struct Shared {
     pub(super) settings: Arc<HttpSettings>,
     pub(super) endpoints: Arc<Endpoints>,
     credentials: Option<CredentialSource>,
-    /// Hides the secrets of the settings, in their headers and addresses.
+    /// Redacts the secrets in the settings' headers and addresses.
     scrubber: SecretScrubber,
 }
 
@@ -54,7 +54,7 @@ impl HttpUpstream {
         Self::with_lookup(settings, Lookup::System)
     }
 
-    /// The same, with names looked up in another way than the system's.
+    /// Creates the client with another resolver than the system's.
     pub(super) fn with_lookup(mut settings: HttpSettings, lookup: Lookup) -> Self {
         remove_hop_by_hop(&mut settings.headers);
         settings.headers.remove(header::CONTENT_LENGTH);
@@ -65,30 +65,28 @@ impl HttpUpstream {
         Self { shared: Arc::new(Shared { settings, endpoints, credentials, scrubber }) }
     }
 
-    /// What routes call it.
+    /// Name that routes use.
     pub fn name(&self) -> &UpstreamName {
         &self.shared.settings.name
     }
 
-    /// Its addresses and their states, names looked up; of a name that was not looked up yet there is
-    /// nothing.
+    /// Endpoints and their states, with resolved names. Names that were not resolved yet are missing.
     pub fn addresses(&self) -> Vec<AddressView> {
         self.shared.endpoints.view()
     }
 
-    /// From now on, calls back after each successful health check of an address; only the first callback
-    /// counts.
+    /// Sets a callback for each successful health check of an address. Only the first callback is used.
     pub fn when_healthy(&self, callback: impl Fn() + Send + Sync + 'static) {
         self.shared.endpoints.when_healthy(callback);
     }
 
-    /// Its address, where it has one only.
+    /// Address, if there is only one.
     pub fn sole_address(&self) -> Option<&Address> {
         let settings = &self.shared.settings;
         settings.others.is_empty().then_some(&settings.address)
     }
 
-    /// Sends a request that is tried once.
+    /// Sends a request once.
     ///
     /// # Errors
     ///
@@ -97,7 +95,7 @@ impl HttpUpstream {
         self.attempt(upstream_call, &AttemptedEndpoints::default()).await
     }
 
-    /// Sends a request to one address, and to another when nothing could be sent to that one.
+    /// Sends a request to one endpoint, and to another if it could not be sent to the first.
     pub(in crate::upstream) async fn attempt(
         &self,
         upstream_call: &UpstreamCall,
@@ -117,8 +115,8 @@ impl HttpUpstream {
                     let account = upstream_call.account(*response_limit_bytes);
                     response.whole(*response_limit_bytes, account, meanwhile.as_ref()).await
                 }
-                // A server may close an idle connection at any time (RFC 9112, section 9.3.1): that is no
-                // failure of it.
+                // A server may close an idle connection at any time (RFC 9112, section 9.3.1), so this does
+                // not count as a failure of the server.
                 Err(error) if reconnects > 0 && error.is_of_reused_connection() => {
                     reconnects -= 1;
                     let request_id = context.request_id();
@@ -135,7 +133,7 @@ impl HttpUpstream {
         }
     }
 
-    /// Sends a request, and returns the response as soon as its head is there.
+    /// Sends a request and returns the response once its headers arrived.
     pub(in crate::upstream) async fn open(
         &self,
         request: HttpRequest,
@@ -153,8 +151,7 @@ impl HttpUpstream {
         }
     }
 
-    /// Sends a request to one address. Redirects are followed there, and a credential that is refused is
-    /// renewed once.
+    /// Sends a request to one endpoint. Follows redirects there, and renews a refused credential once.
     async fn open_at(
         &self,
         endpoint: &Endpoint,
@@ -169,7 +166,7 @@ impl HttpUpstream {
             if !is_renewed
                 && let Some(renewed) = self.renewed(&response, credential.as_ref(), context).await?
             {
-                // A server that responds 401 has done nothing yet, so any request may be sent again.
+                // A server that responds 401 has not processed the request, so any request may be sent again.
                 drain(self.name(), response.into_body()).await;
                 response = self.send_as(endpoint, &next, Some(&renewed)).await?;
                 (credential, is_renewed) = (Some(renewed), true);
@@ -191,7 +188,7 @@ impl HttpUpstream {
         }
     }
 
-    /// A route's request as it is sent to an address, credentials aside.
+    /// Request of a route with the headers for an address, without credential.
     fn request_to(&self, address: &Address, request: &HttpRequest) -> Result<Request<Bytes>, UpstreamError> {
         let uri = match request.under {
             PathBase::UpstreamUrl => address.join(&request.path_and_query),
@@ -205,17 +202,17 @@ impl HttpUpstream {
         let headers = outgoing.headers_mut();
         headers.clone_from(&request.headers);
         remove_hop_by_hop(headers);
-        // The client writes the length that the body has.
+        // The HTTP library sets the actual length.
         headers.remove(header::CONTENT_LENGTH);
         headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
-        // Extending replaces what is there, and keeps several values of one name.
+        // `extend` replaces existing headers and preserves several values of one name.
         headers.extend(self.shared.settings.headers.clone());
-        // Compression costs more than it saves if the server is near; a route that needs it sets the header.
+        // Compression costs more than it saves if the server is near. A route that needs it sets the header.
         headers.entry(header::ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
         Ok(outgoing)
     }
 
-    /// Sends a request with a credential, and notes that it was accepted.
+    /// Sends a request with a credential, and records whether it was accepted.
     async fn send_as(
         &self,
         endpoint: &Endpoint,
@@ -235,11 +232,11 @@ impl HttpUpstream {
         Ok(response)
     }
 
-    /// Sends one request.
+    /// Sends one request and checks the framing of the response.
     ///
     /// # Errors
     ///
-    /// The error, and the request where it is certain that nothing of it was sent.
+    /// The error, and the request if certainly none of it was sent.
     pub(super) async fn send(
         &self,
         endpoint: &Endpoint,
@@ -259,19 +256,19 @@ impl HttpUpstream {
         }
         if announces_unread_body(response.status(), response.headers()) {
             response.body_mut().close();
-            // Clients do not learn of that body either (RFC 9110, section 8.6).
+            // Clients must not see the length of that body either (RFC 9110, section 8.6).
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
         Ok(response)
     }
 
-    /// The credential for a request, if the upstream has one.
+    /// Returns the credential for a request, if the upstream needs one.
     async fn credential(&self, context: &CallContext) -> Result<Option<Credential>, UpstreamError> {
         let Some(credentials) = &self.shared.credentials else { return Ok(None) };
         credentials.credential(context).await.map(Some).map_err(|source| self.no_credential(source))
     }
 
-    /// Another credential, where the one that was sent is refused and another can be had.
+    /// Returns another credential if the one that was sent was refused and there is another.
     async fn renewed(
         &self,
         response: &Response<ResponseBody>,
@@ -295,7 +292,7 @@ impl HttpUpstream {
     }
 }
 
-/// Makes a request the one that follows a redirect.
+/// Turns a request into the one that follows a redirect.
 fn redirect_to(request: &mut Request<Bytes>, method: Method, uri: Uri) {
     if *request.method() != method {
         *request.body_mut() = Bytes::new();
@@ -306,11 +303,11 @@ fn redirect_to(request: &mut Request<Bytes>, method: Method, uri: Uri) {
     (*request.method_mut(), *request.uri_mut()) = (method, uri);
 }
 
-/// The next request after a redirect, if it is allowed: to the same origin, with the same method if the
-/// upstream requires it (307, 308), and else another `GET` or `HEAD`.
+/// Next request after a redirect, if it is followed. Only redirects to the same origin are, with the same
+/// method if the upstream requires it (307, 308) and otherwise as `GET` or `HEAD`.
 ///
 /// Any other redirect is a response for the route's rules: clients disagree about a 301 or 302 of an unsafe
-/// request, and no request is redirected to another host, which would get its credentials.
+/// request, and another host would receive the request's credentials.
 fn redirect_target(
     method: &Method,
     asked: &Uri,
@@ -321,7 +318,7 @@ fn redirect_target(
         StatusCode::SEE_OTHER if method == Method::HEAD => Method::HEAD,
         // RFC 9110, section 15.4.4: the response to any method is at that location.
         StatusCode::SEE_OTHER => Method::GET,
-        // RFC 9110, sections 15.4.8 and 15.4.9: nothing was done, and the same request is repeated there.
+        // RFC 9110, sections 15.4.8 and 15.4.9: nothing was done, and the same request is sent there.
         StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => method.clone(),
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND
             if method == Method::GET || method == Method::HEAD =>

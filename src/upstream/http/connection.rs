@@ -22,32 +22,32 @@ use crate::{
     tls::ClientTls,
 };
 
-/// The longest status line and headers of a response that are read.
+/// Longest status line and headers of a response.
 pub(in crate::upstream) const HEAD_LIMIT_BYTES: usize = 128 << 10;
 
-/// The largest number of headers of a response that are read: the default of `hyper`, which allocates for
-/// each response where another one is set.
+/// Largest number of response headers. It is the default of `hyper`, which allocates for each response if
+/// another one is set.
 pub(in crate::upstream) const HEADER_COUNT_LIMIT: usize = 100;
 
-/// How long a TCP connection may be silent before the kernel probes the peer.
+/// Idle time of a TCP connection before the kernel probes the peer.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// How long nothing may come over a connection of HTTP/2 on which responses are waited for, before the server
-/// is pinged, and how long its answer may take. All requests share the connection: one that leads nowhere any
-/// more would take them all until the kernel gives it up, which takes a quarter of an hour.
+/// HTTP/2 keepalive: time without data, while responses are pending, before the server is pinged, and timeout
+/// of the ping. All requests share the connection. A dead one would fail them all until the kernel gives it
+/// up, which takes a quarter of an hour.
 const H2_KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The body of a request: whole, or passed through.
+/// Request body: complete in memory, or streamed by passthrough.
 pub(super) type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// A body that is in memory.
+/// Request body from bytes in memory.
 pub(super) fn whole(content: Bytes) -> RequestBody {
     Full::new(content).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Opens connections within a time limit, the TLS handshake included.
+/// Opens connections with a timeout that includes the TLS handshake.
 #[derive(Debug)]
 pub(super) struct Connector {
     destination: Destination,
@@ -58,19 +58,19 @@ pub(super) struct Connector {
 #[derive(Debug)]
 enum Destination {
     Tcp(SocketAddr),
-    /// The name is checked against the server's certificate.
+    /// The name is verified against the server's certificate.
     Tls(SocketAddr, Box<str>, ClientTls),
     Unix(Arc<Path>),
 }
 
-/// A connection right after the handshake of HTTP.
+/// Connection right after the HTTP handshake.
 pub(super) enum Connected {
     Http1(Http1),
     Http2(http2::SendRequest<RequestBody>),
 }
 
-/// A connection of HTTP/1, which serves one request after another. It is closed when this is dropped, so that
-/// a server learns at once that nobody waits for its response.
+/// HTTP/1 connection, which serves one request after another. Dropping it closes it, so that a server learns
+/// at once that its response is no longer needed.
 #[derive(Debug)]
 pub(super) struct Http1 {
     pub(super) sender: http1::SendRequest<RequestBody>,
@@ -85,13 +85,13 @@ impl Drop for Http1 {
     }
 }
 
-/// A byte stream for HTTP.
+/// Byte stream that carries HTTP.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Connector {
-    /// For a UNIX socket, or else for `at`, one of the IP addresses of the address's host.
+    /// Connector for a UNIX socket, or else for `at`, one of the IP addresses of the host.
     pub(super) fn new(settings: &HttpSettings, address: &Address, at: Option<SocketAddr>) -> Self {
         let destination = match (address.socket(), at, &settings.tls) {
             (Some(socket), ..) => Destination::Unix(socket.into()),
@@ -100,7 +100,7 @@ impl Connector {
                 let protocols: &[&[u8]] = match settings.protocol {
                     Protocol::Auto => &[b"h2", b"http/1.1"],
                     Protocol::Http2 => &[b"h2"],
-                    // Servers with HTTP/1.0 only have no name for it.
+                    // Servers with only HTTP/1.0 have no ALPN name for it.
                     Protocol::Http1 => &[b"http/1.1"],
                     Protocol::Http10 => &[],
                 };
@@ -112,7 +112,7 @@ impl Connector {
         Self { destination, is_h2_only, timeout: settings.connect_timeout }
     }
 
-    /// Opens a connection. A task drives it until it is closed.
+    /// Opens a connection. A spawned task drives it until it closes.
     pub(super) async fn connect(&self) -> Result<Connected, SendError> {
         let connected = self.in_time(self.open()).await.map_err(SendError::Connect)?;
         let (stream, agreed_on_h2) = connected.map_err(|error| SendError::Connect(error.into()))?;
@@ -123,13 +123,13 @@ impl Connector {
         handshake.map_err(|error| SendError::Exchange { error, is_reused: false })
     }
 
-    /// Limits other work to the same time.
+    /// Applies the connect timeout to other work.
     pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, BoxError> {
         let after = self.timeout;
         timeout(after, work).await.map_err(|_| ConnectTimedOut { after }.into())
     }
 
-    /// Opens a byte stream. Also returns whether both ends agreed on HTTP/2.
+    /// Opens a byte stream. Also returns whether HTTP/2 was negotiated.
     async fn open(&self) -> io::Result<(Box<dyn Stream>, bool)> {
         match &self.destination {
             Destination::Tcp(at) => Ok((Box::new(tcp(*at).await?), false)),
@@ -155,7 +155,7 @@ impl Connector {
 async fn tcp(at: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(at).await?;
     leaves_free(&stream, ADMIN_RESERVE)?;
-    // Requests are written whole; waiting for more to send would only delay them.
+    // Requests are written as a whole; Nagle's algorithm would only delay them.
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE))?;
     Ok(stream)

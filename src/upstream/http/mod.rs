@@ -1,12 +1,14 @@
-//! HTTP servers, over the network or a UNIX domain socket.
+//! HTTP client for upstreams, over the network or a UNIX domain socket.
 //!
-//! In reading order: [`Address`] is the address of one, [`ClientTls`] its TLS settings, and [`AuthSettings`]
-//! the credential that it is sent; `connection` connects, `pool` reuses connections; [`HttpUpstream`]
-//! (`client`) sends an [`UpstreamCall`], follows redirects and renews credentials; `response` checks the
-//! framing and reads the body to a limit, `secret_scrubber` redacts our own secrets in it; `passthrough`
-//! forwards a request unread; `endpoints` picks the address where there are several.
+//! - [`Address`] is the address of a server, [`ClientTls`] its TLS settings, [`AuthSettings`] its credential.
+//! - `connection` opens connections, and `pool` reuses them.
+//! - [`HttpUpstream`] (`client`) sends an [`UpstreamCall`], follows redirects and renews credentials.
+//! - `response` checks the framing and reads the body up to a limit.
+//! - `secret_scrubber` redacts glossator's own secrets in responses.
+//! - `passthrough` forwards a request unmodified.
+//! - `endpoints` selects the endpoint for each request.
 //!
-//! Only this module names the HTTP client.
+//! Only this module uses the HTTP client library.
 
 mod address;
 mod client;
@@ -41,73 +43,72 @@ pub(super) use response::IncomingResponse;
 pub use response::remove_hop_by_hop;
 pub(super) use secret_scrubber::{EVERYTHING, MARK, ResponseScrubber, pattern_of};
 
-/// One server, and how it is reached.
+/// Settings of one HTTP server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpSettings {
-    /// The name that routes use.
+    /// Name that routes use.
     pub name: UpstreamName,
-    /// Its address.
+    /// Address.
     pub address: Address,
-    /// More addresses of the same service, with the same data. All of them are `https://` addresses, or none
-    /// is.
+    /// More addresses of the same service, with the same data. Either all addresses are `https://`, or none.
     pub others: Vec<Address>,
-    /// The HTTP version.
+    /// HTTP version.
     pub protocol: Protocol,
-    /// How it is authenticated; there for `https://` addresses, and for no others.
+    /// TLS settings. `Some` for `https://` addresses only.
     pub tls: Option<ClientTls>,
-    /// The timeout of a look-up of its names, and of a connection to one address, the TLS handshake included.
+    /// Timeout of DNS lookups, and of a connection to one address including the TLS handshake.
     pub connect_timeout: Duration,
-    /// Headers of every request of routes, in place of the route's own. Values that are secret
-    /// are marked so (`HeaderValue::set_sensitive`). They are not added to requests that are passed through.
+    /// Headers of every request of routes. They override the route's own. Secret values are marked
+    /// (`HeaderValue::set_sensitive`). They are not added to passthrough requests.
     pub headers: HeaderMap,
-    /// The credential in `Authorization`, in place of one in the route or in `headers`. Nor is that added to
-    /// requests that are passed through.
+    /// Credential in `Authorization`. It overrides one in the route or in `headers`, and is not added to
+    /// passthrough requests either.
     pub auth: Option<AuthSettings>,
-    /// How many redirects are followed, to the same origin only; 0 follows none.
+    /// Maximum number of redirects to follow, to the same origin only. 0 follows none.
     pub max_redirects: u8,
-    /// How many connections to each address are kept open for later requests.
+    /// Maximum number of idle connections to each endpoint.
     pub idle_connections: usize,
-    /// When an address that fails is ejected, where there are several.
+    /// When a failing endpoint is ejected, if there are several.
     pub outlier_detection: OutlierDetectionSettings,
-    /// How the health of its addresses is checked, if it is.
+    /// Health checks of its endpoints, if enabled.
     pub health_check: Option<HealthCheckSettings>,
-    /// After how long a name is looked up again.
+    /// Interval of DNS lookups.
     pub dns_refresh_interval: Duration,
 }
 
-/// Which HTTP an upstream speaks.
+/// HTTP version of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
-    /// HTTP/2 where it is agreed on in the handshake of TLS, else HTTP/1.1.
+    /// HTTP/2 if the TLS handshake negotiates it, else HTTP/1.1.
     #[default]
     Auto,
-    /// HTTP/1.0: a connection for each request, and no chunked bodies.
+    /// HTTP/1.0: one connection per request, and no chunked bodies.
     Http10,
-    /// HTTP/1.1; replies in HTTP/1.0 are understood.
+    /// HTTP/1.1. Responses in HTTP/1.0 are accepted.
     Http1,
     /// HTTP/2, without TLS by prior knowledge (RFC 9113, section 3.3).
     Http2,
 }
 
 impl Protocol {
-    /// The version that requests are written in; HTTP/2 accepts that of HTTP/1.1 as its own.
+    /// Version of the requests. The HTTP library accepts HTTP/1.1 for HTTP/2.
     fn version(self) -> Version {
         if self == Self::Http10 { Version::HTTP_10 } else { Version::HTTP_11 }
     }
 }
 
 impl HttpSettings {
-    /// For [`connect_timeout`](Self::connect_timeout).
+    /// Default of [`connect_timeout`](Self::connect_timeout).
     pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-    /// For [`max_redirects`](Self::max_redirects).
+    /// Default of [`max_redirects`](Self::max_redirects).
     pub const REDIRECTS_DEFAULT: u8 = 0;
-    /// For [`idle_connections`](Self::idle_connections): as many as there may be calls in flight.
+    /// Default of [`idle_connections`](Self::idle_connections): the default concurrency limit.
     pub const IDLE_CONNECTIONS_DEFAULT: usize = 128;
 
-    /// For [`dns_refresh_interval`](Self::dns_refresh_interval).
+    /// Default of [`dns_refresh_interval`](Self::dns_refresh_interval).
     pub const DNS_REFRESH_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 
-    /// An upstream with every default; with an `https://` address it needs [`tls`](Self::tls) yet.
+    /// Settings with all defaults. An `https://` address also needs [`tls`](Self::tls).
     pub fn new(name: UpstreamName, address: Address) -> Self {
         Self {
             name,
@@ -126,7 +127,7 @@ impl HttpSettings {
         }
     }
 
-    /// All its addresses.
+    /// All addresses.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
         std::iter::once(&self.address).chain(&self.others)
     }

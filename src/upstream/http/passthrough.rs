@@ -1,4 +1,4 @@
-//! Forwards a request to an upstream and its response back, unread.
+//! Passthrough: forwards a request and its response unmodified.
 
 use std::task::{Context, Poll};
 
@@ -16,23 +16,25 @@ use crate::{
     wire::{MapPoll, PolledFrame},
 };
 
-/// The body of a response that is streamed to a client. It counts as a request of its endpoint until it is
+/// Response body that is streamed to a client. It counts as a request in flight at its endpoint until it is
 /// dropped.
 pub type StreamedBody = UnsyncBoxBody<Bytes, hyper::Error>;
 
 impl HttpUpstream {
-    /// Forwards a request as it is and streams the response: nothing is buffered, limited or parsed.
+    /// Forwards a request and streams the response: nothing is buffered, limited or parsed.
     ///
-    /// Method, path, query, body and end-to-end headers are unchanged. Hop-by-hop headers are removed, and
-    /// `Expect`, which this program has handled itself. `Host` becomes the upstream's, as a legacy server may
-    /// have no other name. The upstream's own `headers` setting is not added: a credential of routes is not
-    /// lent to every client. When an address can't be reached, another is tried.
+    /// Method, path, query, body and end-to-end headers are unchanged, with these exceptions:
     ///
-    /// A future that is dropped after `deadline` counts as a failure of the address.
+    /// - Hop-by-hop headers are removed, and `Expect`, which glossator has handled itself.
+    /// - `Host` becomes the upstream's, as a legacy server may know no other name.
+    /// - The upstream's own `headers` are not added: credentials of routes are not for every client.
+    ///
+    /// If an endpoint can't be reached, another is tried. A future that is dropped after `deadline` counts as
+    /// a failure of the endpoint.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`], when no head of a response arrives. A later failure breaks the body off.
+    /// [`UpstreamError`] if no response headers arrive. A later failure truncates the body.
     pub async fn stream<B>(
         &self,
         request: Request<B>,
@@ -75,8 +77,8 @@ impl HttpUpstream {
     }
 }
 
-/// Delays an error by one poll: the server writes nothing after it, and the bytes before it are written
-/// first.
+/// Delays an error by one poll. The server writes nothing after an error, so the bytes before it must be
+/// flushed first.
 fn error_after_flush<B, H>(body: B, held: H) -> UnsyncBoxBody<Bytes, B::Error>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,

@@ -1,5 +1,5 @@
-//! The connections to one endpoint: those of HTTP/1 that wait for a next request, and the one of HTTP/2 that
-//! all share.
+//! Connection pool of one endpoint: idle HTTP/1 connections, and one HTTP/2 connection that all requests
+//! share.
 
 use std::{
     collections::VecDeque,
@@ -26,48 +26,49 @@ use super::{
     connection::{BoxError, Connected, Connector, Http1, RequestBody},
 };
 
-/// How long an idle connection stays open. Shorter than the servers' own limits (5 s for Apache and Node), so
-/// that requests seldom meet a connection that is just being closed.
+/// Time that an idle connection stays open. Shorter than the servers' own limits (5 s for Apache and Node),
+/// so that requests seldom meet a connection that is just being closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long a connection may take to be ready again after the end of a response. A server that responds
-/// without having read the whole request may never be.
+/// Longest time until a connection is ready again after the end of a response. A server that responds without
+/// having read the whole request may never be.
 const READY_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Why there is no head of a response.
+/// Reason why no response headers arrived.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::upstream) enum SendError {
-    /// There is no connection.
+    /// No connection could be opened.
     #[error(transparent)]
     Connect(BoxError),
-    /// It failed over a connection.
+    /// The exchange over a connection failed.
     #[error("the exchange failed")]
     Exchange {
-        /// Why.
+        /// Error of the HTTP library.
         #[source]
         error: hyper::Error,
-        /// Whether the connection had served others before, so that its server may just have closed it.
+        /// Whether the connection was reused. Then the server may just have closed it.
         is_reused: bool,
     },
 }
 
-/// The connections to one endpoint. When it is dropped they close, those in use when they are free.
+/// Connection pool of one endpoint. When it is dropped, idle connections close, and others once they are
+/// idle.
 #[derive(Debug)]
 pub(super) struct ConnectionPool {
     connector: Connector,
-    /// The `Host` of requests of HTTP/1.
+    /// `Host` of HTTP/1 requests.
     host: HeaderValue,
     /// Whether the endpoint has negotiated HTTP/2. Then one connection is enough, and requests wait for it.
     speaks_h2: AtomicBool,
     connecting: tokio::sync::Mutex<()>,
-    /// How many may wait for a next request.
+    /// Maximum number of idle connections.
     idle_limit: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The one that has waited longest first.
+    /// The longest idle connection first.
     idle: VecDeque<Idle>,
     shared: Option<Shared>,
     is_swept: bool,
@@ -79,12 +80,12 @@ struct Idle {
     since: Instant,
 }
 
-/// A connection of HTTP/2.
+/// HTTP/2 connection.
 #[derive(Debug, Clone)]
 struct Shared {
     sender: http2::SendRequest<RequestBody>,
     is_reused: Arc<AtomicBool>,
-    /// When it was last used.
+    /// Time of the last request.
     since: Instant,
 }
 
@@ -94,7 +95,7 @@ enum Connection {
 }
 
 impl ConnectionPool {
-    /// Nothing is connected yet.
+    /// Creates an empty pool.
     pub(super) fn new(settings: &HttpSettings, address: &Address, connector: Connector) -> Arc<Self> {
         Arc::new(Self {
             connector,
@@ -106,11 +107,11 @@ impl ConnectionPool {
         })
     }
 
-    /// Sends a request, whose URI is absolute, and waits for the head of its response.
+    /// Sends a request with an absolute URI and waits for the response headers.
     ///
     /// # Errors
     ///
-    /// The error, and the request where it is certain that nothing of it was sent.
+    /// The error, and the request if certainly none of it was sent.
     pub(super) async fn send(
         self: &Arc<Self>,
         mut request: Request<RequestBody>,
@@ -149,7 +150,7 @@ impl ConnectionPool {
                 Err(failed) => failed,
             };
             match failed.take_message() {
-                // The connection was closed before anything of the request was sent.
+                // The connection was closed before any part of the request was sent.
                 Some(unsent) if is_reused => request = unsent,
                 Some(_) | None => {
                     return Err((SendError::Exchange { error: failed.into_error(), is_reused }, None));
@@ -159,7 +160,7 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection that waits, the one used last: so those that are not needed grow old.
+    /// Takes the most recently used idle connection, so that surplus ones time out.
     fn take(&self) -> Option<Connection> {
         let mut state = self.state();
         if let Some(shared) = state.shared.as_mut().filter(|shared| !shared.sender.is_closed()) {
@@ -175,10 +176,10 @@ impl ConnectionPool {
     }
 
     async fn connect(self: &Arc<Self>) -> Result<Connection, SendError> {
-        // Without idle connections there is nothing to wait for.
+        // Without idle connections there is nothing to share.
         let will_share = self.speaks_h2.load(Ordering::Relaxed) && self.idle_limit > 0;
         let _connecting = match will_share {
-            // Waiting for a connection that can't be opened is no longer than connecting.
+            // Waiting for a connection attempt of another request takes no longer than the connect timeout.
             true => {
                 let lock = self.connector.in_time(self.connecting.lock()).await;
                 Some(lock.map_err(SendError::Connect)?)
@@ -204,7 +205,7 @@ impl ConnectionPool {
         })
     }
 
-    /// Keeps a connection open for a next request.
+    /// Returns a connection to the pool, unless the pool is full.
     fn keep(self: &Arc<Self>, connection: Http1) {
         let mut state = self.state();
         if state.idle.len() < self.idle_limit {
@@ -213,7 +214,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes what waits too long, as long as something waits.
+    /// Starts the task that closes connections after the idle timeout, unless it runs already.
     fn sweep_later(self: &Arc<Self>, state: &mut State) {
         if state.is_swept {
             return;
@@ -223,19 +224,19 @@ impl ConnectionPool {
                 state.is_swept = true;
                 runtime.spawn(sweep(Arc::downgrade(self)));
             }
-            // Without a runtime nothing would close them.
+            // Without a runtime, nothing would close idle connections.
             Err(_) => *state = State::default(),
         }
     }
 
-    /// Closes what has waited too long. Returns when to do so again.
+    /// Closes connections that reached the idle timeout. Returns the time of the next check.
     fn close_old(&self) -> Option<Instant> {
         let now = Instant::now();
         let is_old = |since: Instant| now.saturating_duration_since(since) >= IDLE_TIMEOUT;
         let mut state = self.state();
         let old = state.idle.iter().take_while(|idle| is_old(idle.since)).count();
         state.idle.drain(..old);
-        // Requests in flight over it are completed.
+        // Dropping the sender still lets requests in flight complete.
         state.shared.take_if(|shared| is_old(shared.since) || shared.sender.is_closed());
         let next = state.idle.front().map(|idle| idle.since);
         let next = next.into_iter().chain(state.shared.as_ref().map(|shared| shared.since)).min();
@@ -254,17 +255,17 @@ async fn sweep(pool: Weak<ConnectionPool>) {
     }
 }
 
-/// The request target of HTTP/1 to the server itself (RFC 9112, section 3.2.1).
+/// Request target in origin form (RFC 9112, section 3.2.1).
 fn origin_form(uri: &Uri) -> Uri {
     uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from)
 }
 
-/// The body of a response as it arrives. Its connection is reused once the body was read to its end; when it
-/// is dropped before, the connection closes.
+/// Response body that returns its connection to the pool once it was read to its end. If it is dropped
+/// earlier, the connection closes.
 #[derive(Debug)]
 pub(in crate::upstream) struct ResponseBody {
     incoming: Incoming,
-    /// The connection, and the pool that it returns to; `None` where it is shared.
+    /// HTTP/1 connection and its pool. `None` for HTTP/2, whose connection is shared.
     lease: Option<(Http1, Arc<ConnectionPool>)>,
 }
 
@@ -273,7 +274,7 @@ impl ResponseBody {
         Self { incoming, lease: None }
     }
 
-    /// Closes the connection: further bytes on it can't be trusted.
+    /// Closes the connection, because further bytes on it can't be trusted.
     pub(super) fn close(&mut self) {
         self.lease = None;
     }
@@ -285,7 +286,7 @@ impl ResponseBody {
         } else if !connection.sender.is_closed()
             && let Ok(runtime) = Handle::try_current()
         {
-            // Its task may be on its way there, on another thread.
+            // The connection's task may become ready shortly, on another thread.
             runtime.spawn(async move {
                 if let Ok(Ok(())) = timeout(READY_TIMEOUT, connection.sender.ready()).await {
                     pool.keep(connection);
@@ -341,7 +342,7 @@ mod tests {
     use super::*;
     use crate::upstream::http::{ConnectTimedOut, connection::whole};
 
-    /// A server that responds `ok` with a header, and how many connections to it were opened and are open.
+    /// Server that responds `ok` with a header. Reports how many connections were opened and are open.
     async fn server(header: &'static str) -> (Address, watch::Receiver<(usize, usize)>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -424,7 +425,7 @@ mod tests {
         let mut asking = JoinSet::new();
         for _ in 0..5 {
             let (pool, address) = (pool.clone(), address.clone());
-            // Each keeps its connection until all have one.
+            // Each request has its own connection until all have one.
             asking.spawn(async move { pool.send(request(&address)).await.unwrap() });
         }
         let replies = asking.join_all().await;
@@ -504,7 +505,7 @@ mod tests {
                     let mut serving = std::pin::pin!(server.serve_connection(stream, service));
                     tokio::select! {
                         _ = &mut serving => {}
-                        // It stays open, as that of a server that lost its power does.
+                        // The connection stays open, like that of a server that lost power.
                         () = silent.notified() => std::future::pending().await,
                     }
                 });

@@ -1,4 +1,4 @@
-//! A response as it arrives: its headers, where it ends, and its body up to a limit.
+//! Incoming HTTP response: framing checks, hop-by-hop headers, and the body up to a limit.
 
 use std::{error::Error, io};
 
@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use super::{ProgressEvent, ProgressSender, ResponseBody, UpstreamError, secret_scrubber::ResponseScrubber};
 use crate::{model::UpstreamResponse, route::UpstreamName, upstream::buffer::BodyAccount};
 
-/// A response whose head is there.
+/// Response whose headers have arrived.
 pub(in crate::upstream) struct IncomingResponse {
     pub(super) upstream: UpstreamName,
     pub(super) response: Response<ResponseBody>,
@@ -29,12 +29,12 @@ impl IncomingResponse {
         self.response.headers()
     }
 
-    /// The body as it arrives, and the scrubber for it.
+    /// Body stream, and the scrubber for it.
     pub(in crate::upstream) fn into_body(self) -> (ResponseBody, ResponseScrubber) {
         (self.response.into_body(), self.scrubber)
     }
 
-    /// Reads the body to its end.
+    /// Reads the whole body.
     pub(in crate::upstream) async fn whole(
         self,
         limit_bytes: usize,
@@ -50,13 +50,12 @@ impl IncomingResponse {
     }
 }
 
-/// Rejects a response whose end is declared in two ways, or in an unknown way. Duplicate equal lengths are
-/// merged.
+/// Rejects a response with ambiguous or unknown framing. Repeated equal lengths are merged.
 ///
-/// The HTTP client rejects lengths that are no numbers or contradict each other, chunks of no size, and
-/// chunks in HTTP/1.0. Responses that it accepts, but a proxy must not, are rejected here: where two parsers
-/// may see two ends, one of them parses as the next response what the other parsed as this one's body (RFC
-/// 9112, sections 6.3 and 11.2).
+/// The HTTP library rejects lengths that are not numbers or contradict each other, chunks without a size, and
+/// chunks in HTTP/1.0. This rejects what the library accepts but a proxy must not: if two parsers may see
+/// different ends, one parses as the next response what the other parsed as this body (RFC 9112, sections 6.3
+/// and 11.2).
 pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result<(), &'static str> {
     if version > Version::HTTP_11 {
         return Ok(());
@@ -69,7 +68,7 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
         }
         let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
         let only = codings.next().and_then(|coding| coding.to_str().ok()).unwrap_or_default().trim();
-        // `identity` was one in RFC 2616, and means nothing.
+        // RFC 2616 had `identity`, which means no encoding.
         let is_known = only.eq_ignore_ascii_case("chunked") || only.eq_ignore_ascii_case("identity");
         if codings.next().is_some() || !is_known {
             return Err("its `Transfer-Encoding` is another than `chunked`");
@@ -77,7 +76,7 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
     }
     let lengths = headers.get_all(header::CONTENT_LENGTH);
     if lengths.iter().count() > 1 || lengths.iter().any(|length| length.as_bytes().contains(&b',')) {
-        // The client has refused those that differ.
+        // The HTTP library has rejected lengths that differ.
         let first = lengths.iter().next().and_then(|length| length.to_str().ok()?.split(',').next());
         if let Some(Ok(first)) = first.map(|first| HeaderValue::from_str(first.trim())) {
             headers.insert(header::CONTENT_LENGTH, first);
@@ -86,18 +85,17 @@ pub(super) fn check_framing(version: Version, headers: &mut HeaderMap) -> Result
     Ok(())
 }
 
-/// Whether a response that has no body by its status announces one. It ends with its headers all the same
-/// (RFC 9112, section 6.3), so bytes of that body may arrive later, when the connection waits for the next
-/// response.
+/// Whether a response announces a body although its status excludes one. It ends after its headers all the
+/// same (RFC 9112, section 6.3), so bytes of that body may arrive later and be parsed as the next response.
 ///
-/// Not 304: there a length is that of the body which a 200 would have had (RFC 9110, section 8.6).
+/// Not 304: its length is that of the body that a 200 would have (RFC 9110, section 8.6).
 pub(super) fn announces_unread_body(status: StatusCode, headers: &HeaderMap) -> bool {
     let has_length = headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
     status == StatusCode::NO_CONTENT && (has_length || headers.contains_key(header::TRANSFER_ENCODING))
 }
 
-/// Whether a header is one of a single hop (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are
-/// older). `Trailer` is not among them: it describes the message.
+/// Whether a header is hop-by-hop (RFC 9110, section 7.6.1; `Keep-Alive` and `Proxy-Connection` are older).
+/// `Trailer` is not: it describes the message.
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -112,45 +110,45 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     )
 }
 
-/// Drops the headers of one hop, and those that `Connection` names: they never cross to another connection.
+/// Removes hop-by-hop headers, and those that `Connection` names: a proxy never forwards them.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if let Entry::Occupied(connection) = headers.entry(header::CONNECTION) {
         let (_, values) = connection.remove_entry_mult();
-        // These two name no header, and most messages have one of them.
+        // These two are no header names, and most messages have one of them.
         let values = values.filter(|value| value != "keep-alive" && value != "close");
         for value in values.collect::<Vec<_>>() {
             remove_named(headers, &value);
         }
     }
-    // Looking is quicker than removing.
+    // Checking is faster than removing.
     let present: Vec<HeaderName> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
     for name in present {
         headers.remove(name);
     }
 }
 
-/// Drops the headers that a value of `Connection` names.
+/// Removes the headers that a value of `Connection` names.
 fn remove_named(headers: &mut HeaderMap, value: &HeaderValue) {
     let names = value.to_str().unwrap_or_default().split(',');
     let names = names.filter_map(|name| name.trim().parse::<HeaderName>().ok());
-    // A peer that names the framing or the host would change what the message is.
+    // Removing the length or the host would change the meaning of the message.
     for name in names.filter(|name| name != header::CONTENT_LENGTH && name != header::HOST) {
         headers.remove(name);
     }
 }
 
-/// How much memory is allocated at once because a peer announces so much.
+/// Memory that is allocated up front on the strength of an announced length.
 const TRUSTED_BYTES: usize = 1 << 20;
 
-/// Reads what is short of a body that nobody needs, so that its connection can be used again. Nothing depends
-/// on whether it could be read.
+/// Reads the rest of a short body that is not needed, so that its connection can be reused. Errors are
+/// ignored.
 pub(super) async fn drain(upstream: &UpstreamName, body: ResponseBody) {
     const DRAIN_LIMIT_BYTES: usize = 16 << 10;
     let _ = read_body(upstream, body, DRAIN_LIMIT_BYTES, &mut BodyAccount::none(), None).await;
 }
 
-/// Reads a body whole. One that announces more than `limit_bytes` is not read at all. One that arrives in
-/// several pieces reports each as progress. Memory for a long one is reserved first, with `account`.
+/// Reads a whole body. If the announced length is over `limit_bytes`, nothing is read. A body in several
+/// chunks reports each as progress. Memory for a long body is reserved first, with `account`.
 async fn read_body(
     upstream: &UpstreamName,
     mut body: ResponseBody,
@@ -175,7 +173,7 @@ async fn read_body(
         return Err(too_long());
     }
     received(first.len());
-    // Most responses arrive in one piece, which is returned as it is.
+    // Most responses arrive in one chunk, which is returned without copying.
     let Some(second) = next_chunk(upstream, &mut body).await? else { return Ok(first) };
     let mut whole = BytesMut::with_capacity(announced.min(TRUSTED_BYTES).max(first.len() + second.len()));
     whole.extend_from_slice(&first);
@@ -194,7 +192,7 @@ async fn read_body(
     }
 }
 
-/// The next bytes; trailers are passed over.
+/// Returns the next chunk. Trailers are ignored.
 async fn next_chunk(
     upstream: &UpstreamName,
     body: &mut ResponseBody,
@@ -213,7 +211,7 @@ fn broken_body(upstream: &UpstreamName, error: hyper::Error) -> UpstreamError {
     let upstream = upstream.clone();
     let kind = error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
     match kind {
-        // Its chunks are none.
+        // Invalid chunked encoding.
         Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
             UpstreamError::NotHttp { upstream, source: error.into() }
         }

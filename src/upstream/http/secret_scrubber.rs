@@ -1,7 +1,7 @@
-//! Hides our own secrets in responses that echo them.
+//! Redaction of glossator's own secrets in responses that echo them.
 //!
-//! Legacy servers may echo requests: an error page with all headers, a `WWW-Authenticate` with the token that
-//! was rejected. Our credentials must not pass to clients that way.
+//! Legacy servers may echo requests: an error page with all headers, or a `WWW-Authenticate` with the
+//! rejected token. Credentials for upstreams must not reach clients that way.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
@@ -17,19 +17,18 @@ use regex::bytes::Regex;
 use super::{Address, AuthSettings, HttpSettings};
 use crate::model::UpstreamResponse;
 
-/// Replaces a secret.
+/// Replacement for a secret.
 pub(in crate::upstream) const MARK: &str = "[redacted]";
 
-/// Replaces secrets in responses: whole ones in every response, and in errors also the beginnings of long
-/// ones, and short ones.
+/// Redactor of secrets in responses. It replaces whole secrets in every response. In error responses it also
+/// replaces short secrets and the beginnings of long ones.
 #[derive(Clone)]
 pub(super) struct SecretScrubber {
     everywhere: Option<Arc<Regex>>,
     in_errors: Option<Arc<Regex>>,
 }
 
-/// Replaces the secrets that were sent with one request: those of the upstream's settings, and the
-/// credential.
+/// Redactor for the response to one request: the secrets of the upstream's settings, and the credential.
 pub(in crate::upstream) struct ResponseScrubber {
     pub(super) own: SecretScrubber,
     pub(super) credential: Option<SecretScrubber>,
@@ -45,32 +44,32 @@ impl ResponseScrubber {
     }
 }
 
-/// How sure it is that a text is a secret.
+/// Certainty that a text is a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Certainty {
-    /// It is one.
+    /// Certain.
     Secret,
-    /// It came from outside the file, and may be the name of a tenant.
+    /// Not certain: it came from outside the file, and may be the name of a tenant.
     Perhaps,
 }
 
 impl SecretScrubber {
-    /// Shorter texts occur in responses by chance.
+    /// Minimum length. Shorter texts occur in responses by chance.
     const SHORTEST: usize = 6;
-    /// The same in responses that are no errors, where no data may be lost.
+    /// Minimum length in responses that are not errors, where no data may be lost.
     const SHORTEST_IN_DATA: usize = 16;
-    /// From this length on the beginning is enough in errors, which cut what they quote.
+    /// Minimum length of a secret whose beginning is enough in errors, which truncate quotations.
     const LONG: usize = 24;
-    /// How much of a long one is looked for, at most.
+    /// Maximum length of that beginning.
     const LONGEST_BEGINNING: usize = 24;
 
-    /// Of secrets that are known for certain.
+    /// Scrubber of certain secrets.
     pub(super) fn of<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
         Self::of_all(secrets.into_iter().map(|secret| (Cow::Borrowed(secret), Certainty::Secret)))
     }
 
-    /// For the secrets of settings, credentials aside: headers that are marked as sensitive, and what
-    /// addresses hide.
+    /// Scrubber of the secrets in settings, without the credential: sensitive headers, and the hidden parts
+    /// of addresses.
     pub(super) fn of_settings(settings: &HttpSettings) -> Self {
         Self::of_all(known_of(settings))
     }
@@ -79,8 +78,8 @@ impl SecretScrubber {
         let mut everywhere = BTreeSet::new();
         let secrets: Vec<_> = secrets.collect();
         for (secret, _) in secrets.iter().filter(|(_, certainty)| *certainty == Certainty::Secret) {
-            // In data only as they are, and in one case as a whole: the engine looks for all of that at once,
-            // and for mixtures it reads every byte.
+            // In data only complete forms in one case: the regex engine searches these at once, but for mixed
+            // case it reads every byte.
             let forms = forms(secret.trim());
             let cases =
                 forms.iter().flat_map(|form| [form.clone(), form.to_lowercase(), form.to_uppercase()]);
@@ -92,13 +91,13 @@ impl SecretScrubber {
         Self { everywhere: compiled(&everywhere.join("|")), in_errors: compiled(&in_errors) }
     }
 
-    /// The response without them. What is compressed is not searched.
+    /// Redacts a response. Compressed bodies are not searched.
     fn scrub(&self, mut response: UpstreamResponse) -> UpstreamResponse {
         let wanted = if response.status.is_success() { &self.everywhere } else { &self.in_errors };
         let Some(secrets) = wanted else { return response };
         if let Cow::Owned(hidden) = secrets.replace_all(&response.body, MARK.as_bytes()) {
             response.body = Bytes::from(hidden);
-            // It was the length of another body.
+            // The body has another length now.
             response.headers.remove(header::CONTENT_LENGTH);
         }
         for value in response.headers.values_mut() {
@@ -110,7 +109,7 @@ impl SecretScrubber {
     }
 }
 
-/// The patterns contain the secrets.
+/// Hides the patterns, which contain the secrets.
 impl fmt::Debug for SecretScrubber {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("SecretScrubber(…)")
@@ -118,8 +117,8 @@ impl fmt::Debug for SecretScrubber {
 }
 
 impl HttpSettings {
-    /// A pattern for what no error may show of these settings; nothing where there are no secrets. It is
-    /// itself secret.
+    /// Pattern of the secrets in these settings, which no error may show. `None` if there are none. The
+    /// pattern itself is a secret.
     pub fn secrets_pattern(&self) -> Option<String> {
         let in_auth = self.auth.iter().flat_map(AuthSettings::texts);
         let others: Vec<_> = known_of(self).collect();
@@ -128,7 +127,8 @@ impl HttpSettings {
     }
 }
 
-/// A pattern for what no error may show of these secrets; nothing where there are none. It is itself secret.
+/// Pattern of these secrets, which no error may show. `None` if there are none. The pattern itself is a
+/// secret.
 pub(in crate::upstream) fn pattern_of<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<String> {
     let pattern = pattern_in_errors(secrets);
     (!pattern.is_empty()).then_some(pattern)
@@ -146,8 +146,8 @@ fn known_of(settings: &HttpSettings) -> impl Iterator<Item = Known<'_>> {
     secrets.chain(bases.map(|base| (Cow::Borrowed(base.trim_matches('/')), Certainty::Perhaps)))
 }
 
-/// All forms of these secrets in capitals and small letters of any mixture, and the beginnings of long ones;
-/// the first that fits is the longest.
+/// Pattern of all forms of these secrets in any case, and the beginnings of long ones. The longest match
+/// comes first.
 fn pattern_in_errors<'s>(secrets: impl Iterator<Item = &'s str>) -> String {
     let (mut whole, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
     for form in
@@ -160,28 +160,28 @@ fn pattern_in_errors<'s>(secrets: impl Iterator<Item = &'s str>) -> String {
     if patterns.is_empty() { String::new() } else { format!("(?i:{})", patterns.join("|")) }
 }
 
-/// What fits all there is: where secrets are too long to be looked for, nothing is shown.
+/// Pattern that matches everything. Secrets too long for a regex are handled by showing nothing.
 pub(in crate::upstream) const EVERYTHING: &str = "(?s).+";
 
-/// A pattern for bytes, as a body may be in any charset; nothing of an empty one.
+/// Compiles a pattern for bytes, as a body may be in any charset. `None` if it is empty.
 fn compiled(pattern: &str) -> Option<Arc<Regex>> {
     let everything = |_| Regex::new(&format!("(?-u){EVERYTHING}")).expect("the pattern is fixed and tested");
     (!pattern.is_empty()).then(|| Regex::new(&format!("(?-u){pattern}")).unwrap_or_else(everything).into())
 }
 
-/// The beginning of a long secret, with the rest of the text up to a separator.
+/// Pattern of the beginning of a long secret and the text after it up to a separator.
 fn beginning_of(form: &str) -> Option<String> {
     if form.len() < SecretScrubber::LONG || !form.is_ascii() {
         return None;
     }
     let begins = &form[..(form.len() / 2).min(SecretScrubber::LONGEST_BEGINNING)];
-    // Not in the middle of an escape.
+    // Does not end in the middle of an escape.
     let begins = begins.trim_end_matches(['\\', '%', '&']);
     Some(format!(r#"{}[^\s"'<>,;]*"#, regex::escape(begins)))
 }
 
-/// The texts of a header's value that are secret: all of it, the credential behind a scheme, and what that
-/// encodes.
+/// Secret parts of a header's value: the whole value, the credential after a scheme, and its decoded
+/// password.
 fn secrets_in(value: &HeaderValue) -> Vec<String> {
     let Ok(value) = value.to_str() else { return Vec::new() };
     let Some((scheme, credential)) = value.split_once(' ') else { return vec![value.to_owned()] };
@@ -195,7 +195,7 @@ fn secrets_in(value: &HeaderValue) -> Vec<String> {
     secrets
 }
 
-/// How the names of headers end that carry a credential: `X-Api-Key`, `X-Auth`, `X-Session-Id`.
+/// Suffixes of the names of headers with a credential: `X-Api-Key`, `X-Auth`, `X-Session-Id`.
 const CREDENTIAL_ENDS: [&str; 12] = [
     "key",
     "token",
@@ -219,11 +219,11 @@ fn is_credential(name: &HeaderName) -> bool {
         || CREDENTIAL_ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// The forms in which a server may write a text: as it is, in JSON, in a URL, in HTML, in Base64.
+/// Encodings in which a server may echo a text: as it is, in JSON, in a URL, in HTML, in Base64.
 fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = written_forms(secret);
     for encoded in base64_forms(secret) {
-        // In a URL, or in JSON as some write it.
+        // In a URL, or in JSON with escaped slashes.
         let in_url = encoded.replace('+', "%2B").replace('/', "%2F");
         forms.extend([
             encoded.replace('+', "-").replace('/', "_"),
@@ -235,10 +235,10 @@ fn forms(secret: &str) -> BTreeSet<String> {
     forms
 }
 
-/// The Base64 of a text, whatever is before and behind it: three forms, by how many bytes before
-/// it are encoded together with its first. Of characters that its neighbours have a part in nothing is known.
+/// Base64 of a text in any surrounding: three forms, by the number of preceding bytes that share a group with
+/// its first byte. Characters that also encode neighbouring bytes are left out.
 fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
-    // The rest of a short one is too short to be distinguished from other text.
+    // A short text leaves too few characters to be distinguished from other text.
     let is_long = secret.len() >= SecretScrubber::SHORTEST;
     (0..3).filter(move |_| is_long).map(|before| {
         let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
@@ -248,7 +248,7 @@ fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A text of a URL with small letters in its escapes: `%2f`.
+/// URL-encoded text with lower-case escapes: `%2f`.
 fn with_small_escapes(encoded: &str) -> String {
     let mut parts = encoded.split('%');
     let mut small = parts.next().unwrap_or_default().to_owned();
@@ -264,7 +264,7 @@ fn written_forms(secret: &str) -> BTreeSet<String> {
     let json = json[1..json.len() - 1].to_owned();
     let slashes = json.replace('/', r"\/");
     let url = utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string();
-    // What RFC 3986 leaves as it is, many leave.
+    // Many encoders do not escape the unreserved characters of RFC 3986.
     let plain = url.replace("%2D", "-").replace("%2E", ".").replace("%5F", "_").replace("%7E", "~");
     let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     let as_form = plain.replace("%20", "+");

@@ -1,10 +1,10 @@
-//! Credentials for upstreams.
+//! Credentials that glossator sends to upstreams.
 //!
-//! In reading order: [`AuthSettings`] are configured, and a [`CredentialSource`] has the credential for each
-//! request; `oauth` requests a token from a server, and `token_cache` caches it until shortly before it
-//! expires, or rereads one from a file. [`CredentialError`] is the reason why there is none.
-//!
-//! A request whose credential can't be had is not sent.
+//! - [`AuthSettings`]: the configured credential.
+//! - [`CredentialSource`]: the credential for each request.
+//! - `oauth`: requests a token from a server.
+//! - `token_cache`: caches it until shortly before it expires, or rereads a token from a file.
+//! - [`CredentialError`]: the reason why no credential is available. The request is then not sent.
 
 mod oauth;
 mod token_cache;
@@ -23,34 +23,34 @@ use token_cache::{TokenCache, TokenFile};
 
 pub use oauth::{AuthStyle, OAuthSettings, TokenUrl};
 
-/// The credential for an upstream, in the header `Authorization`.
+/// Credential for an upstream, sent in `Authorization`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AuthSettings {
-    /// A user and a password (RFC 7617).
+    /// User and password (RFC 7617).
     Basic {
-        /// The user.
+        /// User.
         user: String,
-        /// The password.
+        /// Password.
         password: Hidden,
     },
-    /// A token that stays as it is (RFC 6750).
+    /// Fixed bearer token (RFC 6750).
     Bearer(BearerToken),
-    /// A token in a file, which is read again from time to time.
+    /// Token in a file, which is reread from time to time.
     BearerFile(PathBuf),
-    /// A token that a server issues for a client's id and secret (RFC 6749, section 4.4).
+    /// Token that a server issues for a client id and secret (RFC 6749, section 4.4).
     OAuth(Box<OAuthSettings>),
 }
 
-/// A text that is never shown.
+/// Secret text. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden(Arc<str>);
 
-/// A token that can stand in a header. It is never shown.
+/// Token that is valid in a header. `Debug` does not show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BearerToken(HeaderValue);
 
 impl Hidden {
-    /// From a text that is not to be shown.
+    /// Wraps a secret.
     pub fn new(text: &str) -> Self {
         Self(text.into())
     }
@@ -67,11 +67,11 @@ impl fmt::Debug for Hidden {
 }
 
 impl BearerToken {
-    /// A token, without the word `Bearer` before it.
+    /// Creates a token from its text, without `Bearer`.
     ///
     /// # Errors
     ///
-    /// When it is empty, or has white space or characters in it that no header has.
+    /// If it is empty, or has white space or characters that are invalid in a header.
     pub fn new(token: &str) -> Result<Self, InvalidHeaderValue> {
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(HeaderValue::from_bytes(b"\n").expect_err("a line break is in no header"));
@@ -89,7 +89,7 @@ impl BearerToken {
 }
 
 impl AuthSettings {
-    /// Its secrets that are sent to the upstream, except those of tokens that are requested later.
+    /// Secrets in it that are sent to the upstream, except tokens that are requested later.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
             Self::Basic { user: _, password } => vec![password.as_str()],
@@ -99,7 +99,7 @@ impl AuthSettings {
     }
 }
 
-/// The source of credentials for requests. Clones share it.
+/// Source of credentials for requests. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) enum CredentialSource {
     Fixed(Credential),
@@ -107,13 +107,13 @@ pub(super) enum CredentialSource {
     Cached(TokenCache),
 }
 
-/// The credential of one request.
+/// Credential of one request.
 #[derive(Debug, Clone)]
 pub(super) struct Credential {
     pub(super) value: HeaderValue,
-    /// Hides it in responses.
+    /// Redacts it in responses.
     pub(super) scrubber: SecretScrubber,
-    /// Identifies it among those of one source.
+    /// Number among the credentials of one source.
     number: u64,
 }
 
@@ -133,7 +133,7 @@ impl CredentialSource {
         }
     }
 
-    /// The credential for a request of a call.
+    /// Returns the credential for a request of a call.
     pub(super) async fn credential(&self, context: &CallContext) -> Result<Credential, Arc<CredentialError>> {
         match self {
             Self::Fixed(credential) => Ok(credential.clone()),
@@ -142,7 +142,7 @@ impl CredentialSource {
         }
     }
 
-    /// One in the place of one that the upstream refused, where there is another.
+    /// Returns a replacement for a credential that the upstream refused, if there is one.
     pub(super) async fn another(
         &self,
         refused: &Credential,
@@ -155,7 +155,7 @@ impl CredentialSource {
         }
     }
 
-    /// Notes that the upstream accepted one.
+    /// Records that the upstream accepted a credential.
     pub(super) fn accepted(&self, credential: &Credential) {
         match self {
             Self::Fixed(_) | Self::File(_) => {}
@@ -164,15 +164,15 @@ impl CredentialSource {
     }
 }
 
-/// Why there is no credential. For the log; clients learn only that there is none.
+/// Reason why there is no credential. For the log: clients learn only that there is none.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
     /// The file can't be read.
     #[error("the token file `{path}` can't be read")]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the file system.
         #[source]
         source: io::Error,
     },
@@ -181,7 +181,7 @@ pub enum CredentialError {
     NoTokenInFile {
         /// Which.
         path: PathBuf,
-        /// The error in it, without quoting it.
+        /// Problem with its content, without quoting it.
         found: &'static str,
     },
     /// The token server could not be reached.
@@ -190,41 +190,41 @@ pub enum CredentialError {
     /// The token server timed out.
     #[error("the token server did not respond within {after:?}")]
     Deadline {
-        /// The limit that was hit.
+        /// Timeout.
         after: Duration,
     },
     /// The token server refused.
     #[error("the token server refused with status {status} and {code}")]
     Refused {
-        /// The status.
+        /// HTTP status.
         status: StatusCode,
-        /// The error code of RFC 6749, section 5.2, if there is one; as text.
+        /// Error code of RFC 6749, section 5.2, as text, or a note that there is none.
         code: &'static str,
     },
-    /// The token server succeeded without a token.
+    /// The token server sent a success without a token.
     #[error("the token server answered {found}")]
     NoToken {
-        /// The content of the response, without quoting it.
+        /// Problem with the response, without quoting it.
         found: &'static str,
     },
-    /// It failed, and it is not yet time to try again.
+    /// A request failed before, and the backoff is not over.
     #[error("the next token request is sent in {rest:?}, after {failures} failures")]
     CircuitOpen {
-        /// How long yet.
+        /// Time until the next request.
         rest: Duration,
-        /// How often it failed since it last gave one.
+        /// Consecutive failures.
         failures: u32,
-        /// How it failed last.
+        /// Last failure.
         #[source]
         source: Arc<Self>,
     },
-    /// The task that was to get one ended without a result.
+    /// The task that requests the token ended without a result.
     #[error("what was to get a token has ended without one")]
     Lost,
 }
 
 impl CredentialError {
-    /// How long no token is requested, if that is so.
+    /// Time until the next token request, if it is delayed.
     pub fn rest(&self) -> Option<Duration> {
         match self {
             Self::CircuitOpen { rest, .. } => Some(*rest),

@@ -1,4 +1,4 @@
-//! A token for a client's name and secret: the client credentials grant of OAuth 2 (RFC 6749, section 4.4).
+//! Client credentials grant of OAuth 2.0: a token for a client id and secret (RFC 6749, section 4.4).
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -19,45 +19,45 @@ use crate::{
     upstream::Deadline,
 };
 
-/// How much of a response is read.
+/// Longest response that is read.
 const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
-/// The life of a token whose server does not send one.
+/// Lifetime of a token whose server does not send one.
 const DEFAULT_LIFE: Duration = Duration::from_secs(300);
-/// The longest life that is believed.
+/// Longest lifetime that is accepted.
 const MAX_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// The token server of an upstream, and the parameters of its tokens.
+/// Token server of an upstream, and the parameters of its tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OAuthSettings {
-    /// How the token server is reached; its address is that of `url`.
+    /// HTTP settings of the token server, with the address of its URL.
     pub server: HttpSettings,
-    /// Its token endpoint.
+    /// Token endpoint on that server.
     pub path_and_query: PathAndQuery,
-    /// The client's id.
+    /// Client id.
     pub client_id: String,
-    /// The client's secret.
+    /// Client secret.
     pub client_secret: Hidden,
-    /// How both are sent.
+    /// Client authentication method.
     pub style: AuthStyle,
-    /// The scopes of the token.
+    /// Scopes of the token.
     pub scopes: Vec<String>,
     /// More parameters, such as the audience.
     pub parameters: Vec<(String, String)>,
 }
 
-/// How a client sends its id and secret (RFC 6749, section 2.3.1).
+/// Client authentication method (RFC 6749, section 2.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuthStyle {
-    /// In `Authorization`, which every server has to understand.
+    /// In `Authorization`, which every server must support.
     #[default]
     Basic,
     /// In the body.
     Post,
 }
 
-/// The URL of a token endpoint.
+/// URL of a token endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenUrl {
-    /// The server.
+    /// Server.
     pub address: Address,
     /// Path and query on it.
     pub path_and_query: PathAndQuery,
@@ -86,7 +86,7 @@ impl OAuthSettings {
         let (id, secret) = (self.client_id.clone(), self.client_secret.as_str());
         match self.style {
             AuthStyle::Basic => {
-                // Both are encoded as in a form first (section 2.3.1).
+                // Both are form-encoded first (section 2.3.1).
                 let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
                 let pair = STANDARD.encode(format!("{}:{}", encoded(&id), encoded(secret)));
                 let value =
@@ -113,12 +113,12 @@ impl OAuthSettings {
     }
 }
 
-/// A cache of tokens of the server in the settings.
+/// Creates the token cache for these settings.
 pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
     let settings = Arc::new(settings.clone());
     let server = HttpUpstream::new(settings.server.clone());
     TokenCache::new(settings.server.name.clone(), move || {
-        // The cache has a timeout of its own.
+        // The cache enforces a shorter timeout.
         let deadline = Deadline::after(DEFAULT_LIFE);
         let upstream_call =
             UpstreamCall::new(settings.request().into(), RESPONSE_LIMIT_BYTES, deadline, false);
@@ -131,15 +131,15 @@ pub(super) fn token_cache(settings: &OAuthSettings) -> TokenCache {
     })
 }
 
-/// Parses the server's response. No error quotes it, except registered codes: it may contain the token, or
-/// the secret.
+/// Parses the server's response. No error quotes it except for registered codes, because it may contain the
+/// token or the secret.
 fn granted(response: &UpstreamResponse) -> Result<Granted, CredentialError> {
     let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     if !response.status.is_success() {
         return Err(CredentialError::Refused { status: response.status, code: code_of(&answer) });
     }
     let none = |found| Err(CredentialError::NoToken { found });
-    // Some old servers refuse with 200.
+    // Some old servers report errors with status 200.
     if answer.get("error").is_some() {
         return Err(CredentialError::Refused { status: response.status, code: code_of(&answer) });
     }
@@ -167,7 +167,7 @@ fn granted(response: &UpstreamResponse) -> Result<Granted, CredentialError> {
     Ok(Granted { token, life })
 }
 
-/// A number of seconds, which some servers put into quotes.
+/// Number of seconds, which some servers send as a string.
 fn seconds(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::String(text) => text.trim().parse().ok()?,
@@ -176,7 +176,7 @@ fn seconds(value: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds.min(MAX_LIFE.as_secs_f64())).ok()
 }
 
-/// The code of an error, where it is one that is known.
+/// Error code, if it is registered.
 fn code_of(answer: &Value) -> &'static str {
     const KNOWN: [&str; 9] = [
         "`invalid_request`",

@@ -1,5 +1,5 @@
-//! Tokens that change: those of a server, cached and renewed before they expire, requested once for all calls
-//! that wait; and those of a file.
+//! Caches of expiring bearer tokens: tokens of a server, renewed before they expire and requested once for
+//! all waiting calls, and tokens in a file.
 
 use std::{
     fmt,
@@ -22,32 +22,32 @@ use crate::{
     upstream::SharedTask,
 };
 
-/// How long a token server may take.
+/// Timeout of a token request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long no token is requested after a failure; twice as long after each that follows, …
+/// Time without token requests after a failure. It doubles with each further failure, …
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-/// … and at most that long.
+/// … up to this.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// How long before its end a token is no longer sent, at most: the clocks of two servers differ.
+/// Longest time before its expiry that a token is no longer sent, because the clocks of two servers differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(30);
-/// How long before its end the next one is requested, at most.
+/// Longest time before its expiry that a token is renewed.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
-/// A token of this age that is refused is replaced, though it was never accepted: the reason may be gone
-/// meanwhile.
+/// Minimum age at which a refused token is replaced even though it was never accepted: the reason may be gone
+/// by then.
 const OLD: Duration = Duration::from_secs(30);
 
-/// A token that a server issued.
+/// Token that a server issued.
 pub(super) struct Granted {
     pub(super) token: BearerToken,
     pub(super) life: Duration,
 }
 
-/// The request for one.
+/// Token request in flight.
 pub(super) type Granting = Pin<Box<dyn Future<Output = Result<Granted, CredentialError>> + Send>>;
 
 type Outcome = Result<Credential, Arc<CredentialError>>;
 
-/// Caches a token. Clones share it.
+/// Cache of one token. Clones share it.
 #[derive(Clone)]
 pub(in crate::upstream::http) struct TokenCache {
     shared: Arc<Shared>,
@@ -62,10 +62,10 @@ struct Shared {
 #[derive(Default)]
 struct State {
     held: Option<Held>,
-    /// The request that is in flight.
+    /// Request in flight.
     coming: Option<SharedTask<Outcome>>,
     trouble: Option<Trouble>,
-    /// How many tokens there have been.
+    /// Number of tokens received.
     count: u64,
 }
 
@@ -74,11 +74,11 @@ struct Held {
     since: Instant,
     renewed_from: Instant,
     sent_until: Instant,
-    /// Whether the upstream has accepted it.
+    /// Whether the upstream has accepted the token.
     accepted: bool,
 }
 
-/// The failures since the last token was received.
+/// Failures since the last token was received.
 struct Trouble {
     failures: u32,
     until: Instant,
@@ -90,7 +90,8 @@ impl TokenCache {
         Self { shared: Arc::new(Shared { upstream, ask: Box::new(ask), state: Mutex::default() }) }
     }
 
-    /// The token that is there; where there is none that can be sent, the next, requested by this call.
+    /// Returns the cached token. If there is none that is still valid, requests the next one and waits for
+    /// it.
     pub(super) async fn credential(&self, context: &CallContext) -> Outcome {
         let coming = {
             let mut state = self.shared.state();
@@ -98,7 +99,7 @@ impl TokenCache {
             if let Some(held) = state.held.as_ref().filter(|held| now < held.sent_until) {
                 let (credential, renewed) = (held.credential.clone(), now >= held.renewed_from);
                 if renewed {
-                    // While the cached token is valid, no call waits for the next one, or fails for lack of
+                    // While the cached token is valid, no call waits for the next one or fails for lack of
                     // it.
                     let _ = self.shared.coming(&mut state, context);
                 }
@@ -109,7 +110,7 @@ impl TokenCache {
         coming.result().await.unwrap_or_else(|| Err(Arc::new(CredentialError::Lost)))
     }
 
-    /// Notes that the upstream accepted a token.
+    /// Records that the upstream accepted a token.
     pub(super) fn accepted(&self, credential: &Credential) {
         let mut state = self.shared.state();
         if let Some(held) = state.held.as_mut().filter(|held| held.credential.number == credential.number) {
@@ -117,8 +118,8 @@ impl TokenCache {
         }
     }
 
-    /// A token in the place of one that was refused. Of all calls that were refused with one, the first
-    /// requests the next. `None` where the next would be refused as well: one that just came was.
+    /// Replaces a refused token. Only the first call whose token was refused requests the next one. `None` if
+    /// the refused token is new and was never accepted: the next one would be refused, too.
     pub(super) async fn another(
         &self,
         refused: &Credential,
@@ -150,8 +151,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The request that is in flight; one is sent if there is none, unless it is too early for that. It
-    /// continues for the next call when nothing awaits it any more.
+    /// Returns the request in flight, or starts one unless the backoff forbids it. It continues for the next
+    /// call even if nothing awaits it.
     fn coming(
         self: &Arc<Self>,
         state: &mut State,
@@ -191,7 +192,7 @@ impl Shared {
                 state.count += 1;
                 state.trouble = None;
                 let credential = Credential { number: state.count, ..token.credential() };
-                // Counted from the request on: the token may be as old as that.
+                // Counted from the request, because the token may have been issued at any time since.
                 state.held = Some(Held {
                     credential: credential.clone(),
                     since: Instant::now(),
@@ -214,14 +215,14 @@ impl Shared {
     }
 }
 
-/// How long a token is used before its file is read again. Kubernetes writes the next token long before the
-/// end of the last.
+/// Time that a token is used before its file is read again. Kubernetes writes the next token long before the
+/// previous one expires.
 const FILE_CACHE_TTL: Duration = Duration::from_secs(5);
 
-/// The longest token in a file.
+/// Longest token file.
 const FILE_LIMIT_BYTES: u64 = 16 << 10;
 
-/// A token in a file, which another program replaces from time to time. Clones share the token.
+/// Token in a file that another program replaces from time to time. Clones share the token.
 #[derive(Debug, Clone)]
 pub(in crate::upstream::http) struct TokenFile {
     shared: Arc<FileState>,
@@ -230,7 +231,7 @@ pub(in crate::upstream::http) struct TokenFile {
 #[derive(Debug)]
 struct FileState {
     path: PathBuf,
-    /// The last contents, and when they were read.
+    /// Last token, and when it was read.
     last: Mutex<Option<(Instant, Credential)>>,
 }
 
@@ -239,7 +240,7 @@ impl TokenFile {
         Self { shared: Arc::new(FileState { path, last: Mutex::default() }) }
     }
 
-    /// The token in the file, or the one that was there shortly before.
+    /// Returns the token in the file, cached for [`FILE_CACHE_TTL`].
     pub(super) async fn credential(&self) -> Result<Credential, Arc<CredentialError>> {
         let last = self.shared.last().clone();
         match last.filter(|(at, _)| at.elapsed() < FILE_CACHE_TTL) {
@@ -248,7 +249,7 @@ impl TokenFile {
         }
     }
 
-    /// The token that is there now, when it is another than the one that was refused.
+    /// Rereads the file. `None` if it still has the refused token.
     pub(super) async fn another(
         &self,
         refused: &Credential,
@@ -259,7 +260,7 @@ impl TokenFile {
 
     async fn read_now(&self) -> Result<Credential, Arc<CredentialError>> {
         let shared = self.shared.clone();
-        // A disk may be a network file system.
+        // The file may be on a network file system.
         let read = tokio::task::spawn_blocking(move || shared.read_file()).await;
         let credential = read.unwrap_or(Err(CredentialError::Lost))?;
         *self.shared.last() = Some((Instant::now(), credential.clone()));
@@ -289,7 +290,7 @@ impl FileState {
     }
 }
 
-/// The content of a file, to a limit; `None` of what is no regular file, and may have no end.
+/// Reads a file up to a limit. `None` if it is not a regular file, which might never end.
 fn bytes_of(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     if !std::fs::metadata(path)?.is_file() {
         return Ok(None);
@@ -307,7 +308,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A token server that takes a second and gives `token-1`, `token-2`, … for a hundred seconds, or fails.
+    /// Token server that responds after a second with `token-1`, `token-2`, … valid for 100 s, or fails.
     struct Server {
         tokens: TokenCache,
         asked: Arc<AtomicUsize>,

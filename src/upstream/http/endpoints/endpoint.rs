@@ -1,5 +1,4 @@
-//! One endpoint: its connections, its requests in flight, and whether it is ejected for failing (outlier
-//! detection) or unhealthy.
+//! One endpoint: connections, requests in flight, outlier detection and health.
 
 use std::{
     net::SocketAddr,
@@ -38,7 +37,8 @@ pub(in crate::upstream::http) struct Endpoint {
 }
 
 impl Endpoint {
-    /// For an address; `at` is one of the IP addresses of its host, and nothing for a UNIX socket.
+    /// Creates the endpoint of an address. `at` is one of the IP addresses of its host, and `None` for a UNIX
+    /// socket.
     pub(super) fn new(settings: &Arc<HttpSettings>, address: &Address, at: Option<SocketAddr>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
@@ -52,17 +52,17 @@ impl Endpoint {
         })
     }
 
-    /// Identifies it within the process.
+    /// Number that is unique in the process.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// The configured address.
+    /// Configured address.
     pub(in crate::upstream::http) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The IP address and port.
+    /// IP address and port.
     pub(super) fn at(&self) -> Option<SocketAddr> {
         self.at
     }
@@ -79,7 +79,7 @@ impl Endpoint {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Whether a request may go there.
+    /// Whether requests may be sent to it.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         match self.condition().state(now) {
             State::Up | State::Probing => true,
@@ -95,13 +95,14 @@ impl Endpoint {
         AddressView { address, state: self.condition().state(now), in_flight: self.in_flight() }
     }
 
-    /// A health check ended.
+    /// Records the result of a health check.
     pub(super) fn checked(&self, well: bool, failures: u32) {
         let change = self.condition().checked(well, failures);
         self.log(change, &CallContext::default());
     }
 
-    /// Records the outcome of a request. An only endpoint is used whatever its state, so nothing is logged.
+    /// Records the outcome of a request. The only endpoint of an upstream is used in any state, so nothing is
+    /// logged.
     fn record(&self, outcome: Outcome, is_only: bool, context: &CallContext) {
         let change = match outcome {
             Outcome::Success => self.condition().succeeded(),
@@ -130,31 +131,32 @@ impl Endpoint {
     }
 }
 
-/// The health of an endpoint as a request showed it.
+/// Outcome of a request, as evidence for the health of its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It responds.
+    /// The endpoint responds.
     Success,
-    /// It does not, or responds that it can't.
+    /// The endpoint does not respond, or responds with a gateway error (502, 503, 504).
     Failure,
-    /// Nothing.
+    /// No evidence.
     Unknown,
 }
 
 impl Outcome {
-    /// The outcome of a request, by the status of the response or the error.
+    /// Outcome of a request, by the status of the response or the error.
     pub(super) fn of(result: Result<StatusCode, &UpstreamError>) -> Self {
         match result.map_err(|error| error.facts().stage) {
             Ok(StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
             | Err(Stage::NotReached | Stage::NoResponse | Stage::Malformed) => Self::Failure,
             Ok(_) => Self::Success,
-            // A response that is too long shows that it is there, and our own limits show nothing.
+            // A response that is too long proves that the server responds; glossator's own limits prove
+            // nothing.
             Err(Stage::TooLong | Stage::Unread | Stage::Rejected | Stage::Unsendable) => Self::Unknown,
         }
     }
 }
 
-/// A request at its endpoint: counted there until this is dropped.
+/// Request in flight at its endpoint, counted there until this is dropped.
 #[derive(Debug)]
 pub(in crate::upstream::http) struct InFlightRequest {
     endpoint: Arc<Endpoint>,
@@ -185,7 +187,7 @@ impl InFlightRequest {
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         if !self.is_recorded && Instant::now() >= self.deadline {
-            // Dropped because its time was over, not because its client left.
+            // Dropped because its deadline has passed, not because its client cancelled it.
             self.endpoint.record(Outcome::Failure, self.is_only, &CallContext::default());
         }
         self.endpoint.in_flight.fetch_sub(1, Ordering::Relaxed);
@@ -225,27 +227,27 @@ impl OutlierDetectionSettings {
     }
 }
 
-/// Whether requests go to an endpoint.
+/// State of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// They do.
+    /// Requests are sent to it.
     Up,
-    /// It failed, and is ejected for some time.
+    /// Ejected after failures.
     Ejected {
-        /// The remaining time.
+        /// Remaining time.
         rest: Duration,
     },
-    /// It was ejected, and the next request probes it.
+    /// The ejection is over, and the next request probes the endpoint.
     Probing,
     /// Its health checks fail.
     Unhealthy,
 }
 
 impl State {
-    /// The labels of all states in metrics and the admin API.
+    /// Labels of all states in metrics and the admin API.
     pub const WORDS: [&str; 4] = ["healthy", "ejected", "probing", "unhealthy"];
 
-    /// The label of this one.
+    /// Label of this state.
     pub fn as_word(self) -> &'static str {
         let [healthy, ejected, probing, unhealthy] = Self::WORDS;
         match self {
@@ -257,20 +259,20 @@ impl State {
     }
 }
 
-/// The state of an endpoint, from its requests and its health checks.
+/// State of an endpoint, from its requests and its health checks.
 #[derive(Debug, Clone, Copy, Default)]
 struct Condition {
     /// Failures since the last success.
     failures: u32,
     out_until: Option<Instant>,
-    /// A request probes it; its outcome decides.
+    /// A probe is in flight; its outcome decides.
     is_probing: bool,
-    /// Failed health checks since the last that succeeded.
+    /// Failed health checks since the last success.
     failed_checks: u32,
     unhealthy: bool,
 }
 
-/// A change for the log.
+/// Change of state that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Ejected(Duration),
@@ -289,8 +291,8 @@ impl Condition {
         }
     }
 
-    /// A request is sent to it. Once the ejection is over, this is the probe; if it never ends, another one
-    /// is sent after a while.
+    /// Records that a request is sent to the endpoint. Once the ejection is over, this request is the probe.
+    /// If it never ends, another probe follows after `base_ejection_time`.
     fn asked(&mut self, settings: &OutlierDetectionSettings, now: impl FnOnce() -> Instant) {
         let Some(until) = self.out_until else { return };
         let now = now();
@@ -299,7 +301,7 @@ impl Condition {
         }
     }
 
-    /// A request of any time succeeded.
+    /// Records a success, even of a request from before the ejection.
     pub(super) fn succeeded(&mut self) -> Option<Change> {
         (self.failures, self.is_probing) = (0, false);
         self.out_until.take().map(|_| Change::Back)
@@ -307,7 +309,7 @@ impl Condition {
 
     pub(super) fn failed(&mut self, settings: &OutlierDetectionSettings, now: Instant) -> Option<Change> {
         let limit = settings.consecutive_failures?;
-        // Requests that were in flight together fail together; that is one failure, not twenty.
+        // Requests that were in flight together fail together. They count as one failure.
         if self.out_until.is_some_and(|until| now < until) && !std::mem::take(&mut self.is_probing) {
             return None;
         }
@@ -319,7 +321,7 @@ impl Condition {
         Some(Change::Ejected(rest))
     }
 
-    /// A health check ended; after so many failed ones it is unhealthy.
+    /// Records a health check. After `failures` consecutive failures the endpoint is unhealthy.
     pub(super) fn checked(&mut self, well: bool, failures: u32) -> Option<Change> {
         if well {
             self.failed_checks = 0;

@@ -1,4 +1,4 @@
-//! Health checks of every endpoint, in the background, as long as the upstream is there.
+//! Active health checks of every endpoint, in the background, for the life of the upstream.
 
 use std::{
     sync::{Arc, Weak},
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// How much of a response is read, so that its connection can be used again.
+/// Longest body that is read, so that its connection can be reused.
 const BODY_LIMIT_BYTES: usize = 64 << 10;
 
 /// How the health of each endpoint is checked.
@@ -69,7 +69,7 @@ impl Setting for PathAndQuery {
 }
 
 impl Endpoints {
-    /// Begins to check, where that is set and there is a runtime to do it in.
+    /// Starts the health checks, if they are configured and there is a runtime.
     pub(super) fn check_health(self: Arc<Self>) {
         let (Some(settings), Ok(runtime)) = (self.settings.health_check.clone(), Handle::try_current())
         else {

@@ -1,8 +1,9 @@
-//! The endpoints of one upstream: the IP addresses behind its configured addresses.
+//! Endpoints of one upstream (the IP addresses of its configured addresses) and load balancing between them.
 //!
-//! In reading order: an [`Endpoint`] has connections of its own, and is ejected when it fails; `resolve`
-//! looks up names periodically; [`Endpoints`] chooses one for a request; `health` checks each in the
-//! background.
+//! - [`Endpoint`]: has its own connections, and is ejected when it fails.
+//! - `resolve`: periodic DNS lookups.
+//! - [`Endpoints`]: selects an endpoint for each request.
+//! - `health`: health checks in the background.
 
 mod endpoint;
 mod health;
@@ -29,7 +30,7 @@ pub use endpoint::{OutlierDetectionSettings, State};
 pub use health::HealthCheckSettings;
 pub(super) use resolve::Lookup;
 
-/// How many endpoints one upstream has at most, names looked up; more are not used.
+/// Maximum number of endpoints of one upstream, after DNS lookups. More are not used.
 pub const ADDRESS_LIMIT: usize = 64;
 
 /// All endpoints of one upstream.
@@ -37,13 +38,13 @@ pub const ADDRESS_LIMIT: usize = 64;
 pub(super) struct Endpoints {
     settings: Arc<HttpSettings>,
     current: ArcSwap<Vec<Entry>>,
-    /// Absent where no address has a name in it.
+    /// DNS state. `None` if no address has a host name.
     names: Option<resolve::Names>,
     checking: OnceLock<AbortHandle>,
     when_healthy: OnceLock<WhenHealthy>,
 }
 
-/// Called after each successful health check.
+/// Callback for each successful health check.
 struct WhenHealthy(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for WhenHealthy {
@@ -52,7 +53,7 @@ impl fmt::Debug for WhenHealthy {
     }
 }
 
-/// An endpoint, and whether it is used only when no other can be.
+/// Endpoint, and whether it is used only if no other can be.
 #[derive(Debug, Clone)]
 struct Entry {
     endpoint: Arc<Endpoint>,
@@ -60,8 +61,8 @@ struct Entry {
 }
 
 impl Endpoints {
-    /// Nothing is looked up or connected yet. Within a runtime it begins to check their health, where that is
-    /// set.
+    /// Creates the endpoints without lookups or connections. Within a runtime it starts the health checks, if
+    /// they are configured.
     pub(super) fn new(settings: Arc<HttpSettings>, lookup: Lookup) -> Arc<Self> {
         let names = settings.addresses().any(|address| address.name().is_some());
         let names = names.then(|| resolve::Names::new(lookup));
@@ -83,12 +84,12 @@ impl Endpoints {
         endpoints
     }
 
-    /// Chooses an endpoint for a request, and counts it there. It is another than those that were tried
-    /// before, as long as there is one that is not ejected.
+    /// Selects an endpoint for a request and counts the request there. Prefers endpoints that are not ejected
+    /// and not in `tried`.
     ///
     /// # Errors
     ///
-    /// When no name has an address.
+    /// If no name has an address.
     pub(super) async fn pick(
         self: &Arc<Self>,
         tried: &AttemptedEndpoints,
@@ -102,8 +103,8 @@ impl Endpoints {
         Ok(InFlightRequest::new(endpoint, endpoints.len() == 1, deadline))
     }
 
-    /// Records the result of a request. Where nothing could be sent and there is another endpoint, the load
-    /// moves there and this returns whether it did.
+    /// Records the result of a request. If nothing could be sent and there is another endpoint, moves the
+    /// request there and returns `true`.
     pub(super) fn fail_over(
         &self,
         load: &mut InFlightRequest,
@@ -119,36 +120,36 @@ impl Endpoints {
 
     fn pick_other(&self, tried: &AttemptedEndpoints, deadline: Instant) -> Option<InFlightRequest> {
         let endpoints = self.current.load();
-        // An only endpoint is not among those that were tried.
+        // The only endpoint is never recorded in `tried`.
         let endpoint = pick_new(&endpoints, tried).filter(|_| endpoints.len() > 1)?.clone();
         tried.add(endpoint.id());
         Some(InFlightRequest::new(endpoint, false, deadline))
     }
 
-    /// From now on, calls back after each successful health check; only the first callback counts.
+    /// Sets a callback for each successful health check. Only the first callback is used.
     pub(super) fn when_healthy(&self, callback: impl Fn() + Send + Sync + 'static) {
         let _ = self.when_healthy.set(WhenHealthy(Box::new(callback)));
     }
 
-    /// The current endpoints.
+    /// Current endpoints.
     pub(super) fn view(&self) -> Vec<AddressView> {
         let now = Instant::now();
         self.current.load().iter().map(|entry| entry.endpoint.view(now)).collect()
     }
 }
 
-/// One endpoint of an upstream, as it is now.
+/// Snapshot of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressView {
-    /// The configured address, with the IP address of its host name.
+    /// Configured address, with the IP address if it has a host name.
     pub address: String,
-    /// Whether requests go there.
+    /// State.
     pub state: State,
-    /// How many are in flight.
+    /// Requests in flight.
     pub in_flight: usize,
 }
 
-/// The endpoint for a request. There is at least one.
+/// Selects the endpoint for a request. There is at least one.
 fn pick<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> &'t Arc<Endpoint> {
     if let [only] = endpoints {
         return &only.endpoint;
@@ -163,7 +164,7 @@ fn pick<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> &'t Arc<Endpo
         .expect("there is an endpoint")
 }
 
-/// One that is not ejected and was not tried.
+/// Selects an endpoint that is not ejected and was not tried.
 fn pick_new<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> Option<&'t Arc<Endpoint>> {
     let now = Instant::now();
     let is_new = |entry: &Entry| entry.endpoint.is_open(now) && !tried.has(entry.endpoint.id());
@@ -171,8 +172,8 @@ fn pick_new<'t>(endpoints: &'t [Entry], tried: &AttemptedEndpoints) -> Option<&'
         .or_else(|| less_loaded(endpoints, is_new))
 }
 
-/// The less loaded of two matching ones, chosen at random ("power of two choices"): nearly as even as the
-/// least loaded of all, and simultaneous requests do not all choose the same one.
+/// Less loaded of two matching endpoints, chosen at random ("power of two choices"). This is nearly as even
+/// as the least loaded of all, and simultaneous requests do not all choose the same one.
 fn less_loaded(endpoints: &[Entry], fits: impl Fn(&Entry) -> bool) -> Option<&Arc<Endpoint>> {
     let fitting: Vec<&Entry> = endpoints.iter().filter(|entry| fits(entry)).collect();
     let one = match fitting.len() {

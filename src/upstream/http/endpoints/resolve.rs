@@ -1,4 +1,4 @@
-//! Resolves host names again and again: connections stay open for long, and records change.
+//! Periodic DNS lookups: connections stay open for long, and records change.
 
 use std::{
     io,
@@ -13,16 +13,16 @@ use tracing::{info, warn};
 use super::{ADDRESS_LIMIT, Endpoint, Endpoints, Entry};
 use crate::{telemetry::Chain, upstream::UpstreamError};
 
-/// How long a failed look-up is cached while no address is known: requests meanwhile fail with the same
+/// Time that a failed lookup is cached while no address is known. Requests meanwhile fail with the same
 /// error.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
 const NO_ADDRESS: &str = "no address has this name";
 
-/// How a host and a port become addresses.
+/// Resolver from host and port to addresses.
 #[derive(Debug, Clone)]
 pub(in crate::upstream::http) enum Lookup {
-    /// As the system does it: `/etc/hosts`, DNS, and whatever else it is configured for.
+    /// Resolver of the system: `/etc/hosts`, DNS, and others that it is configured for.
     System,
     #[cfg(test)]
     Scripted(super::tests::Records),
@@ -38,11 +38,11 @@ impl Lookup {
     }
 }
 
-/// When names were looked up.
+/// State of the lookups.
 #[derive(Debug)]
 pub(super) struct Names {
     lookup: Lookup,
-    /// One look-up at a time.
+    /// Permits one lookup at a time.
     turn: tokio::sync::Mutex<()>,
     last: Mutex<Last>,
 }
@@ -50,7 +50,7 @@ pub(super) struct Names {
 #[derive(Debug, Clone, Default)]
 struct Last {
     at: Option<Instant>,
-    /// What went wrong then.
+    /// Error of the last lookup.
     error: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Names {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A look-up has ended now.
+    /// Records that a lookup ended now.
     fn remember(&self, error: Option<String>) {
         let last = Last { at: Some(Instant::now()), error };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
@@ -71,9 +71,8 @@ impl Names {
 }
 
 impl Endpoints {
-    /// The endpoints, of names looked up recently: in the background when it is time for it, and while the
-    /// request waits when no address is known yet, or there was no request for so long that the addresses are
-    /// outdated.
+    /// Returns the endpoints. Names that are due are resolved again in the background. The request waits for
+    /// a lookup only if no address is known, or if the addresses are older than twice the interval.
     pub(super) async fn known(self: &Arc<Self>) -> Result<Arc<Vec<Entry>>, UpstreamError> {
         let Some(names) = &self.names else { return Ok(self.current.load_full()) };
         let refresh = self.settings.dns_refresh_interval;
@@ -94,7 +93,8 @@ impl Endpoints {
         let known = self.current.load_full();
         if !known.is_empty() {
             if found.is_err() {
-                // What is known is all there is for a while. Otherwise every request would wait as long.
+                // The known addresses are used until the next interval. Otherwise every request would wait as
+                // long.
                 names.remember(Some("no answer in time".to_owned()));
             }
             return Ok(known);
@@ -109,7 +109,7 @@ impl Endpoints {
         }
     }
 
-    /// Looks up every name, unless another request did meanwhile.
+    /// Resolves every name, unless another request did so meanwhile.
     async fn look_up(&self, names: &Names) {
         let asked = Instant::now();
         let _turn = names.turn.lock().await;
@@ -129,8 +129,8 @@ impl Endpoints {
             };
             match names.lookup.addresses(host, port).await {
                 Ok(found) if !found.is_empty() => {
-                    // The system puts the family first that it reaches best; the other one is used when that
-                    // fails.
+                    // The system returns first the address family that it reaches best. The other one is a
+                    // last resort.
                     let is_first = |at: &SocketAddr| at.is_ipv4() == found[0].is_ipv4();
                     for at in &found {
                         let known = here.clone().find(|entry| entry.endpoint.at() == Some(*at));
@@ -148,7 +148,7 @@ impl Endpoints {
                         other.err().map_or_else(|| NO_ADDRESS.to_owned(), |error| Chain(&error).to_string());
                     warn!(upstream = %self.settings.name, name = host, error = why, "DNS lookup failed");
                     failed = Some(why);
-                    // What was true a moment ago is the best that is known.
+                    // After a failed lookup, the last known addresses are used.
                     entries.extend(here.cloned());
                 }
             }
@@ -168,7 +168,7 @@ impl Endpoints {
     }
 }
 
-/// The names that such a look-up is for.
+/// State of the lookups, for callers that have checked that there are names.
 fn names_of(endpoints: &Endpoints) -> &Names {
     endpoints.names.as_ref().expect("names are looked up where there are some")
 }

@@ -22,7 +22,7 @@ use crate::{
     upstream::{Deadline, UpstreamCall, http::HttpUpstream},
 };
 
-/// A server that answers with its own name, and tells how many connections to it are open.
+/// Server that responds with its own name, and reports how many connections to it are open.
 async fn server(name: &'static str) -> (std::net::SocketAddr, watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -45,7 +45,7 @@ async fn server(name: &'static str) -> (std::net::SocketAddr, watch::Receiver<us
     (address, opened)
 }
 
-/// What names stand for, to be changed by a test, and how often that was asked.
+/// Fake DNS records, to be changed by a test, and a counter of lookups.
 #[derive(Debug, Clone, Default)]
 pub(in crate::upstream::http) struct Records(
     Arc<(Mutex<Vec<std::net::SocketAddr>>, AtomicUsize, AtomicBool)>,
@@ -60,7 +60,7 @@ impl Records {
         self.0.1.load(Ordering::SeqCst)
     }
 
-    /// From now on nobody answers.
+    /// From now on, lookups never complete.
     fn hang(&self) {
         self.0.2.store(true, Ordering::SeqCst);
     }
@@ -116,7 +116,7 @@ async fn requests_spread_over_the_addresses_of_a_name() {
 async fn a_changed_record_is_seen_though_connections_are_kept_alive() {
     let (records, (a, mut open), (b, _)) = (Records::default(), server("a").await, server("b").await);
     records.set(&[a]);
-    // So short that it is over whenever the next request comes.
+    // So short that it has expired at each request.
     let upstream = upstream(&records, Duration::from_nanos(1));
     assert_eq!(asked(&upstream).await.unwrap(), "a");
     records.set(&[b]);
@@ -168,7 +168,7 @@ async fn a_name_that_leads_nowhere_is_told_and_not_asked_for_by_everybody() {
     assert_eq!(asked(&upstream).await.unwrap(), "a");
 }
 
-/// Endpoints at these numbers.
+/// Endpoints at these IP addresses.
 fn endpoints(addresses: &[&str]) -> Arc<Endpoints> {
     let mut addresses = addresses.iter().map(|text| text.parse().unwrap());
     let settings = HttpSettings::new("old".parse().unwrap(), addresses.next().unwrap());
