@@ -1,4 +1,4 @@
-//! `csv`: CSV and its relatives.
+//! `csv`: parser of CSV and its variants.
 
 use std::io::Read;
 
@@ -19,9 +19,9 @@ use crate::{
     translate::{read_error::Why, response_view::ResponseView},
 };
 
-/// Parses rows of cells to a list of objects of strings (RFC 4180 and its common variants).
+/// Parses rows of cells into a list of objects of strings (RFC 4180 and its common variants).
 ///
-/// Lines end in LF, CR LF or CR, unless a rule has another delimiter; blank lines are skipped. A table
+/// Lines end in LF, CR LF or CR, unless a rule sets another delimiter; blank lines are skipped. A table
 /// without rows is an empty list. A response without a table is an error, unless the rule allows it: an empty
 /// one, an HTML page, or one line that names no columns, such as a sentence.
 #[derive(Debug, Clone, Section)]
@@ -66,12 +66,12 @@ pub struct Csv {
     pub allow_empty: bool,
 }
 
-/// The quote of cells.
+/// Quote character of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quote {
-    /// This character, ASCII; doubled it stands for itself.
+    /// This ASCII character; doubled, it is a literal quote.
     With(u8),
-    /// Nothing: quotes are characters like others.
+    /// None: quotes are ordinary characters.
     Never,
 }
 
@@ -97,10 +97,10 @@ fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<u8>> {
     if value.node.as_text() == Some("tab") { Ok(Some(b'\t')) } else { read_character(value) }
 }
 
-/// Reads a character of ASCII.
+/// Reads an ASCII character.
 fn read_character(value: &Cursor<'_>) -> Checked<Option<u8>> {
     match text_of(value)?.as_bytes() {
-        // Hive and other stores have characters between cells that nobody writes: U+0001, U+001F.
+        // Hive and other stores separate cells with control characters: U+0001, U+001F.
         [byte] if byte.is_ascii() && !matches!(byte, b'\0' | b'\n' | b'\r') => Ok(Some(*byte)),
         _ => {
             let message =
@@ -166,7 +166,7 @@ impl Csv {
             Err(why) => return self.without_table(why),
         };
         let begin = text.len() - table.len();
-        // Put behind the text: were a quote left open, this would be swallowed by it.
+        // Sentinel after the text: an unclosed quote would swallow it.
         let end = [self.row_delimiter.unwrap_or(b'\n'), b'\0'];
         let length = (table.len() + end.len()) as u64;
         let mut reader = ReaderBuilder::new();
@@ -187,7 +187,7 @@ impl Csv {
             .map_err(|error| why!("expected rows of cells, found {error}"))?
         {
             let start = record.position().map_or(0, |position| position.byte());
-            // Both are at most the length of the text.
+            // Both fit into `usize`, because they are at most the length of the text.
             let line = || self.line(text, begin + start as usize);
             if reader.position().byte() >= length {
                 if record.len() == 1 && record.get(0) == Some("\0") {
@@ -202,7 +202,7 @@ impl Csv {
             if self.row_delimiter.is_some() && record.len() == 1 && record[0].trim().is_empty() {
                 continue;
             }
-            // A line break behind what stands between rows is for people.
+            // With another row delimiter, a line break after it is only formatting.
             let bare = |(index, cell): (usize, _)| if index == 0 { self.without_break(cell) } else { cell };
             let cells =
                 record.iter().enumerate().map(bare).map(|cell| if self.trim { cell.trim() } else { cell });
@@ -228,7 +228,7 @@ impl Csv {
         if self.allow_empty { Ok(Value::Array(Vec::new())) } else { Err(why) }
     }
 
-    /// The text from the header on, its mark left out; from the first row on where there is no header.
+    /// The text after the prefix of the header line; from the first row on if no header is configured.
     fn table<'t>(&self, text: &'t str) -> Result<&'t str, Why> {
         let end = self.row_delimiter.map_or('\n', char::from);
         let rest = after_lines(text, self.skip, end)?;
@@ -244,13 +244,12 @@ impl Csv {
         Err(why!("expected a line with the names of the columns that begins with `{mark}`, found none"))
     }
 
-    /// A row without the line break that it begins with, where something else stands between rows.
+    /// Removes the line break at the beginning of a row, if rows have another delimiter.
     fn without_break<'t>(&self, row: &'t str) -> &'t str {
         if self.row_delimiter.is_some() { row.trim_start_matches(['\r', '\n']) } else { row }
     }
 
-    /// The line number of a record that begins at a byte of the text, or after blank lines and comments
-    /// there.
+    /// Line number of the record that begins at this byte, or after blank lines and comments that follow.
     fn line(&self, text: &str, start: usize) -> usize {
         let is_break =
             |byte: u8| self.row_delimiter.map_or(byte == b'\n' || byte == b'\r', |end| byte == end);

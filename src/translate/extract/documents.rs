@@ -1,4 +1,4 @@
-//! `json`, `ndjson`, `text`, `binary` and `header`: parts of the response as the upstream wrote them.
+//! `json`, `ndjson`, `text`, `binary` and `header`: parts of the response as the upstream sent them.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytestring::ByteString;
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Reads a JSON document, nested at most [`JSON_DEPTH_LIMIT`](crate::model::JSON_DEPTH_LIMIT) deep.
+/// Parses a JSON document, nested at most [`JSON_DEPTH_LIMIT`](crate::model::JSON_DEPTH_LIMIT) deep.
 #[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Json;
 
@@ -34,10 +34,10 @@ impl Extraction for Json {
     }
 }
 
-/// Reads a JSON document a line into a list; keys stay in order and numbers keep their text.
+/// Parses one JSON document per line into a list; keys stay in order, and numbers keep their text.
 ///
-/// Blank lines are passed over, and so are the record separators of RFC 7464. An empty reply is an error,
-/// unless the rule allows it.
+/// Blank lines and the record separators of RFC 7464 are skipped. An empty response is an error, unless the
+/// rule allows it.
 #[derive(Debug, Clone, Copy, Section)]
 #[section(default)]
 pub struct NdJson {
@@ -81,7 +81,7 @@ impl Extraction for NdJson {
     }
 }
 
-/// Reads the whole text.
+/// Returns the whole text as a string.
 #[derive(Debug, Clone, Copy, Section)]
 #[section(bare, default)]
 pub struct Text {
@@ -101,7 +101,7 @@ impl Extraction for Text {
             return Ok(Extracted::Text(whole.clone()));
         }
         let text = view.text()?.trim();
-        // An empty slice may lie anywhere, which `slice_ref` does not take.
+        // An empty slice may point anywhere, which `slice_ref` rejects.
         Ok(Extracted::Text(if text.is_empty() { ByteString::new() } else { whole.slice_ref(text) }))
     }
 }
@@ -118,7 +118,7 @@ pub struct Binary {
     pub media_type: Option<String>,
 }
 
-/// A media type, with parameters or without.
+/// Media type, with or without parameters.
 #[derive(Debug)]
 pub(crate) struct MediaType(pub(crate) String);
 
@@ -145,14 +145,14 @@ fn read_media_type(value: &Cursor<'_>) -> Checked<Option<String>> {
     MediaType::read(value).map(|MediaType(text)| Some(text))
 }
 
-/// The kinds of binary content block.
+/// Type of a binary content block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum BinaryKind {
-    /// A picture.
+    /// Image.
     Image,
-    /// A sound.
+    /// Audio.
     Audio,
-    /// A document.
+    /// Embedded resource.
     Resource,
 }
 
@@ -175,11 +175,11 @@ impl Extraction for Binary {
 }
 
 impl Binary {
-    /// The body as a block.
+    /// The body as a content block.
     ///
     /// # Errors
     ///
-    /// A sentence, when the response declares another media type.
+    /// A sentence, if the media type does not fit the block.
     pub(crate) fn block(&self, view: &ResponseView<'_>) -> Result<Block, Why> {
         let response = view.response;
         let mime_type = self
@@ -238,7 +238,7 @@ pub struct Header {
     pub shape: HeaderShape,
 }
 
-/// Names of headers, as the result's keys are to be written; at least one.
+/// Header names in the spelling of the result's keys; at least one.
 #[derive(Debug, Clone)]
 pub struct HeaderNames(pub Vec<String>);
 
@@ -267,7 +267,7 @@ fn header_name(value: &Cursor<'_>, node: &Node) -> Checked<String> {
 }
 
 impl Header {
-    /// Reads a list of names, or one name; `None` where it is written as a map.
+    /// Reads a list of names or one name; `None` for a map.
     pub(crate) fn read_short(value: &Cursor<'_>) -> Option<Checked<Self>> {
         let (names, shape) = match value.node.kind {
             Kind::List(_) => (HeaderNames::read(value), HeaderShape::Object),

@@ -1,4 +1,4 @@
-//! `form`: `application/x-www-form-urlencoded`, as payment gateways answer.
+//! `form`: parser of `application/x-www-form-urlencoded`, as payment gateways send it.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use crate::translate::{
     response_view::ResponseView,
 };
 
-/// Reads `name=value&name=value` into an object of strings.
+/// Parses `name=value&name=value` into an object of strings.
 ///
-/// `+` is a space; what is percent-encoded is in the charset of the reply. A name without `=` has an empty value; one
-/// that comes again gives a list of its values, in order. Line breaks and white space at the end do not count.
+/// `+` is a space, and percent-encoded bytes are in the charset of the response. A name without `=` has an
+/// empty value; a repeated name gives a list of its values, in order. Surrounding white space is ignored.
 #[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Form;
 
@@ -41,7 +41,7 @@ fn read(text: &str, encoding: &'static Encoding) -> Result<Value, Why> {
             "expected `name=value&name=value` in one line, found a line break after {pairs} pairs"
         ));
     }
-    // What two bytes a character would be percent-encoded is UTF-8 (Encoding, section 4.3).
+    // Percent-encoded text of a UTF-16 document is in UTF-8 (Encoding, section 4.3).
     let encoding = encoding.output_encoding();
     let mut pairs = Map::new();
     for (index, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
@@ -56,14 +56,14 @@ fn read(text: &str, encoding: &'static Encoding) -> Result<Value, Why> {
     Ok(Value::Object(pairs))
 }
 
-/// Text without `+` and percent-encoding.
+/// Decodes `+` and percent-encoding.
 fn unescaped(text: &str, encoding: &'static Encoding) -> Result<String, Why> {
     let text = text.replace('+', " ");
     if !text.contains('%') {
         return Ok(text);
     }
     let mut whole = String::with_capacity(text.len());
-    // A character may be written in part with percent signs and in part without: `%83A` is one in Shift_JIS.
+    // A character may be percent-encoded in part only: `%83A` is one in Shift_JIS.
     let mut run = Vec::new();
     let mut rest = text.as_str();
     while let Some(next) = rest.chars().next() {

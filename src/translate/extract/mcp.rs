@@ -1,4 +1,4 @@
-//! `mcp`: what an MCP server answered to `tools/call`, with the JSON that it wrote as text read out of it.
+//! `mcp`: MCP tool results. Parses the JSON inside text blocks.
 
 use base64::{
     Engine, alphabet,
@@ -19,39 +19,39 @@ use crate::{
     },
 };
 
-/// Reads an MCP tool result, bare or in a JSON-RPC response, as JSON or as an event of a stream.
+/// Parses an MCP tool result, bare or in a JSON-RPC response, as JSON or as a server-sent event.
 ///
-/// The value is `structuredContent` where the server sent one, else the JSON that the first text block holds, else
-/// that text as a string; there is none when the server sent neither. The blocks of content stay as they came.
+/// The value is `structuredContent` if there is one, else the JSON in the first text block, else that text as
+/// a string. Without both, there is no value. Content blocks are unchanged.
 #[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Mcp;
 
-/// The type of a reply that is what an MCP server answered: this extractor reads it where a rule names none.
+/// Media type of responses from an upstream that is an MCP server; selects this extractor by default.
 pub const MCP_MEDIA_TYPE: &str = "application/vnd.mcp+json";
 
-/// What an MCP server answered.
+/// Response of an MCP server.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// Its blocks, in order; may be empty.
+    /// Content blocks, in order; may be empty.
     pub(crate) content: Vec<Content>,
-    /// The value in it; of an error of the protocol, that error.
+    /// The value; for a protocol error, the error object.
     pub(crate) value: Option<Box<Extracted>>,
-    /// Whether it is an error.
+    /// Success or kind of error.
     pub(crate) verdict: Verdict,
 }
 
-/// What the server says of its own answer.
+/// Success or kind of error of a tool call.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// It is what was asked for.
+    /// Success.
     Success,
-    /// `isError: true`; the blocks say why.
+    /// `isError: true`; the content blocks describe the error.
     ToolError,
     /// A JSON-RPC error.
     ProtocolError { code: Option<Value>, message: String },
 }
 
-/// A JSON-RPC response, or a tool result without one round it.
+/// JSON-RPC response, or a bare tool result.
 #[derive(Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
@@ -81,7 +81,7 @@ struct ProtocolError<'a> {
     message: Option<String>,
 }
 
-/// The members of a block that decide what it is.
+/// Members of a content block that decide its type.
 #[derive(Deserialize)]
 struct SentMembers<'a> {
     #[serde(rename = "type")]
@@ -105,7 +105,7 @@ struct SentResource<'a> {
     blob: Option<&'a RawValue>,
 }
 
-/// A text block that says nothing but its text.
+/// Text block without other members.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OnlyText {
@@ -116,12 +116,12 @@ struct OnlyText {
 }
 
 impl Answered {
-    /// Whether the server says that it is what was asked for.
+    /// Whether the tool call succeeded.
     pub(super) fn is_success(&self) -> bool {
         matches!(self.verdict, Verdict::Success)
     }
 
-    /// The same with a typed value. That of an error stays as it is.
+    /// Types the value. The value of an error is unchanged.
     pub(super) fn typed(self, typing: &Typing, view: &ResponseView<'_>) -> Result<Self, Why> {
         let value = match (&self.verdict, self.value) {
             (Verdict::Success, Some(value)) => {
@@ -163,7 +163,8 @@ fn answered(message: &JsonText) -> Result<Answered, Why> {
     };
     let ToolResult { content, structured, is_error } = read(result)?;
     let structured = structured.filter(|value| value.get() != "null");
-    // Every revision asks for `content`; a server that has said it all in `structuredContent` is understood all the same.
+    // Every revision requires `content`; a server that sends only `structuredContent` is accepted all the
+    // same.
     let content = match (content, structured) {
         (Some(content), _) => content,
         (None, Some(_)) => Vec::new(),
@@ -193,7 +194,7 @@ fn protocol_error(message: &JsonText, error: &RawValue) -> Result<Answered, Why>
     })
 }
 
-/// The value of a text: the JSON that it holds, or itself.
+/// The value of a text: its JSON if it parses, else the string.
 fn lifted(text: &str) -> Extracted {
     let text = ByteString::from(text);
     match JsonText::check_text(&text) {
@@ -202,13 +203,13 @@ fn lifted(text: &str) -> Extracted {
     }
 }
 
-/// Base64 as clients read it, who do not miss the padding.
+/// Base64 decoder that ignores padding, like clients do.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Data that is no Base64 would break the client's whole result.
+/// Invalid Base64 would break the client's whole result.
 fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), Why> {
     let text = data.and_then(|data| serde_json::from_str::<String>(data.get()).ok());
     match text.map(|text| BASE64.decode(text)) {
@@ -220,8 +221,8 @@ fn check_base64(kind: &str, data: Option<&RawValue>) -> Result<(), Why> {
     }
 }
 
-/// One block, left as it came. A text block without its text says nothing and is passed over: the work is done, and the
-/// other blocks are good.
+/// Parses one content block, which stays unchanged. A text block without `text` is skipped: the call has been
+/// executed, and the other blocks are valid.
 fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, Why> {
     let members: SentMembers<'_> = read(block.get())?;
     let missing = |what: &str| {
@@ -249,7 +250,8 @@ fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, Why> {
             }
             Some(_) | None => return missing("a `resource` with `uri` and `text` or `blob`"),
         },
-        // One that clients do not know would cost them the whole result; what it says can be read all the same.
+        // An unknown type would make clients reject the whole result; as a text block, its contents stay
+        // readable.
         _ => return Ok(Some(Content::text(block.get()))),
     }
     if serde_json::from_str::<OnlyText>(block.get()).is_ok() {
@@ -260,7 +262,7 @@ fn sent(message: &JsonText, block: &RawValue) -> Result<Option<Content>, Why> {
     Ok(Some(Block::AsSent(SentBlock { json: part(message, block)?, text, link }).into()))
 }
 
-/// A part of a document as a document of its own, sharing its bytes.
+/// Part of a document as a document that shares its buffer.
 fn part(whole: &JsonText, part: &RawValue) -> Result<JsonText, Why> {
     JsonText::check(&whole.bytes().slice_ref(part.get().as_bytes()))
         .map_err(|error| Why::plainly(error.to_string()))
@@ -270,10 +272,10 @@ fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Why> {
     serde_json::from_str(json).map_err(|_| "expected an MCP tool result, found JSON of another kind".into())
 }
 
-/// The response in a stream of events: the first that is a result or an error. Notifications may come before it.
+/// The first result or error in an event stream. Notifications may come before it.
 fn response_in_events(text: &str) -> Result<JsonText, Why> {
     let mut data = String::new();
-    // An event ends with an empty line, and the last one with the stream.
+    // A blank line ends an event; the end of the stream ends the last one.
     for line in text.lines().chain([""]) {
         if line.is_empty() {
             if let Ok(json) = JsonText::check(&Bytes::from(std::mem::take(&mut data)))
@@ -302,7 +304,7 @@ mod tests {
         answered(&JsonText::check(&Bytes::from(json.to_owned())).unwrap())
     }
 
-    /// The value of an answer, or a part of the error.
+    /// The value of a response, or a part of the error.
     #[track_caller]
     fn check(json: &str, expected: Result<&str, &str>) {
         let value = answer(json).map(|answered| match answered.value {

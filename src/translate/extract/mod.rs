@@ -1,4 +1,4 @@
-//! Extractors: from a response to a value. A new extractor is a file and a line of `extractors!`.
+//! Extractors: parsers from a response to a value. A new extractor is a file and a line of `extractors!`.
 
 mod columns;
 mod csv;
@@ -42,57 +42,57 @@ pub(crate) use self::{
 use super::{read_error::Why, response_view::ResponseView};
 use crate::model::{Content, JsonText, kind_of};
 
-/// How many records or keys one reply may give; more are an error, so that a reply of many short lines can't
-/// take a hundred times its size.
+/// Limit of the records or keys of one response. Without it, a response of many short lines could take a
+/// hundred times its size in memory.
 pub const RECORD_LIMIT: usize = 100_000;
 
-/// An extractor and the types of what it finds.
+/// Extractor with its source and the types of its result.
 #[derive(Debug)]
 pub struct Extractor {
-    /// What gives the text that is read; the reply itself where there is none.
+    /// Extractor of the text to parse; the response itself if there is none.
     pub source: Option<Box<Self>>,
-    /// What is read.
+    /// Parser and its options.
     pub kind: ExtractorKind,
-    /// What becomes of it.
+    /// Types of the result.
     pub typing: Typing,
 }
 
-/// An extractor with the options of a rule.
+/// Parser of one kind, with the options of a rule.
 pub(crate) trait Extraction {
-    /// How many values are given for one reply.
+    /// Number of values per response.
     fn gives(&self) -> Gives {
         Gives::One
     }
 
-    /// What fields may be taken from.
+    /// Names that fields may use.
     fn finds(&self) -> Finds<'_> {
         Finds::AnyNames
     }
 
-    /// Whether the reply's text is read, so that its charset matters.
+    /// Whether it reads the response as text, so that the charset matters.
     fn reads_text(&self) -> bool {
         true
     }
 
-    /// Extracts the value; `typing` has the types that it will get.
+    /// Extracts the value. `typing` has the types that are applied afterwards.
     ///
     /// # Errors
     ///
-    /// A sentence that says what was expected and what was found.
+    /// A sentence with the expected and the found form.
     fn find(&self, view: &ResponseView<'_>, typing: &Typing) -> Result<Extracted, Why>;
 }
 
-/// The extractors: of each the name that a rule uses, and the type of its options.
+/// Declares the extractors: the name in a rule, the variant, and the type of its options.
 macro_rules! extractors {
     ($($(#[$doc:meta])* $name:literal => $kind:ident($options:ty),)*) => {
-        /// The extractors.
+        /// Parser of a response, with its options.
         #[derive(Debug)]
         pub enum ExtractorKind {
             $($(#[$doc])* $kind($options),)*
         }
 
         impl ExtractorKind {
-            /// The name a rule uses.
+            /// Name in a rule.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$kind(_) => $name,)*
@@ -109,54 +109,54 @@ macro_rules! extractors {
 }
 
 extractors! {
-    /// Any bytes as a block of content.
+    /// Any bytes, as a content block.
     "binary" => Binary(Binary),
-    /// A table whose cells stand under each other.
+    /// Table with aligned columns.
     "columns" => Columns(Columns),
-    /// CSV and its relatives.
+    /// CSV and its variants.
     "csv" => Csv(Csv),
-    /// The fields of a form.
+    /// Form-encoded fields.
     "form" => Form(Form),
-    /// Named captures of patterns that name others.
+    /// Named captures of grok patterns.
     "grok" => Grok(Regex),
-    /// Headers and status.
+    /// Headers and HTTP status.
     "header" => Header(Header),
-    /// A page.
+    /// HTML page.
     "html" => Html(Html),
-    /// A JSON document.
+    /// JSON document.
     "json" => Json(Json),
-    /// The answer of an MCP server.
+    /// Response of an MCP server.
     "mcp" => Mcp(Mcp),
-    /// Samples of metrics.
+    /// Samples of Prometheus metrics.
     "metrics" => Metrics(Metrics),
-    /// A JSON document a line.
+    /// One JSON document per line.
     "ndjson" => NdJson(NdJson),
     /// `key: value` lines.
     "pairs" => Pairs(Pairs),
-    /// Named captures.
+    /// Named captures of regular expressions.
     "regex" => Regex(Regex),
     /// The whole text.
     "text" => Text(Text),
-    /// An XML document.
+    /// XML document.
     "xml" => Xml(Xml),
 }
 
 impl ExtractorKind {
-    /// How many values are given for one reply.
+    /// Number of values per response.
     pub fn gives(&self) -> Gives {
         self.extraction().gives()
     }
 
-    /// What fields may be taken from.
+    /// Names that fields may use.
     pub fn finds(&self) -> Finds<'_> {
         self.extraction().finds()
     }
 }
 
-/// How many values an extractor gives for one reply.
+/// Number of values that an extractor returns per response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gives {
-    /// A block of content, and no value.
+    /// A content block, and no value.
     Block,
     /// One value.
     One,
@@ -164,41 +164,41 @@ pub enum Gives {
     Many,
 }
 
-/// What an extractor finds by name.
+/// Names of the members that an extractor returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finds<'a> {
-    /// Whatever names the reply has.
+    /// Any names: those in the response.
     AnyNames,
-    /// These names and no others.
+    /// Exactly these names.
     Names(Vec<&'a str>),
-    /// Nothing that has a name.
+    /// None: the value is not an object.
     NoFields,
 }
 
-/// What an extractor found.
+/// Result of an extractor.
 #[derive(Debug)]
 pub(crate) enum Extracted {
-    /// A JSON document, checked and left as it came.
+    /// JSON document, validated and unchanged.
     Raw(JsonText),
     /// A value.
     Value(Value),
-    /// The whole text, as a string value that is not built until somebody needs it.
+    /// The whole text; a string value is built only when needed.
     Text(ByteString),
-    /// A block of content and no value.
+    /// Content block without a value.
     Block(Content),
-    /// What an MCP server answered: blocks, and the value in them.
+    /// Response of an MCP server: content blocks, and their value.
     Answered(Answered),
-    /// Nothing was there, and nothing was promised.
+    /// No value; the response is empty.
     Nothing,
 }
 
 impl Extractor {
-    /// An extractor that takes all it finds.
+    /// Extractor without types, whose result stays as it is.
     pub fn whole(kind: ExtractorKind) -> Self {
         Self { source: None, kind, typing: Typing::AsFound }
     }
 
-    /// Its name, and the name of what it reads a text of.
+    /// Names of the extractor and its sources, for messages.
     pub(crate) fn words(&self) -> String {
         match &self.source {
             Some(source) => format!("{} of {}", self.kind.name(), source.words()),
@@ -206,11 +206,11 @@ impl Extractor {
         }
     }
 
-    /// Reads a reply.
+    /// Extracts from a response.
     ///
     /// # Errors
     ///
-    /// A sentence that says what was expected and what was found.
+    /// A sentence with the expected and the found form.
     pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, Why> {
         if let Some(extracted) = self.extract_wanted(view) {
             return Ok(extracted);
@@ -219,11 +219,11 @@ impl Extractor {
         typed.map_err(|why| self.with_missing_patterns(why, view))
     }
 
-    /// The same for `pairs`, without keys that no field uses. `None` if all keys are used, and on errors,
+    /// The same for `pairs`, without the keys that no field uses. `None` if all keys are used, and on errors,
     /// whose text lists all keys.
     ///
-    /// A status page has many keys and a route takes few of them: without this a call with 2 KB of text takes
-    /// twice the instructions.
+    /// A status page has many keys, and a route uses few of them. Without this, a call with 2 KB of text
+    /// takes twice the instructions.
     fn extract_wanted(&self, view: &ResponseView<'_>) -> Option<Extracted> {
         let ExtractorKind::Pairs(pairs @ Pairs { each: EachPairs::Text, .. }) = &self.kind else {
             return None;
@@ -234,7 +234,8 @@ impl Extractor {
         self.typed(Extracted::Value(found), view).ok()
     }
 
-    /// Of several patterns names those that match nothing: what they capture is what is missing.
+    /// If several patterns are configured, adds those without a match to the error: their captures are
+    /// missing.
     fn with_missing_patterns(&self, why: Why, view: &ResponseView<'_>) -> Why {
         let (ExtractorKind::Regex(regex) | ExtractorKind::Grok(regex)) = &self.kind else { return why };
         if self.source.is_some() || regex.patterns.0.len() < 2 {
@@ -248,7 +249,7 @@ impl Extractor {
         }
     }
 
-    /// What is there, as it was found.
+    /// The result before typing.
     fn find(&self, view: &ResponseView<'_>) -> Result<Extracted, Why> {
         let extraction = self.kind.extraction();
         let Some(source) = &self.source else { return extraction.find(view, &self.typing) };
@@ -257,7 +258,7 @@ impl Extractor {
         extraction.find(&view.of_text(inner), &self.typing)
     }
 
-    /// What is found, which must be a text.
+    /// The result, which must be a string.
     fn text(&self, view: &ResponseView<'_>) -> Result<ByteString, Why> {
         match self.extract(view)?.found_well()? {
             Extracted::Text(text) => Ok(text),
@@ -284,8 +285,8 @@ impl Extractor {
 }
 
 impl Extracted {
-    /// The same, to be a part of a value or to be read further. What an MCP server says of an error is
-    /// neither: it is no value of the type that was looked for.
+    /// The result as a part of a value, or as the source of another extractor. An error of an MCP server is
+    /// neither, because its value has another type.
     fn found_well(self) -> Result<Self, Why> {
         match &self {
             Self::Answered(answered) if !answered.is_success() => {
@@ -295,11 +296,11 @@ impl Extracted {
         }
     }
 
-    /// The value, read into a tree.
+    /// The value as a tree.
     ///
     /// # Errors
     ///
-    /// A sentence, when there is none, or when it has too many values.
+    /// A sentence, if there is none, or if it has too many values.
     pub(crate) fn to_value(&self, view: &ResponseView<'_>) -> Result<Value, Why> {
         match self {
             Self::Raw(json) => view.tree_of(json),

@@ -1,5 +1,5 @@
-//! `extract` of a rule: one extractor, or several that give a part of the value each, and the types of what
-//! they find.
+//! `extract` of a rule: one extractor, or several that each return a part of the value, and the types of the
+//! result.
 
 use serde_json::{Map, Value, json};
 
@@ -10,28 +10,28 @@ use crate::translate::{
     response_view::ResponseView,
 };
 
-/// What reads a value from a reply.
+/// Extractor or extractors of a rule.
 #[derive(Debug)]
 pub enum Extract {
-    /// One extractor gives the value.
+    /// One extractor returns the value.
     One(Box<Extractor>),
-    /// The value is an object of what several give.
+    /// The value is an object with one member per extractor.
     Parts(Vec<Part>),
 }
 
 /// One of several extractors.
 #[derive(Debug)]
 pub struct Part {
-    /// What its value is called.
+    /// Name of the member.
     pub name: String,
-    /// What reads it.
+    /// Extractor of the member.
     pub extractor: Extractor,
-    /// Whether it is left out of the value when nothing is found.
+    /// Whether the member may be missing if nothing is found.
     pub optional: bool,
 }
 
 impl Extract {
-    /// How many values are given for one reply.
+    /// Number of values per response.
     pub fn gives(&self) -> Gives {
         match self {
             Self::One(extractor) => extractor.kind.gives(),
@@ -39,7 +39,7 @@ impl Extract {
         }
     }
 
-    /// The JSON Schema of the value; `None` where nothing about it is certain.
+    /// JSON Schema of the value; `None` if nothing is known about it.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         match self {
             Self::One(extractor) => extractor.schema(),
@@ -50,9 +50,9 @@ impl Extract {
         }
     }
 
-    /// The same, and what an extractor gives that has no types but knows what it finds.
+    /// The same, or the schema of an untyped extractor that knows its result.
     ///
-    /// Only for a schema that is derived: one that is written may have what was found converted.
+    /// For derived output schemas only: a configured output schema may convert the result.
     pub fn found_schema(&self) -> Option<Map<String, Value>> {
         self.schema().or_else(|| match self {
             Self::One(extractor) => match (&extractor.kind, &extractor.typing) {
@@ -63,11 +63,11 @@ impl Extract {
         })
     }
 
-    /// Reads a reply.
+    /// Extracts from a response.
     ///
     /// # Errors
     ///
-    /// A sentence that names the extractor, and says what was expected and what was found.
+    /// A sentence with the name of the extractor, and the expected and the found form.
     pub(crate) fn extract(&self, view: &ResponseView<'_>) -> Result<Extracted, Why> {
         let parts = match self {
             Self::One(extractor) => {
@@ -94,7 +94,7 @@ impl Extract {
         Ok(Extracted::Value(Value::Object(value)))
     }
 
-    /// Whether the text of the reply is read.
+    /// Whether it reads the response as text.
     pub(crate) fn reads_text(&self) -> bool {
         match self {
             Self::One(extractor) => extractor.kind.extraction().reads_text(),
@@ -116,7 +116,7 @@ fn schema_of_parts(parts: &[Part], schemas: Vec<Option<Map<String, Value>>>) -> 
 }
 
 impl Part {
-    /// The schema of a part without types.
+    /// JSON Schema of a part without types.
     fn schema_as_found(&self) -> Value {
         match &self.extractor.kind {
             ExtractorKind::Text(_) => json!({ "type": "string" }),
@@ -125,8 +125,8 @@ impl Part {
         }
     }
 
-    /// Reads the part. `None` when it may be missing and is: its pattern matches nothing, its header is not
-    /// there, or there is no text at all. What is there and can't be read is an error all the same.
+    /// Extracts the part. `None` if it is optional and absent: its pattern has no match, its header is
+    /// missing, or the text is empty. A part that is present and invalid is an error.
     fn extract(&self, view: &ResponseView<'_>) -> Result<Option<Extracted>, Why> {
         let found = match self.extractor.find(view) {
             Err(_) if self.optional && self.finds_nothing(view) => return Ok(None),
@@ -147,7 +147,7 @@ impl Part {
         match &self.extractor.kind {
             ExtractorKind::Header(_) => true,
             ExtractorKind::Regex(_) => view.text().is_ok(),
-            // What matches may have a capture of another type.
+            // A match may have a capture of the wrong type, which is an error.
             ExtractorKind::Grok(regex) => {
                 view.text().is_ok_and(|text| regex.missing_in(text).count() == regex.patterns.0.len())
             }
@@ -157,7 +157,7 @@ impl Part {
 }
 
 impl Extractor {
-    /// The JSON Schema of the value, with all its records; `None` where it has no types.
+    /// JSON Schema of the value, a list if there are records; `None` if it has no types.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         let record = self.typing.schema()?;
         match self.kind.gives() {
@@ -168,25 +168,25 @@ impl Extractor {
     }
 }
 
-/// The types of what an extractor finds.
+/// Types of the result of an extractor.
 #[derive(Debug, Default)]
 pub enum Typing {
-    /// All of it, as found.
+    /// The whole result, untyped.
     #[default]
     AsFound,
-    /// An object of these fields, or a list of such objects.
+    /// An object with these fields, or a list of such objects.
     Fields(Fields),
-    /// One value, or a list of such values.
+    /// A single value, or a list of such values.
     Value {
-        /// Where it is in an object; what was found itself where there is none.
+        /// Path of the value in an object; the result itself if there is none.
         from: Option<Path>,
-        /// What it is.
+        /// Type of the value.
         kind: Box<FieldType>,
     },
 }
 
 impl Typing {
-    /// The JSON Schema of one record; `None` where anything may be found.
+    /// JSON Schema of one record; `None` if it is untyped.
     pub fn schema(&self) -> Option<Map<String, Value>> {
         match self {
             Self::AsFound => None,
@@ -195,7 +195,7 @@ impl Typing {
         }
     }
 
-    /// The paths to what is typed.
+    /// Paths of the typed values.
     pub(super) fn paths(&self) -> Vec<&Path> {
         match self {
             Self::AsFound | Self::Value { from: None, .. } => Vec::new(),
@@ -204,11 +204,11 @@ impl Typing {
         }
     }
 
-    /// Whether records with these names have what must be there; asked where there are no records to type.
+    /// Checks that records with these names have the required fields; called if there are no records to type.
     ///
     /// # Errors
     ///
-    /// A sentence that names what has no place, and what was found.
+    /// A sentence with the missing path and the found names.
     pub(super) fn check_names(&self, found: &Map<String, Value>) -> Result<(), Why> {
         match self {
             Self::AsFound | Self::Value { from: None, .. } => Ok(()),
@@ -220,11 +220,11 @@ impl Typing {
         }
     }
 
-    /// Whether what is to be one record is one: what is typed is promised to clients as that.
+    /// Checks that a result typed as one record is not a list: its type is in the advertised schema.
     ///
     /// # Errors
     ///
-    /// A sentence that names the way out.
+    /// A sentence with the correct configuration.
     pub(super) fn admits_one(&self, found: &Value) -> Result<(), Why> {
         match (self, found) {
             (Self::Fields(_) | Self::Value { from: Some(_), .. }, Value::Array(items)) => Err(why!(
@@ -236,11 +236,11 @@ impl Typing {
         }
     }
 
-    /// Types a value.
+    /// Converts a result to its types.
     ///
     /// # Errors
     ///
-    /// A sentence that names the place, what was expected and what was found.
+    /// A sentence with the position, and the expected and the found form.
     pub(super) fn apply(&self, found: Value) -> Result<Value, Why> {
         match self {
             Self::AsFound => Ok(found),
@@ -252,7 +252,7 @@ impl Typing {
                     _ => None,
                 };
                 match value {
-                    // What stands there is one value, were it a list.
+                    // A list at this path is one value, not several records.
                     Some(value) => kind.apply_to_place(value),
                     None => Err(why!("expected `{path}` in the reply, found none")),
                 }

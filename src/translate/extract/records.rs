@@ -1,4 +1,4 @@
-//! Records and tables: what several extractors share that read many records of one text.
+//! Common parts of extractors that return many records: blocks of lines, and tables.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -18,8 +18,7 @@ use crate::{
     },
 };
 
-/// Options of extractors that read many records of one text: what separates blocks of lines, and whether it
-/// is right that there are none.
+/// Options of extractors that return many records: block separators, and whether an empty result is valid.
 #[derive(Debug, Section)]
 #[section(default, check = Self::check)]
 pub struct Records {
@@ -41,7 +40,7 @@ fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<String>> {
     not_empty(value, "write what stands between two blocks: `block_delimiter: \"\\x1e\"`").map(Some)
 }
 
-/// Reads a text that is not empty.
+/// Reads a string that is not empty.
 fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
     match text_of(value)? {
         "" => value.reject(Invalid::new(format!("{} is empty", value.name), help)),
@@ -49,7 +48,7 @@ fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
     }
 }
 
-/// Reads one text or several, none of them empty.
+/// Reads one string or a list, none of them empty.
 pub(super) fn texts(value: &Cursor<'_>, help: &str) -> Checked<Vec<String>> {
     let items = value.node.one_or_more();
     if items.is_empty() {
@@ -59,17 +58,17 @@ pub(super) fn texts(value: &Cursor<'_>, help: &str) -> Checked<Vec<String>> {
     texts.collect::<Vec<_>>().into_iter().collect()
 }
 
-/// One block.
+/// Block of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block<'t> {
-    /// The line of the text that it begins in, from 1.
+    /// Line at which it begins, from 1.
     pub(super) line: usize,
     /// Its lines.
     pub(super) text: &'t str,
 }
 
 impl Records {
-    /// Reports options that have no effect beside the word of `each`.
+    /// Reports options that have no effect with the configured value of `each`.
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         let each = section.entry("each").and_then(|entry| entry.value.as_text()).unwrap_or("first");
         let (is_one, is_many) = (matches!(each, "first" | "text"), matches!(each, "match" | "line"));
@@ -91,7 +90,7 @@ impl Records {
         checked
     }
 
-    /// The blocks of a text, in order: each has at least one line.
+    /// The blocks of a text, in order; each has at least one line.
     pub(super) fn blocks<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Block<'t>> {
         let (cut, lines) = match &self.block_delimiter {
             Some(delimiter) => (Some(cut(text, delimiter)), None),
@@ -104,7 +103,7 @@ impl Records {
         let mut lines = text.split_inclusive('\n').enumerate().peekable();
         let mut position = 0;
         std::iter::from_fn(move || {
-            // The block as far as it is known: its first line, where it begins and where it ends.
+            // The block so far: its line number, and its start and end in bytes.
             let mut open: Option<(usize, usize, usize)> = None;
             while let Some((index, line)) = lines.peek() {
                 let (index, bare) = (*index, line.trim_end_matches(['\n', '\r']));
@@ -140,7 +139,7 @@ impl Records {
     }
 }
 
-/// The blocks of a text between its separators, without surrounding line breaks. Blank blocks are omitted.
+/// The blocks between the delimiters of a text, without surrounding line breaks. Blank blocks are omitted.
 fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = Block<'t>> {
     let mut line = 1;
     text.split(delimiter).filter_map(move |part| {
@@ -152,21 +151,20 @@ fn cut<'t>(text: &'t str, delimiter: &'t str) -> impl Iterator<Item = Block<'t>>
     })
 }
 
-/// The text with `\n` at the end of every line: old servers end theirs with CRLF, and `$` in a pattern does
-/// not match before a CR.
+/// The text with `\n` as line ends: old servers send CRLF, and `$` in a pattern does not match before a CR.
 pub(super) fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
     if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text.into() }
 }
 
-/// Records in a list of at most [`RECORD_LIMIT`]. `what` are they, in the plural.
+/// Collects at most [`RECORD_LIMIT`] records; `what` names them, in the plural.
 pub(super) fn gather(found: impl Iterator<Item = Result<Value, Why>>, what: &str) -> Result<Vec<Value>, Why> {
     let records = found.take(RECORD_LIMIT + 1).collect::<Result<Vec<_>, _>>()?;
     at_most(RECORD_LIMIT, records.len(), what)?;
     Ok(records)
 }
 
-/// Adds a value under its name; a name that comes again gets a list of its values, in order. Values are no
-/// lists themselves.
+/// Adds a value under its name. A repeated name gives a list of its values, in order. The values themselves
+/// are not lists.
 pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, value: Value) {
     match members.entry(name) {
         Entry::Vacant(entry) => {
@@ -182,10 +180,10 @@ pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, val
     }
 }
 
-// Rows of cells under the names of columns: the common part of `csv` and `columns`.
+// Rows of cells under column names: the common part of `csv` and `columns`.
 
 /// Limit of the memory of a table, in bytes, however long its response is.
-// An eighth in unit tests, as a debug build is slow.
+// An eighth in unit tests, because debug builds are slow.
 const TABLE_LIMIT_BYTES: usize = if cfg!(test) { 32 << 20 } else { 256 << 20 };
 
 /// Limit of the memory of a table with a short response, in bytes.
@@ -195,22 +193,22 @@ const SHORT_TABLE_LIMIT_BYTES: usize = 16 << 20;
 /// Without the limit, short padded rows or long names would use a thousand times the length of the response.
 const TABLE_BYTES_PER_BYTE: usize = 128;
 
-/// The memory of a cell beside its text and its name, in bytes: measured with cells of a few bytes.
+/// Memory of a cell besides its text and its name, in bytes; measured with cells of a few bytes.
 const CELL_BYTES: usize = 144;
 
-/// How rows with more or fewer cells than columns are treated.
+/// Handling of rows with more or fewer cells than columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Word)]
 pub enum RaggedRows {
     /// The response is an error.
     #[default]
     Error,
-    /// Missing cells are empty; more cells are an error, unless they are empty.
+    /// Missing cells are empty; surplus cells are an error, unless they are empty.
     Pad,
-    /// The row is passed over.
+    /// The row is skipped.
     Skip,
 }
 
-/// The names of columns; they differ, and none is empty.
+/// Column names; unique, and none is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnNames(pub Vec<String>);
 
@@ -242,26 +240,26 @@ impl Setting for ColumnNames {
     }
 }
 
-/// How much of a line an error shows, in characters.
+/// Limit of the quoted part of a line in an error, in characters.
 const SHOWN: usize = 80;
 
-/// The line that names the columns of a table.
+/// Header line of a table.
 pub(super) struct Heading {
     /// Its line number in the response.
     pub line: usize,
-    /// Whether it resembles prose: a space behind each separator, and several words between two.
+    /// Whether it resembles prose: a space after each separator, and several words between two.
     pub is_prose: bool,
-    /// Whether it must be one: the rule declares how it begins, or that the table is optional, or a line is
+    /// Whether it is certainly a header: the rule declares its beginning, the table is optional, or a rule is
     /// drawn under it.
     pub is_certain: bool,
 }
 
-/// Rows that are gathered to a list of objects of strings.
+/// Builder of a list of row objects, with string members.
 pub(super) struct Rows {
-    /// The line of the names; `None` if the rule declares them.
+    /// Header line; `None` if the rule declares the names.
     heading: Option<Heading>,
     names: Vec<String>,
-    /// Whether rows may have one more cell, an empty one: every line ends in a separator.
+    /// Whether rows may have one surplus empty cell: every line ends in a separator.
     spare: bool,
     ragged_rows: RaggedRows,
     rows: Vec<Value>,
@@ -270,12 +268,12 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Begins a table with the names of a header; an empty one at its end is ignored. `text` is the whole
+    /// Begins a table with the names of a header; ignores an empty name at its end. `text` is the whole
     /// response.
     ///
     /// # Errors
     ///
-    /// A sentence, when a column has no name, two have the same, or the header is the first tag of a page.
+    /// A sentence, if a name is empty or occurs twice, or the header is the first tag of an HTML page.
     pub(super) fn under(
         heading: Heading,
         mut names: Vec<String>,
@@ -283,8 +281,7 @@ impl Rows {
         text: &str,
     ) -> Result<Self, Why> {
         let header_line = heading.line;
-        // An HTML page instead of a table: its first line would be parsed as a header, and the others as
-        // rows.
+        // An HTML page would otherwise be parsed as a table, its first line as the header.
         if let Some(first) = names.first().filter(|_| is_markup(&names)) {
             return Err(markup(header_line, first));
         }
@@ -312,7 +309,7 @@ impl Rows {
         Ok(Self { heading: Some(heading), spare, ..Self::named(names, ragged_rows, text) })
     }
 
-    /// Begins a table with the names that a rule declares, which were checked with it. `text` is the whole
+    /// Begins a table with the names that a rule declares, which were checked at load. `text` is the whole
     /// response.
     pub(super) fn named(names: Vec<String>, ragged_rows: RaggedRows, text: &str) -> Self {
         let allowed = text.len().saturating_mul(TABLE_BYTES_PER_BYTE).saturating_add(SHORT_TABLE_LIMIT_BYTES);
@@ -324,7 +321,8 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// A sentence with the line, when the row has other cells than the table or the table grows too large.
+    /// A sentence with the line, if the row does not have the table's number of cells, or the table grows too
+    /// large.
     pub(super) fn add(&mut self, cells: &[&str], line: impl Fn() -> usize) -> Result<(), Why> {
         if let Some(first) = cells.first().filter(|first| self.rows.is_empty() && begins_page(first)) {
             return Err(markup(line(), first));
@@ -367,9 +365,8 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// A sentence with the line, when there are no rows and the header can't be that of the table: it has no
-    /// column for a required field, or is one name or a sentence, as a message in place of the table would
-    /// be.
+    /// A sentence with the line, if there are no rows and the header is not plausible. Such a header has no
+    /// column for a required field, or is a single name or a sentence, like a message in place of the table.
     pub(super) fn into_value(self, typing: &Typing) -> Result<Value, Why> {
         if let (Some(heading), []) = (&self.heading, &*self.rows) {
             let line = heading.line;
@@ -390,8 +387,8 @@ impl Rows {
     }
 }
 
-/// Whether a header is the first line of a page, or of a part of one. Exports of prices name their columns
-/// `<DATE>,<TIME>`, which is none.
+/// Whether a header is the first line of an HTML page or fragment. Price exports have column names such as
+/// `<DATE>,<TIME>`, which are not markup.
 fn is_markup(names: &[String]) -> bool {
     let Some(first) = names.first() else { return false };
     let in_brackets =
@@ -399,9 +396,8 @@ fn is_markup(names: &[String]) -> bool {
     begins_page(first) || is_tag(first) && !in_brackets
 }
 
-/// Whether a name of a column is more likely a part of a sentence. Names of three words are not rare in
-/// headers with rows; without rows, and without fields among them, there is no other evidence that they are
-/// names.
+/// Whether a column name is more likely part of a sentence. Names of three words are common in headers with
+/// rows. Without rows and without a matching field, there is no other evidence that they are names.
 fn is_sentence(name: &str) -> bool {
     name.split_whitespace().count() > 3
         || name.contains(char::is_whitespace) && name.ends_with(['.', '!', '?'])
@@ -412,7 +408,7 @@ fn is_tag(line: &str) -> bool {
     after.is_some_and(|first| first.is_ascii_alphabetic() || matches!(first, '!' | '?' | '/'))
 }
 
-/// Whether a row is the first line of a page; rows may well begin with another tag (`<none>`).
+/// Whether a cell begins an HTML page; rows may begin with other tags (`<none>`).
 fn begins_page(cell: &str) -> bool {
     ["<!doctype", "<html", "<?xml"]
         .iter()
@@ -423,7 +419,7 @@ fn markup(line: usize, begin: &str) -> Why {
     Why::quoting(SHOWN, |quoted| format!("line {line}: expected a table, found markup: {}", quoted(begin)))
 }
 
-/// The text after its first `count` lines, which end in `end`.
+/// The text after its first `count` lines, which end with `end`.
 ///
 /// # Errors
 ///

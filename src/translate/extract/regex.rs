@@ -1,4 +1,5 @@
-//! `regex`: named captures of regular expressions; and `grok`, whose patterns become regular expressions.
+//! `regex`: named captures of regular expressions. Also runs `grok`, whose patterns become regular
+//! expressions.
 
 use std::fmt;
 
@@ -24,15 +25,15 @@ use crate::{
     },
 };
 
-/// How much of a captured text an error shows, in characters.
+/// Limit of a quoted capture in an error, in characters.
 const LONGEST_SHOWN: usize = 60;
 
-/// Reads the named captures of patterns into an object, or an array of objects.
+/// Extracts the named captures of patterns into an object, or a list of objects.
 ///
-/// Each pattern is looked for on its own, and what they capture is joined; so the parts of a record may come
-/// in any order. A capture that took no part in a match is left out, and so are all of a pattern that is not
-/// found where another is. A name that is captured several times gives an array. Lines may end with CRLF;
-/// patterns see `\n`.
+/// Each pattern is searched separately and their captures are merged, so the parts of a record may occur in
+/// any order. A capture without a match is omitted, and so are all captures of a pattern without a match if
+/// another one matches. A name captured several times gives a list. Lines may end with CRLF; patterns see
+/// `\n`.
 #[derive(Debug, Section)]
 pub struct Regex {
     /// Regular expression with named captures, `(?<name>…)`, or a list of them.
@@ -47,21 +48,20 @@ pub struct Regex {
     pub records: Records,
 }
 
-/// How often patterns are looked for.
+/// Scope of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum Each {
-    /// Once: the first match gives an object.
+    /// The first match gives an object.
     First,
-    /// As often as it is there: each match gives an object of an array.
+    /// Each match gives an object of a list.
     Match,
-    /// Once a line: each line that matches gives an object of an array; the others are passed over.
+    /// Each matching line gives an object of a list; other lines are skipped.
     Line,
-    /// Once a block of lines: each block that matches gives an object of an array; the others are passed
-    /// over.
+    /// Each matching block of lines gives an object of a list; other blocks are skipped.
     Block,
 }
 
-/// Patterns, at least one; one alone with [`Each::Match`].
+/// Patterns of a rule; at least one, and exactly one with [`Each::Match`].
 #[derive(Debug)]
 pub struct CapturePatterns(pub Vec<CapturePattern>);
 
@@ -79,7 +79,7 @@ impl Setting for CapturePatterns {
 }
 
 impl CapturePatterns {
-    /// Reads one pattern or several, each by `read`.
+    /// Reads one pattern or a list, each with `read`.
     pub(super) fn read_with(
         value: &Cursor<'_>,
         read: impl Fn(&Cursor<'_>) -> Checked<CapturePattern>,
@@ -101,7 +101,7 @@ impl CapturePatterns {
     }
 }
 
-/// A pattern, and what its captures are called.
+/// Pattern with the names and types of its captures.
 #[derive(Debug)]
 pub struct CapturePattern {
     pattern: Pattern,
@@ -109,21 +109,21 @@ pub struct CapturePattern {
     captures: Vec<Capture>,
 }
 
-/// One capture of a pattern.
+/// Capture of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capture {
-    /// What the pattern calls it.
+    /// Name of the group in the pattern.
     pub group: String,
-    /// What the result calls it.
+    /// Name in the result.
     pub name: String,
-    /// What it is read as.
+    /// Type of the value.
     pub kind: CaptureKind,
 }
 
-/// What a captured text is read as.
+/// Type of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptureKind {
-    /// Text, as it stands.
+    /// A string, unchanged.
     Text,
     /// A whole number.
     Integer,
@@ -134,7 +134,7 @@ pub enum CaptureKind {
 }
 
 impl CapturePattern {
-    /// A pattern whose captures are called as it calls them, and are texts.
+    /// Pattern whose captures keep their names and are strings.
     pub fn plain(pattern: Pattern) -> Self {
         let text =
             |name: &String| Capture { group: name.clone(), name: name.clone(), kind: CaptureKind::Text };
@@ -142,12 +142,12 @@ impl CapturePattern {
         Self { written: pattern.to_string(), captures, pattern }
     }
 
-    /// A pattern that was written otherwise, with the captures that it has, in order.
+    /// Pattern that was configured as `written` (in grok syntax), with its captures in order.
     pub fn renamed(pattern: Pattern, written: &str, captures: Vec<Capture>) -> Self {
         Self { pattern, written: written.to_owned(), captures }
     }
 
-    /// Reports a pattern that captures nothing by name.
+    /// Reports a pattern without named captures.
     pub(super) fn check_names(self, value: &Cursor<'_>, example: &str) -> Checked<Self> {
         if self.captures.is_empty() {
             let help = format!("name what is to be found: {example}");
@@ -161,12 +161,12 @@ impl CapturePattern {
         &self.pattern
     }
 
-    /// The names that the result may have.
+    /// Names that the result may have.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.captures.iter().map(|capture| capture.name.as_str())
     }
 
-    /// Adds what one match captured; `line` is that of the start of the text that was looked in.
+    /// Adds the captures of one match to a record. `place` is the searched text.
     fn read(
         &self,
         found: &regex::Captures<'_>,
@@ -210,7 +210,7 @@ impl fmt::Display for CaptureKind {
     }
 }
 
-/// A part of a reply's text, and the line that it begins in.
+/// Searched text, and the line at which it begins.
 #[derive(Debug, Clone, Copy)]
 struct Place<'t> {
     text: &'t str,
@@ -241,8 +241,8 @@ impl Extraction for Regex {
 }
 
 impl Regex {
-    /// `stop` is looked at between two matches: each search takes a time that grows with the text, and many
-    /// of them may take the square of that.
+    /// Extracts the records. Checks `stop` between two matches: one search takes linear time, and many may
+    /// take quadratic time.
     pub(super) fn extract(&self, text: &str, stop: Option<&WorkBudget>) -> Result<Value, Why> {
         let text = &*with_plain_line_ends(text);
         let whole = Place { text, line: 1 };
@@ -256,7 +256,7 @@ impl Regex {
             Each::Match => {
                 let matches = |pattern: &'_ CapturePattern| {
                     let found = pattern.pattern.regex().captures_iter(text).map(|found| {
-                        // The search for the next may go through all that is left.
+                        // The search for the next match may read the whole rest.
                         let left = text.len() - found.get(0).map_or(0, |whole| whole.start());
                         WorkBudget::check_search(stop, left)?;
                         let mut record = Map::new();
@@ -286,7 +286,7 @@ impl Regex {
         Ok(Value::Array(records))
     }
 
-    /// What the patterns capture in one place; `None` where none of them is found.
+    /// The captures of all patterns in one text; `None` if none of them matches.
     fn record(&self, place: Place<'_>) -> Option<Result<Value, Why>> {
         let mut record = None;
         for pattern in &self.patterns.0 {
@@ -298,7 +298,7 @@ impl Regex {
         record.map(|record| Ok(Value::Object(record)))
     }
 
-    /// The patterns that match nowhere in a text, as they were written.
+    /// The patterns without a match in a text, as configured.
     pub(super) fn missing_in(&self, text: &str) -> impl Iterator<Item = &str> {
         let text = with_plain_line_ends(text);
         let missing = move |pattern: &&CapturePattern| !pattern.pattern.regex().is_match(&text);

@@ -1,13 +1,13 @@
-//! The positions of the cells of a line: under the names of a header, or between the bars of a [`Frame`].
+//! Cell layout of a text table: under the names of a header, or between the bars of a [`Frame`].
 
 use std::ops::Range;
 
 use super::{COLUMN_LIMIT, Line};
 
-/// How far apart tab stops are, in characters.
+/// Distance of tab stops, in characters.
 const TAB_STOP: usize = 8;
 
-/// The characters of a line, tabs as spaces, without white space at the end.
+/// The characters of a line, with tabs expanded, and without trailing white space.
 pub(super) fn expanded(line: &str) -> Vec<char> {
     let line = line.trim_end();
     let mut characters = Vec::with_capacity(line.len());
@@ -20,7 +20,7 @@ pub(super) fn expanded(line: &str) -> Vec<char> {
     characters
 }
 
-/// Where words begin and end.
+/// Ranges of the words of a line.
 pub(super) fn words(line: &[char]) -> Vec<Range<usize>> {
     let mut words = Vec::new();
     let mut begun = None;
@@ -38,14 +38,14 @@ pub(super) fn words(line: &[char]) -> Vec<Range<usize>> {
     words
 }
 
-/// Whether a line is drawn: `-----`, `==== ====`, `---+---`, `├───┼───┤`.
+/// Whether a line is a horizontal rule: `-----`, `==== ====`, `---+---`, `├───┼───┤`.
 pub(super) fn is_rule(line: &str) -> bool {
     Frame::of(line).is_some()
         || line.chars().all(|c| matches!(c, '-' | '=' | '+' | '|') || c.is_whitespace())
             && (line.contains("---") || line.contains("==="))
 }
 
-/// The cells of a line that is cut before these characters.
+/// Cuts a line into cells before these positions.
 pub(super) fn cut_at(line: &[char], starts: &[usize]) -> Vec<String> {
     let mut cells = Vec::with_capacity(starts.len() + 1);
     let mut from = 0;
@@ -58,48 +58,49 @@ pub(super) fn cut_at(line: &[char], starts: &[usize]) -> Vec<String> {
     cells
 }
 
-/// The columns that a header tells.
+/// Columns of a header line.
 #[derive(Default)]
 pub(super) struct Header {
     names: Vec<String>,
-    /// Where the names stand.
+    /// Positions of the names.
     spans: Vec<Range<usize>>,
-    /// Whether most rows have something under the name.
+    /// Whether most rows have text under the name.
     filled: Vec<bool>,
-    /// Whether cells begin where the names begin, and nowhere else.
+    /// Whether cells begin exactly where the names begin.
     fixed: bool,
-    /// Whether the first column has its name from the rule.
+    /// Whether the rule names the first column.
     first_is_given: bool,
-    /// Whether cells are the words of a row, wherever they stand.
+    /// Whether the words of a row are its cells, regardless of their positions.
     by_words: bool,
 }
 
-/// Why the cells of a row can't be told apart.
+/// Reason why the cells of a row can't be separated.
 pub(super) enum Crooked {
-    /// One runs into the next.
+    /// A cell runs into the next.
     RunsOn,
-    /// Words stand between two names, and may belong to either.
+    /// Words between two names may belong to either column.
     Between {
-        /// The word that stands nearest to the second name.
+        /// The word nearest to the second name.
         word: String,
-        /// The column before it.
+        /// Index of the first of the two columns.
         left: usize,
     },
 }
 
 impl Header {
-    /// The columns of a header with a line of `---- -----` under it.
+    /// Columns of a header with a line of `---- -----` under it.
     pub(super) fn ruled(header: &[char], rule: &[char]) -> Self {
         let spans = words(rule);
         let starts: Vec<usize> = spans.iter().skip(1).map(|span| span.start).collect();
         Self { names: cut_at(header, &starts), spans, fixed: true, ..Self::default() }
     }
 
-    /// The columns of a header over rows.
+    /// Columns of a header, from its words and the rows below.
     ///
-    /// Words with several spaces between them are names of their own. Those with one space between them are one name
-    /// (`Mounted on`) unless most rows have a cell of its own under the second, or `wanted` names say otherwise: those
-    /// that fields are taken from. Where every row has as many words as the header, they are the cells.
+    /// Words separated by several spaces are separate names. Words separated by one space are one name
+    /// (`Mounted on`), with two exceptions: most rows have a separate cell under the second word, or `wanted`
+    /// names (those that fields use) decide otherwise. If every row has as many words as the header, the
+    /// words are the cells.
     pub(super) fn over<'t>(
         header: &[char],
         rows: impl Iterator<Item = &'t str> + Clone,
@@ -117,7 +118,7 @@ impl Header {
         }
         let close: Vec<usize> =
             (1..words.len()).filter(|&second| words[second].start - words[second - 1].end == 1).collect();
-        // How many rows have a cell of its own under the word, less those that have none.
+        // Number of rows with a separate cell under the word, minus the number of other rows.
         let mut apart = vec![0_i64; words.len()];
         let mut count = 0;
         if !close.is_empty() {
@@ -137,7 +138,8 @@ impl Header {
                 && match joints[index] {
                     Joint::Unknown => apart[index] <= 0,
                     Joint::Within => true,
-                    // The name may also be a word of a longer one, which nobody wrote in full (`Mounted`).
+                    // The wanted name may also be the first word of a longer one (`Mounted` for `Mounted
+                    // on`).
                     Joint::Beside => apart[index] == -count && count > 0,
                     Joint::Between => false,
                 };
@@ -160,14 +162,14 @@ impl Header {
         &self.names
     }
 
-    /// The name that a header has where the rule gives one: it has a word where the first column begins.
+    /// The header's own name of a first column that the rule also names: a word at the beginning of the line.
     pub(super) fn first_named(&self) -> Option<&str> {
         let is_named =
             self.first_is_given && !self.by_words && self.spans.get(1).is_some_and(|span| span.start == 0);
         self.names.get(1).filter(|_| is_named).map(String::as_str)
     }
 
-    /// What stands in a row before the first column.
+    /// Text of a row before the first column.
     pub(super) fn unnamed(&self, row: &[char]) -> Option<String> {
         let first = self.spans.first()?;
         if self.first_is_given || self.fixed || self.by_words {
@@ -178,11 +180,11 @@ impl Header {
         (!before.is_empty()).then(|| before.to_owned())
     }
 
-    /// The cells of a row.
+    /// Splits a row into its cells.
     ///
     /// # Errors
     ///
-    /// What is crooked, where they can't be told apart.
+    /// [`Crooked`], if they can't be separated.
     pub(super) fn cells(&self, row: &[char]) -> Result<Vec<String>, Crooked> {
         if self.by_words {
             return Ok(words(row).into_iter().map(|word| row[word].iter().collect()).collect());
@@ -195,7 +197,7 @@ impl Header {
             let crooked = if self.fixed {
                 !is_blank(row, cut - 1)
             } else if cut < right.start {
-                // A number that is set to the right begins before its name, but not where the cell before it does.
+                // A right-aligned number begins before its name, but after the cell to its left.
                 let alone = row.get(before..cut).is_none_or(|part| part.iter().all(|c| c.is_whitespace()));
                 cut < before || cut == 0 || cut < left.end && alone
             } else {
@@ -222,15 +224,15 @@ impl Header {
 }
 
 impl Header {
-    /// The last words before a cut that stand alone between two names, under neither, where one of the two has nothing
-    /// under it that other rows have: nobody can tell whose they are (`n/a`, set to the left among numbers).
+    /// The last words before a cut that are between two names and under neither, if one of the two columns is
+    /// empty here and filled in most rows. Their column is unknown (`n/a`, left-aligned among numbers).
     fn stray(&self, row: &[char], from: usize, cut: usize, left: usize) -> Option<String> {
         let part = row.get(from..cut.min(row.len()))?;
         let end = from + part.iter().rposition(|c| !c.is_whitespace())? + 1;
         let gap = row[from..end].windows(2).rposition(|two| two.iter().all(|c| c.is_whitespace()));
         let start = match gap {
             Some(gap) => from + gap + 2,
-            // What begins under the name before is of that column.
+            // Text that begins under the left name belongs to that column.
             None if !is_blank(row, from) => return None,
             None => from + 1,
         };
@@ -243,7 +245,7 @@ impl Header {
     }
 }
 
-/// Which names have something under them in most rows.
+/// For each name, whether most rows have text under it.
 fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Vec<bool> {
     let (mut counts, mut all) = (vec![0_usize; spans.len()], 0_usize);
     for row in rows {
@@ -256,16 +258,16 @@ fn filled<'t>(spans: &[Range<usize>], rows: impl Iterator<Item = &'t str>) -> Ve
     counts.into_iter().map(|count| count * 2 > all).collect()
 }
 
-/// What the wanted names say of a word of the header and the word before it.
+/// Relation of a header word and the word before it, by the wanted names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Joint {
-    /// Nothing.
+    /// Unknown.
     Unknown,
-    /// Both are in one name.
+    /// Both are in one wanted name.
     Within,
-    /// One of them is at an end of a name, or a name.
+    /// One of them begins or ends a wanted name.
     Beside,
-    /// Both are.
+    /// Both do.
     Between,
 }
 
@@ -304,11 +306,12 @@ fn joints(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Joint
     joints
 }
 
-/// Whether every row has as many words as the header has, so that they are the cells.
+/// Whether every row has as many words as the header, so that the words are the cells.
 ///
-/// It may also come about by chance, where names and cells have several words each. Then most rows have more words in
-/// the room of one name (`RESTARTS`: `1 (3d ago)`) than the name has, or end in two words that are as close as those of
-/// one cell, the last not under its own (`Mounted on`: `/my disk`).
+/// Equal counts may be a coincidence, if names and cells have several words each. Two signs in most rows show
+/// that. There are more words under a name than the name has (`RESTARTS`: `1 (3d ago)`). Or the row ends in
+/// two words one space apart, like words of one cell, and the last is not under its name (`Mounted on`: `/my
+/// disk`).
 fn are_words<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, first_is_given: bool) -> bool {
     let expected = header.len() + usize::from(first_is_given);
     let mut begins: Vec<usize> = (0..header.len())
@@ -343,8 +346,8 @@ fn are_words<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, f
     count > 0 && against * 2 <= count
 }
 
-/// The word before a cut that lies between two names, under neither, and as near to the cell after it as words of one
-/// cell are: a cell of several words that is set to the right, or one that has words beyond its name.
+/// The word before a cut that is between two names, under neither, and one space before the next cell. It
+/// belongs to a right-aligned cell of several words, or to one that extends past its name.
 fn word_between(row: &[char], from: usize, cut: usize, name: usize) -> Option<String> {
     if cut >= name || cut < from + 2 || !is_blank(row, cut - 1) || is_blank(row, cut - 2) {
         return None;
@@ -353,7 +356,7 @@ fn word_between(row: &[char], from: usize, cut: usize, name: usize) -> Option<St
     (start >= from).then(|| row[start..cut - 1].iter().collect())
 }
 
-/// What stands in a row under a name.
+/// Text of a row under a name.
 fn under<'r>(row: &'r [char], name: &Range<usize>) -> &'r [char] {
     &row[name.start.min(row.len())..name.end.min(row.len())]
 }
@@ -362,7 +365,7 @@ fn is_blank(line: &[char], at: usize) -> bool {
     line.get(at).is_none_or(|character| character.is_whitespace())
 }
 
-/// Where the word begins that covers a character; the character itself where none does.
+/// Start of the word at a position; the position itself if there is none.
 fn token_start(line: &[char], at: usize) -> usize {
     if is_blank(line, at) {
         return at;
@@ -370,32 +373,32 @@ fn token_start(line: &[char], at: usize) -> usize {
     line[..at].iter().rposition(|character| character.is_whitespace()).map_or(0, |blank| blank + 1)
 }
 
-/// The positions of the bars of a table, from the rule below or above its header: `+----+----+`, `----+----`,
-/// `|---|---|`.
+/// Positions of the bars of a framed table, from the rule below or above its header: `+----+----+`,
+/// `----+----`, `|---|---|`.
 pub(super) struct Frame {
-    /// The positions of its bars and crossings.
+    /// Positions of the bars and crossings.
     bars: Vec<usize>,
-    /// Whether the first of them is the edge of the table.
+    /// Whether the first bar is the left edge of the table.
     has_left: bool,
-    /// Whether the last of them is.
+    /// Whether the last bar is the right edge.
     has_right: bool,
-    /// The length of the line.
+    /// Length of the line.
     end: usize,
-    /// Whether it is drawn with bars, as in Markdown: there a bar in a cell has `\` before it.
+    /// Whether it is a Markdown table, in which a bar inside a cell is escaped as `\|`.
     is_markdown: bool,
 }
 
-/// The cells of a line between bars, as `psql`, `mysql`, boxes of SQLite and Markdown draw them.
+/// Cells between the bars of a line, as in `psql`, `mysql`, SQLite boxes and Markdown.
 #[derive(Default)]
 pub(super) struct Cells {
-    /// Their texts, without the white space around them.
+    /// Texts without surrounding white space.
     pub(super) texts: Vec<String>,
-    /// The same of those that continue in the next line, without the continuation mark.
+    /// Texts of cells that continue in the next line, without the continuation mark.
     continued: Vec<Option<String>>,
 }
 
 impl Frame {
-    /// Parses a horizontal rule of a table; `None` of any other line.
+    /// Parses a horizontal rule of a table; `None` for any other line.
     pub(super) fn of(line: &str) -> Option<Self> {
         let begins = line.trim_start().starts_with(|c| is_dash(c) || is_crossing(c));
         let line = if begins { expanded(line) } else { return None };
@@ -409,15 +412,15 @@ impl Frame {
         let has_ends =
             (has_left || has_dashes(start..first)) && (has_right || has_dashes(last + 1..line.len()));
         let is_markdown = line[first] == '|';
-        // Only Markdown has blanks and colons in such a line.
+        // Only Markdown has blanks and colons in a rule.
         let is_plain = is_markdown || line[start..].iter().all(|&c| c != ':' && !c.is_whitespace());
         let frame = Self { has_left, has_right, end: line.len(), is_markdown, bars };
         let is_frame = is_drawn && has_cells && has_ends && is_plain && frame.width() > 0;
         (is_frame && frame.width() <= COLUMN_LIMIT).then_some(frame)
     }
 
-    /// The frame of the table in these lines, the line of its header, and where its rows begin; `None` where
-    /// no rule is drawn. Lines above the header are titles and not part of it.
+    /// The frame of the table in these lines, the line of its header, and the first line of its rows; `None`
+    /// if no rule is drawn. Lines above the header are titles, and not part of the table.
     pub(super) fn around(lines: &[Line<'_>]) -> Option<(Self, usize, usize)> {
         let (at, frame) = lines.iter().enumerate().find_map(|(at, line)| Some((at, Self::of(line.text)?)))?;
         let fits = |at: usize| {
@@ -430,7 +433,7 @@ impl Frame {
                 .and_then(|line| Self::of(line.text))
                 .is_some_and(|below| below.width() == frame.width())
         };
-        // The edge above the header, or the line between the header and the rows.
+        // The rule is the edge above the header, or the line between header and rows.
         if fits(at + 1) && is_drawn(at + 2) {
             return Some((frame, at + 1, at + 3));
         }
@@ -438,15 +441,15 @@ impl Frame {
         Some((frame, above, at + 1))
     }
 
-    /// How many columns there are.
+    /// Number of columns.
     pub(super) fn width(&self) -> usize {
         (self.bars.len() + 1).saturating_sub(usize::from(self.has_left) + usize::from(self.has_right))
     }
 
-    /// The cells of a line; `None` of one without bars.
+    /// The cells of a line; `None` for a line without bars.
     ///
-    /// They are cut at the bars of the frame, so that a cell may contain bars; and at the line's own bars if
-    /// these are elsewhere: in unaligned Markdown, and beside characters that are two columns wide.
+    /// Cuts at the bars of the frame, so that a cell may contain bars. Cuts at the line's own bars if these
+    /// are elsewhere: in unaligned Markdown, and with characters that are two columns wide.
     pub(super) fn cells(&self, line: &str) -> Option<Cells> {
         let row = expanded(line);
         if !row.iter().any(|&c| is_bar(c)) {
@@ -482,7 +485,7 @@ impl Frame {
         Some(cells)
     }
 
-    /// The positions of a row's own bars.
+    /// Positions of a row's own bars.
     fn bars_of(&self, row: &[char]) -> Vec<usize> {
         let is_escaped = |at: usize| self.is_markdown && at > 0 && row[at - 1] == '\\';
         (0..row.len()).filter(|&at| is_bar(row[at]) && !is_escaped(at)).collect()
@@ -496,8 +499,8 @@ impl Frame {
 }
 
 impl Cells {
-    /// Adds the next line to these cells, if some of them continue and it has no text for the others; returns
-    /// it if it is a row of its own.
+    /// Merges the next line into these cells, if some of them continue and the others have no text in it;
+    /// otherwise returns it as a row of its own.
     pub(super) fn merge(&mut self, next: Self) -> Option<Self> {
         let belongs = self.continued.iter().any(Option::is_some)
             && self.texts.len() == next.texts.len()
@@ -530,12 +533,12 @@ pub(super) fn is_count(line: &str) -> bool {
         }
 }
 
-/// Whether a character is part of a horizontal rule; in Markdown a colon is the alignment of the column.
+/// Whether a character is part of a horizontal rule; in Markdown, a colon sets the alignment of a column.
 fn is_dash(c: char) -> bool {
     matches!(c, '-' | '=' | ':' | '─' | '━' | '═' | '╌' | '╍' | '┄' | '┅' | '┈' | '┉')
 }
 
-/// Whether a character is a crossing of such a rule and a bar.
+/// Whether a character is a crossing or a bar in such a rule.
 fn is_crossing(c: char) -> bool {
     matches!(c, '+' | '|') || ('\u{2500}'..='\u{257f}').contains(&c) && !is_dash(c)
 }

@@ -1,4 +1,4 @@
-//! `columns`: tables whose cells stand under each other, as `ps`, `df` and `docker ps` print them.
+//! `columns`: parser of aligned tables, as `ps`, `df` and `docker ps` print them.
 
 mod layout;
 #[cfg(test)]
@@ -23,16 +23,16 @@ use crate::{
     translate::{Pattern, read_error::Why, response_view::ResponseView},
 };
 
-/// How many columns a table may have: each is looked for in every row.
+/// Limit of the columns of a table: each is searched in every row.
 const COLUMN_LIMIT: usize = 1000;
 
-/// How long a line may be, in bytes.
+/// Limit of a line, in bytes.
 const LINE_LIMIT_BYTES: usize = 1 << 20;
 
-/// Reads a table into a list of objects of strings, cells without the white space around them.
+/// Parses a table into a list of objects of strings; white space around cells is removed.
 ///
-/// Blank lines and lines of `-----` are passed over. A table without rows gives an empty list; a reply
-/// without a table is an error, unless the rule allows it.
+/// Blank lines and lines of `-----` are skipped. A table without rows gives an empty list. A response without
+/// a table is an error, unless the rule allows it.
 #[derive(Debug, Section)]
 #[section(default, check = Self::check, check_keys = Self::check_keys)]
 pub struct Columns {
@@ -60,12 +60,12 @@ pub struct Columns {
     pub allow_empty: bool,
 }
 
-/// The width of each column in characters, of the last one if wanted.
+/// Width of each column, in characters; optional for the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Widths(pub Vec<usize>);
 
 impl Widths {
-    /// The widest that a column may be.
+    /// Limit of a width.
     const WIDEST: usize = 10_000;
 }
 
@@ -96,7 +96,7 @@ impl Setting for Widths {
     }
 }
 
-/// A line of the table and its number in the reply.
+/// Line of the table and its number in the response.
 struct Line<'t> {
     number: usize,
     text: &'t str,
@@ -197,7 +197,7 @@ impl Columns {
         }
     }
 
-    /// The lines of the table, blank ones left out; none where there is no table and there need not be one.
+    /// The lines of the table without blank ones; empty if there is no table and the rule allows that.
     fn lines<'t>(&self, text: &'t str) -> Result<Vec<Line<'t>>, Why> {
         let mut lines = text.lines().enumerate().map(|(index, text)| Line { number: index + 1, text });
         for found in 0..self.skip {
@@ -286,7 +286,7 @@ impl Columns {
         if words(&header).len() > COLUMN_LIMIT {
             return Err(why!("line {number}: expected at most {COLUMN_LIMIT} columns, found more"));
         }
-        // A line of `---- -----` under the header says exactly where columns begin.
+        // A line of `---- -----` under the header marks exactly where columns begin.
         let ruled = lines.get(at + 1).filter(|line| is_rule(line.text)).map(|line| expanded(line.text));
         let body = || lines[at + 1..].iter().filter(|line| !is_rule(line.text));
         let header = match ruled.filter(|rule| (2..=COLUMN_LIMIT).contains(&words(rule).len())) {
@@ -300,11 +300,11 @@ impl Columns {
             return Err(first_is_named(number, name));
         }
         let mut rows = Rows::under(heading, header.names().to_vec(), self.ragged_rows, text)?;
-        // A long cell moves those after it. Where every cell is one word, they can be counted.
+        // A long cell shifts the cells after it. If every cell is one word, they can be counted instead.
         let all_words = LazyCell::new(|| {
             let mut straight = body().filter_map(|line| header.cells(&expanded(line.text)).ok()).peekable();
-            // Without another row for comparison, a cell of several words can't be distinguished from one
-            // that shifts the others.
+            // Without another row for comparison, a cell of several words can't be distinguished from a
+            // shifted one.
             straight.peek().is_some()
                 && straight.all(|cells| {
                     let before_last = cells.len().saturating_sub(1);
@@ -354,8 +354,8 @@ impl Columns {
     }
 }
 
-/// Adds the rows of a table in a frame. A cell of several lines is one row in `psql`, which marks those that
-/// go on.
+/// Adds the rows of a framed table. In `psql`, a cell of several lines continues in the next line, with a
+/// mark at its end.
 fn between_bars(frame: &Frame, lines: &[Line<'_>], rows: &mut Rows) -> Result<(), Why> {
     let mut begun: Option<(Cells, &Line<'_>)> = None;
     for line in lines.iter().filter(|line| Frame::of(line.text).is_none()) {
@@ -388,7 +388,7 @@ fn add(rows: &mut Rows, cells: &[String], line: &Line<'_>) -> Result<(), Why> {
     rows.add(&cells.iter().map(String::as_str).collect::<Vec<_>>(), || line.number)
 }
 
-/// Whether a word of a header is drawn over several columns, as `vmstat` does: `---swap--`.
+/// Whether a word of a header is a heading over several columns, as in `vmstat`: `---swap--`.
 fn is_drawn(word: &[char]) -> bool {
     word.starts_with(&['-', '-']) && word.ends_with(&['-', '-'])
 }
@@ -406,7 +406,7 @@ fn no_header() -> Why {
     "expected a line with the names of the columns, found none".into()
 }
 
-/// At most `count` cells between white space; the last is the rest of the line.
+/// Splits a line into at most `count` cells at white space; the last cell is the rest of the line.
 fn split_words(line: &str, count: usize) -> Vec<&str> {
     let mut rest = line.trim();
     let mut cells = Vec::new();

@@ -1,5 +1,5 @@
-//! `grok`: patterns with other patterns in them by name, `%{IP:client}`. What is here turns one into a
-//! regular expression; it is looked for as those of [`Regex`](super::Regex) are.
+//! `grok`: patterns that refer to named patterns, `%{IP:client}`. Expands them into a regular expression,
+//! which [`Regex`](super::Regex) then searches.
 
 mod settings;
 
@@ -9,76 +9,75 @@ pub use self::settings::Grok;
 use super::{Capture, CaptureKind, CapturePattern};
 use crate::translate::pattern::{Pattern, PatternError};
 
-/// The patterns that may be named: those of a rule, and those of the library. One of a rule stands for one of
-/// the library that has its name.
+/// Named patterns available in a rule: its own and those of the library. Its own override the library's.
 #[derive(Debug, Clone, Default)]
 pub struct GrokPatterns {
     own: Vec<(String, String)>,
 }
 
-/// Why a text is not a pattern of `grok`.
+/// Reason why a text is not a valid grok pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrokError {
-    /// A name that no pattern has.
+    /// No pattern has this name.
     #[error("no pattern is called `{0}`")]
     UnknownName(String),
-    /// What stands between `%{` and `}` is something else.
+    /// The text between `%{` and `}` is not a reference.
     #[error("expected `%{{NAME}}`, `%{{NAME:capture}}` or `%{{NAME:capture:type}}`, found `%{{{0}`")]
     Malformed(String),
-    /// A name that captures can't have.
+    /// This name is not allowed for a capture.
     #[error("`{0}` can't be the name of a capture")]
     CaptureName(String),
-    /// A type that there is none of.
+    /// This type does not exist.
     #[error("`{0}` is not a type of capture")]
     UnknownType(String),
-    /// A pattern that has itself in it.
+    /// The pattern refers to itself.
     #[error("pattern `{0}` has itself in it")]
     Circular(String),
-    /// A pattern that is longer than the limit, once those that it names are put in.
+    /// The expanded pattern is longer than the limit.
     #[error("the pattern is longer than {limit} bytes once those that it names are put in", limit = GrokPatterns::LENGTH_LIMIT_BYTES)]
     TooLong,
-    /// The whole is no regular expression.
+    /// The expanded pattern is not a valid regular expression.
     #[error("once those that it names are put in, the pattern is not a regular expression: {0}")]
     Pattern(#[from] PatternError),
 }
 
 impl GrokPatterns {
-    /// How long a pattern may be once those that it names are put in.
+    /// Limit of an expanded pattern, in bytes.
     pub const LENGTH_LIMIT_BYTES: usize = 64 << 10;
 
-    /// The types of a capture: `%{NUMBER:bytes:int}`.
+    /// Types of a capture: `%{NUMBER:bytes:int}`.
     pub const TYPES: [&str; 4] = ["int", "float", "boolean", "string"];
 
-    /// How deep patterns may be in others.
+    /// Limit of nested references.
     const DEPTH_LIMIT: usize = 64;
 
-    /// Patterns of a rule: name and text.
+    /// Custom patterns of a rule: name and text.
     pub fn new(own: Vec<(String, String)>) -> Self {
         Self { own }
     }
 
-    /// Every name that a pattern has, those of the rule first.
+    /// All pattern names, those of the rule first.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.own.iter().map(|(name, _)| name.as_str()).chain(LIBRARY.iter().map(|(name, _)| *name))
     }
 
-    /// Name and text of the patterns of the library.
+    /// Names and texts of the library patterns.
     pub fn library() -> &'static [(&'static str, &'static str)] {
         LIBRARY
     }
 
-    /// Compiles a pattern; in it `^` and `$` are the ends of a line.
+    /// Compiles a pattern in which `^` and `$` match at line ends.
     ///
     /// # Errors
     ///
-    /// [`GrokError`], with what is wrong where.
+    /// [`GrokError`] with the mistake and its text.
     pub fn compile(&self, written: &str) -> Result<CapturePattern, GrokError> {
         let mut expansion =
             Expansion { patterns: self, text: String::new(), captures: Vec::new(), inside: Vec::new() };
         expansion.put(written)?;
         let Expansion { text, captures: ours, .. } = expansion;
         let pattern = Pattern::of_lines(&text)?;
-        // What the text captures by a name of its own stays; all in the order of the pattern.
+        // A named group in the text itself is a capture, too; all in the order of the pattern.
         let captures = pattern.names().iter().map(|group| {
             let named = || Capture { group: group.clone(), name: group.clone(), kind: CaptureKind::Text };
             ours.iter().find(|capture| capture.group == *group).cloned().unwrap_or_else(named)
@@ -93,12 +92,12 @@ impl GrokPatterns {
     }
 }
 
-/// A pattern while those that it names are put in.
+/// Pattern during its expansion.
 struct Expansion<'p> {
     patterns: &'p GrokPatterns,
     text: String,
     captures: Vec<Capture>,
-    /// The names of the patterns that this one is in.
+    /// Names of the enclosing patterns.
     inside: Vec<&'p str>,
 }
 
@@ -146,8 +145,8 @@ impl<'p> Expansion<'p> {
         self.push(")")
     }
 
-    /// Notes a capture, and gives the name of its group: one name may be captured in several places, which
-    /// the engine does not allow to groups.
+    /// Records a capture and returns the name of its group. Groups get unique names, because the regex engine
+    /// rejects duplicates and grok allows them.
     fn capture(&mut self, name: &str, kind: Option<&str>) -> Result<String, GrokError> {
         let good = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
         if name.is_empty() || !name.chars().all(good) {
@@ -175,11 +174,10 @@ impl<'p> Expansion<'p> {
     }
 }
 
-/// The patterns that may be named anywhere, with the names that Logstash gave them, written for an engine
-/// that runs in linear time and can't look ahead or back. None of them captures by a number, and those of
-/// whole lines of logs capture by the names that Logstash gives.
+/// Library patterns, under Logstash's names, written for an engine with linear time and without look-around.
+/// None captures by number; patterns of whole log lines use the capture names of Logstash.
 ///
-/// Name and pattern, in the order of the reference: words, numbers, the network, paths, time, logs.
+/// Name and pattern, in the order of the reference: words, numbers, network, paths, time, logs.
 const LIBRARY: &[(&str, &str)] = &[
     ("WORD", r"\b\w+\b"),
     ("NOTSPACE", r"\S+"),
@@ -211,7 +209,7 @@ const LIBRARY: &[(&str, &str)] = &[
     ),
     (
         "IPV6",
-        // By the place of `::`, from the longest to the shortest before it.
+        // By the position of `::`, from the longest prefix to the shortest.
         concat!(
             r"(?:(?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}",
             r"|(?:[0-9A-Fa-f]{1,4}:){6}%{IPV4}",

@@ -1,4 +1,4 @@
-//! The options of `grok`, and problems with patterns.
+//! Options of the `grok` extractor, and reports of invalid patterns.
 
 use settings_derive::Section;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Options of `grok`, which becomes a [`Regex`].
+/// Options of the `grok` extractor, which becomes a [`Regex`].
 #[derive(Debug, Section)]
 pub struct Grok {
     /// Grok pattern, with references to named patterns, `%{NAME:capture:type}`, or a list of them.
@@ -45,7 +45,7 @@ fn read_pattern(value: &Cursor<'_>) -> Checked<CapturePatterns> {
     let known = own.collect::<Option<_>>().map(GrokPatterns::new);
     let is_right = |known: &GrokPatterns| known.own.iter().all(|(_, text)| known.compile(text).is_ok());
     let Some(known) = known.filter(is_right) else {
-        // `patterns` reports it; a pattern that names a wrong one is no second problem.
+        // `patterns` reports the invalid pattern; a pattern that refers to it is not a second problem.
         return Ok(CapturePatterns(Vec::new()));
     };
     CapturePatterns::read_with(value, |pattern| {
@@ -85,7 +85,7 @@ impl Setting for GrokPatterns {
     }
 }
 
-/// Reports what is wrong with a pattern in its place, and a way out.
+/// Reports an invalid pattern at its position, with a suggestion.
 fn reject(
     value: &Cursor<'_>,
     text: &str,
@@ -124,7 +124,7 @@ fn reject(
             (None, "the syntax is that of the `regex` crate, which can't look ahead or back".to_owned())
         }
     };
-    // The mistake may be in a pattern that this one names.
+    // The mistake may be in a pattern to which this one refers.
     let at = found.and_then(|found| text.find(&found)).map(|at| text[..at].chars().count());
     let place = at.map(|at| value.context.report.character_in(value.node, text, at));
     value.reject_at(place.unwrap_or(value.node.span), Invalid::new(error.to_string(), help))

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 use crate::translate::extract::{CapturePatterns, Each, Records, Regex};
 
-/// Of every pattern of the library, a text that it fits as a whole and one that it does not.
+/// For each library pattern, a text that it matches as a whole and one that it does not match.
 const SAMPLES: &[(&str, &str, &str)] = &[
     ("WORD", "error", "two words"),
     ("NOTSPACE", "/a/b?c=%20", "a b"),

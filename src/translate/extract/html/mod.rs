@@ -1,4 +1,4 @@
-//! `html`: a page, by CSS selectors, as the rows of a table, or as text without markup.
+//! `html`: HTML parser, with CSS selectors, tables, or text without markup as the result.
 
 mod page;
 mod settings;
@@ -25,79 +25,79 @@ use crate::translate::{
     response_view::ResponseView,
 };
 
-/// Reads a page as a browser does, whatever it is like.
+/// HTML parser; accepts any input, like a browser.
 #[derive(Debug, Clone, Default)]
 pub struct Html {
-    /// What is taken out of the page before anything else.
+    /// Selector of elements that are removed first.
     pub without: Option<CssSelector>,
-    /// What is taken from it then.
+    /// Part of the page to extract.
     pub take: Take,
 }
 
-/// What is taken from a page.
+/// Part of a page to extract.
 #[derive(Debug, Clone, Default)]
 pub enum Take {
     /// Its text without markup.
     #[default]
     Text,
-    /// The text of the first element that a selector finds.
+    /// Text of the first element that matches a selector.
     TextOf(CssSelector),
-    /// An object of what some selectors find.
+    /// An object with one member per selector.
     Select(Vec<Selected>),
-    /// Such an object for each element that a selector finds.
+    /// One such object per element that matches a selector.
     Each(EachElement),
     /// A table.
     Table(Table),
 }
 
-/// An object for each element of a page.
+/// Objects of the elements that match a selector.
 #[derive(Debug, Clone)]
 pub struct EachElement {
-    /// The elements.
+    /// Selector of the elements.
     pub css: CssSelector,
-    /// What is taken from each.
+    /// Selectors within each element.
     pub select: Vec<Selected>,
-    /// Whether a page with none of them is right.
+    /// Whether a page without such elements is valid.
     pub allow_empty: bool,
 }
 
-/// A table of a page.
+/// Table of a page.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// The table, or what it is in; the page's first table where there is none.
+    /// Selector of the table or of an element around it; the first table of the page if there is none.
     pub css: Option<CssSelector>,
-    /// What becomes of it.
+    /// Shape of the result.
     pub shape: TableShape,
 }
 
-/// What a table becomes.
+/// Shape of an extracted table.
 #[derive(Debug, Clone)]
 pub enum TableShape {
-    /// A list of objects: by the names that are given, or by its headings where there are none.
+    /// List of objects, by these column names, or by the headings of the table if there are none.
     Rows(Vec<String>),
     /// An object of names and values.
     Pairs,
 }
 
-/// What one selector is to find.
+/// Member that a selector extracts.
 #[derive(Debug, Clone)]
 pub struct Selected {
-    /// Its name in the result.
+    /// Name of the member.
     pub name: String,
-    /// The elements; the element itself that `each` has found where there is none.
+    /// Selector; the element that `items` matched if there is none.
     pub css: Option<CssSelector>,
-    /// The attribute that is taken; the text where there is none.
+    /// Attribute to read; the text if there is none.
     pub attribute: Option<String>,
-    /// How many of them.
+    /// Number of elements to extract.
     pub count: Count,
 }
 
-/// How many elements are taken.
+/// Number of elements to extract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
-    /// The first, which must be there.
+    /// The first, which must exist.
     First,
-    /// The first; nothing where there is none.
+    /// The first; no member if there is none.
     FirstOrNone,
     /// A list of all.
     All,
@@ -133,7 +133,7 @@ impl Extraction for Html {
 }
 
 impl Html {
-    /// The JSON Schema of what selectors find, which is text; `None` where the page decides what there is.
+    /// JSON Schema of the selected members, which are strings; `None` if the page decides the names.
     pub(super) fn schema(&self) -> Option<Map<String, Value>> {
         match &self.take {
             Take::Select(select) => Some(schema_of(select)),
@@ -221,7 +221,7 @@ impl Table {
     }
 }
 
-/// What each selector finds in the page: every one is run once, however many elements it is then asked for.
+/// Matches of each selector in the page. Each selector runs once, regardless of the number of records.
 struct Finder<'a>(Vec<(&'a Selected, Option<HashSet<NodeId>>)>);
 
 impl<'a> Finder<'a> {
@@ -239,7 +239,7 @@ impl<'a> Finder<'a> {
             let value = match found {
                 None => selected.value([within].into_iter(), work)?,
                 Some(found) => {
-                    // What is inside of a record; of the page, the page itself too.
+                    // Within a record, exclude the record's own element; within the page, include the root.
                     let below =
                         within.descendent_elements().skip(usize::from(within.parent_element().is_some()));
                     selected.value(below.filter(|element| found.contains(&element.id())), work)?
@@ -253,7 +253,7 @@ impl<'a> Finder<'a> {
 }
 
 impl Selected {
-    /// `None` where nothing is found and nothing need be.
+    /// The value; `None` if nothing is found and the member is optional.
     fn value<'a>(
         &self,
         elements: impl Iterator<Item = ElementRef<'a>>,

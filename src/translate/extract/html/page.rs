@@ -1,7 +1,7 @@
-//! A page as a tree, parsed within limits, the work allowed on it, and CSS selectors whose work is bounded.
+//! Bounded HTML parser: page tree, work limit, and CSS selectors of bounded cost.
 //!
-//! The parser walks all open elements at most tags: a page that nests deep would keep it busy for hours. So
-//! it is fed in pieces, and what each has added to the tree is looked at before the next.
+//! At most tags, html5ever walks all open elements, so a deeply nested page would take hours. The text is
+//! therefore parsed in pieces, and the new nodes are checked after each piece.
 
 use html5ever::{
     driver::{self, ParseOpts},
@@ -13,28 +13,28 @@ use scraper::{ElementRef, Html, HtmlTreeSink, Selector, error::SelectorErrorKind
 use super::super::RECORD_LIMIT;
 use crate::translate::read_error::{Why, at_most};
 
-/// How deep elements may nest; as deep as browsers let them.
+/// Limit of nested elements, as in browsers.
 const DEPTH_LIMIT: usize = 512;
 
-/// How many elements, texts and comments a page may have.
+/// Limit of the elements, texts and comments of a page.
 pub(super) const NODE_LIMIT: usize = 10 * RECORD_LIMIT;
 
-/// How much is read between two looks at the tree.
+/// Size of a piece between two checks, in bytes.
 const PIECE_BYTES: usize = 4096;
 
 /// An element, text or comment of a page.
 pub(super) type NodeId = <HtmlTreeSink as TreeSink>::Handle;
 
-/// Reads a page. Every text is one.
+/// Parses a page. Every text is valid HTML.
 ///
 /// # Errors
 ///
-/// A sentence, when it is beyond the limits.
+/// A sentence, if the page exceeds a limit.
 pub(super) fn parse(text: &str) -> Result<Html, Why> {
     check_attributes(text)?;
     let sink = HtmlTreeSink::new(Html::new_document());
     let mut parser = driver::parse_document(sink, ParseOpts::default());
-    // Pages that are put together in the browser fetch rows alone, which no page has outside of a table.
+    // Pages rendered in the browser fetch table rows alone, which HTML does not allow outside of a table.
     parser.process(StrTendril::from(table_around(text)));
     let (mut done, mut nodes_before) = (0, 0);
     while done < text.len() {
@@ -48,8 +48,7 @@ pub(super) fn parse(text: &str) -> Result<Html, Why> {
     Ok(parser.finish())
 }
 
-/// The tags that rows or cells want round them which a reply begins with; nothing where it begins with
-/// others.
+/// The tags to insert before a response that begins with table rows or cells; empty for other responses.
 fn table_around(text: &str) -> &'static str {
     let mut rest = text.trim_start_matches('\u{feff}').trim_start();
     while let Some((_, after)) = rest.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
@@ -64,16 +63,16 @@ fn table_around(text: &str) -> &'static str {
     }
 }
 
-/// Looks at what came to the tree since it had `nodes_before` nodes.
+/// Checks the nodes that were added since the tree had `nodes_before` nodes.
 fn check_tree(page: &Html, nodes_before: usize) -> Result<(), Why> {
     let nodes = page.tree.nodes();
     at_most(NODE_LIMIT, nodes.len(), "elements, texts and comments")?;
-    // All of them, as the last may lie less deep than those before it.
+    // Check all new nodes, because the last one may be less deep than others.
     let mut added = nodes.rev().take(page.tree.nodes().len() - nodes_before);
     if added.any(|node| node.ancestors().nth(DEPTH_LIMIT).is_some()) {
         return Err(why!("expected elements nested at most {DEPTH_LIMIT} deep, found more"));
     }
-    // `<body a>` again and again adds to the attributes of the one body.
+    // Each further `<body a>` adds attributes to the first body.
     let root = page.tree.root();
     let bodies = root.children().flat_map(|root| root.children().chain([root]));
     let most = bodies.filter_map(|node| Some(node.value().as_element()?.attrs.len())).max().unwrap_or(0);
@@ -83,11 +82,11 @@ fn check_tree(page: &Html, nodes_before: usize) -> Result<(), Why> {
     Ok(())
 }
 
-/// How many attributes a tag may have.
+/// Limit of the attributes of a tag.
 const ATTRIBUTE_LIMIT: usize = 1000;
 
-/// Refuses a page that has a tag of too many attributes: the parser compares each with the others, so very
-/// many would keep it busy for hours.
+/// Rejects a page with a tag of too many attributes: the parser compares each attribute with the others, so a
+/// very large number would take hours.
 fn check_attributes(text: &str) -> Result<(), Why> {
     first_wide_tag(text).map_or(Ok(()), |offset| Err(too_many_attributes().under(&line_of(text, offset))))
 }
@@ -100,10 +99,11 @@ fn line_of(text: &str, offset: usize) -> String {
     format!("line {}", text[..offset].matches('\n').count() + 1)
 }
 
-/// Where a tag, or what would be one outside of scripts and comments, has too many attributes.
+/// Position of the first tag, or of text that would be one outside of scripts and comments, with too many
+/// attributes.
 ///
-/// Which `<a` begin a tag only the parser knows, so each is followed as if it did; all that are in the same
-/// state of a tag go on together, the one with the most attributes for all, so this is linear.
+/// Only the parser knows which `<a` begins a tag, so each is followed as if it did. Candidates in the same
+/// tokenizer state are merged, with the largest count of attributes, so the scan is linear.
 fn first_wide_tag(text: &str) -> Option<usize> {
     let mut live: [Option<usize>; STATES] = [None; STATES];
     let bytes = text.as_bytes();
@@ -130,7 +130,7 @@ fn first_wide_tag(text: &str) -> Option<usize> {
     None
 }
 
-/// Where in a tag the tokenizer is (HTML, section 13.2.5, from "tag name state" on).
+/// State of the tokenizer in a tag (HTML, section 13.2.5, from "tag name state" on).
 #[derive(Debug, Clone, Copy)]
 enum State {
     TagName,
@@ -156,7 +156,8 @@ const ALL_STATES: [State; STATES] = [
 ];
 
 impl State {
-    /// The state behind a byte, and how many attributes began with it; `None` when the tag ends.
+    /// Next state after a byte, and the number of attributes that begin with it; `None` at the end of the
+    /// tag.
     fn after(self, byte: u8) -> Option<(Self, usize)> {
         let space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0c');
         let none = |state| Some((state, 0));
@@ -180,26 +181,26 @@ impl State {
     }
 }
 
-/// What may still be done: elements looked at, and bytes taken. What stands in the page once may be asked for
-/// again and again, so this is linear in the page.
+/// Remaining work on a page: visited elements and copied bytes. Selectors may read the same part repeatedly,
+/// so this keeps the total linear in the page.
 pub(super) struct Work {
     left: usize,
-    /// How many nodes the page has, how deep they nest, and how many are side by side.
+    /// Number of nodes, largest depth, and largest number of siblings.
     nodes: usize,
     deepest: usize,
     widest: usize,
 }
 
-/// What else is looked at to see whether an element is one that a selector means.
+/// Additional elements that a selector visits to decide whether an element matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Looks {
-    /// The elements below it, for `:has()`: each one for all that it is below of.
+    /// Descendants, for `:has()`: each is visited once per ancestor.
     pub(super) below: bool,
-    /// The elements beside it, for `:last-of-type`.
+    /// Siblings, for `:last-of-type`.
     pub(super) beside: bool,
 }
 
-/// An element looked at takes as long as so many bytes.
+/// Cost of a visited element, in bytes.
 const BYTES_AN_ELEMENT: usize = 4;
 
 impl Work {
@@ -213,7 +214,7 @@ impl Work {
         }
     }
 
-    /// Some bytes are taken.
+    /// Accounts for copied bytes.
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), Why> {
         let left = self.left.checked_sub(bytes);
         self.left =
@@ -221,12 +222,12 @@ impl Work {
         Ok(())
     }
 
-    /// An element and all below it are looked at.
+    /// Accounts for a visit to an element and its descendants.
     pub(super) fn look_at(&mut self, element: ElementRef<'_>) -> Result<(), Why> {
         self.take(BYTES_AN_ELEMENT * element.descendants().count())
     }
 
-    /// All elements of the page are looked at.
+    /// Accounts for a visit to all elements of the page.
     pub(super) fn search(&mut self, looks: Looks) -> Result<(), Why> {
         let below = if looks.below { self.deepest } else { 0 };
         let beside = if looks.beside { self.widest } else { 0 };
@@ -234,7 +235,7 @@ impl Work {
     }
 }
 
-/// A CSS selector.
+/// CSS selector of bounded cost.
 #[derive(Debug, Clone)]
 pub struct CssSelector {
     source: String,
@@ -242,18 +243,18 @@ pub struct CssSelector {
     looks: Looks,
 }
 
-/// Why a text is no selector.
+/// Error for an invalid CSS selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CssError {
     /// The expected and the found syntax.
     pub message: String,
-    /// The character up to which it could be read, from 0; the place of the mistake, or shortly before it.
+    /// Position in characters up to which it is valid, from 0; at the mistake, or shortly before it.
     pub at: usize,
 }
 
 impl CssSelector {
-    /// Reads a selector.
+    /// Parses a selector.
     ///
     /// # Errors
     ///
@@ -273,17 +274,17 @@ impl CssSelector {
         }
     }
 
-    /// As it is written.
+    /// The selector as configured.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The first element of a page that it finds.
+    /// The first matching element of a page.
     pub(super) fn first<'p>(&self, page: &'p Html, work: &mut Work) -> Result<Option<ElementRef<'p>>, Why> {
         Ok(self.all(page, work)?.first().and_then(|id| ElementRef::wrap(page.tree.get(*id)?)))
     }
 
-    /// All elements of a page that it finds, in their order.
+    /// All matching elements of a page, in document order.
     pub(super) fn all(&self, page: &Html, work: &mut Work) -> Result<Vec<NodeId>, Why> {
         work.search(self.looks)?;
         let root = page.root_element();
@@ -320,7 +321,7 @@ fn is_before_formula(bare: &str) -> bool {
         && name.chars().all(|character| character.is_ascii_lowercase() || character == '-')
 }
 
-/// The further elements that a selector without literals examines; an error when those would be too many.
+/// The additional elements that a selector without literals visits; an error if there could be too many.
 fn looks(bare: &str) -> Result<Looks, CssError> {
     let refuse = |at, message: &str| Err(CssError { message: message.to_owned(), at });
     if let Some(at) = bare.find('~') {

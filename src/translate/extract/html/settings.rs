@@ -1,4 +1,4 @@
-//! The options of `html`.
+//! Options of the `html` extractor.
 
 use settings_derive::{Section, Word};
 
@@ -104,7 +104,7 @@ impl Setting for CssSelector {
     }
 }
 
-/// The first table of the page, or the one that a selector finds.
+/// Selector of the table; the first table of the page if there is none.
 #[derive(Debug)]
 struct TableSelector(Option<CssSelector>);
 
@@ -123,7 +123,7 @@ impl Setting for TableSelector {
     }
 }
 
-/// Names of what is taken from a page; at least one.
+/// Members to extract from a page, by name; at least one.
 #[derive(Debug)]
 struct SelectedElements(Vec<Selected>);
 
@@ -157,7 +157,7 @@ fn selected(select: &Cursor<'_>, entry: &Entry) -> Checked<Selected> {
     Ok(Selected { name, css, attribute: attribute.map(|name| name.to_ascii_lowercase()), count })
 }
 
-/// A name of `select` that is written as a map.
+/// A member of `select` that is configured as a map.
 #[derive(Debug, Section)]
 #[section(name = "a name of `select`", id = "selected", check_keys = Self::check_keys)]
 struct SelectedSettings {

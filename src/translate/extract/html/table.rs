@@ -1,4 +1,4 @@
-//! A table as rows, or as pairs of name and value.
+//! HTML tables as rows, or as pairs of name and value.
 
 use std::{collections::HashMap, iter, rc::Rc};
 
@@ -12,11 +12,11 @@ use super::{
 };
 use crate::translate::read_error::{Why, at_most};
 
-/// The rows below the headings, as objects by the names of the columns.
+/// The rows below the headings, as objects by column name.
 pub(super) fn rows(table: ElementRef<'_>, given: &[String], work: &mut Work) -> Result<Value, Why> {
     let rows = read(table, work)?;
     let first = rows.iter().take_while(|row| row.kind == RowKind::Heading || row.is_blank()).count();
-    // Without headings, the first row is one.
+    // Without headings, the first row is the header.
     let first = if first == 0 && given.is_empty() { rows.len().min(1) } else { first };
     let (headings, rows) = rows.split_at(first);
     let names = if given.is_empty() { names(headings, rows) } else { given.to_vec() };
@@ -34,8 +34,8 @@ pub(super) fn rows(table: ElementRef<'_>, given: &[String], work: &mut Work) -> 
     Ok(Value::Array(found))
 }
 
-/// The headings of each column from top to bottom, made different from each other. A heading above several
-/// columns goes before the name of each, one beside several rows is there once.
+/// Unique names of the columns: the headings of each column from top to bottom. A heading over several
+/// columns is a prefix of each name; a heading that spans several rows occurs once.
 fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
     let columns = headings.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or(0);
     let mut seen = HashMap::<String, usize>::new();
@@ -57,15 +57,15 @@ fn names(headings: &[Row], rows: &[Row]) -> Vec<String> {
     (0..columns).map(unique).collect()
 }
 
-/// An object of names and values: from rows `<th>name</th><td>value</td>`, or of two cells of one kind. What
-/// has several values is a list.
+/// An object of names and values, from rows `<th>name</th><td>value</td>` or of two cells of the same kind.
+/// Repeated values become a list.
 pub(super) fn pairs(table: ElementRef<'_>, work: &mut Work) -> Result<Value, Why> {
     let mut found = Map::new();
     for row in row_elements(table) {
         work.take(1)?;
         let cells: Vec<ElementRef<'_>> = cell_elements(row).collect();
         let names = cells.iter().filter(|cell| is_heading(cell)).count();
-        // Headings alone are no pair; several have a value each.
+        // A row of headings only is not a pair; a row with several headings has one value per heading.
         let length = match names {
             _ if names == cells.len() => continue,
             0 | 1 => cells.len(),
@@ -89,25 +89,25 @@ pub(super) fn pairs(table: ElementRef<'_>, work: &mut Work) -> Result<Value, Why
     }
 }
 
-/// How many columns a table may have, and a cell may span (HTML, section 4.9.11).
+/// Limit of the columns of a table, and of `colspan` (HTML, section 4.9.11).
 const COLUMN_LIMIT: usize = 1000;
 
-/// How many rows a cell may span (HTML, section 4.9.11).
+/// Limit of `rowspan` (HTML, section 4.9.11).
 const ROW_SPAN_LIMIT: usize = 65_534;
 
-/// How many cells a table may have, those counted again that span several rows or columns.
+/// Limit of the cells of a table; a spanning cell counts once per row and column.
 const CELL_LIMIT: usize = 10 * RECORD_LIMIT;
 
-/// A row as it is shown.
+/// Row with its spanning cells expanded.
 struct Row {
-    /// A text for each column, `None` where it has no cell.
+    /// One text per column; `None` for a missing cell.
     cells: Vec<Option<Rc<str>>>,
     kind: RowKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowKind {
-    /// In `<thead>`, or all of its cells are `<th>`.
+    /// Inside `<thead>`, or with `<th>` cells only.
     Heading,
     Data,
 }
@@ -118,7 +118,7 @@ impl Row {
     }
 }
 
-/// The rows of a table, but for those of `<tfoot>` and of tables inside.
+/// The rows of a table, without those of `<tfoot>` and of nested tables.
 fn row_elements(table: ElementRef<'_>) -> impl Iterator<Item = ElementRef<'_>> {
     let is_row = |element: &ElementRef<'_>| element.value().name() == "tr";
     let parts = table.child_elements().filter(|part| matches!(part.value().name(), "thead" | "tbody"));
@@ -133,14 +133,14 @@ fn is_heading(cell: &ElementRef<'_>) -> bool {
     cell.value().name() == "th"
 }
 
-/// A cell that goes on in the rows below.
+/// Cell that spans further rows.
 #[derive(Clone)]
 struct Hanging {
     text: Rc<str>,
     rows_left: usize,
 }
 
-/// Every row with a text for each column; a cell that spans several rows or columns stands in each.
+/// All rows with one text per column; a spanning cell is repeated in each row and column.
 fn read(table: ElementRef<'_>, work: &mut Work) -> Result<Vec<Row>, Why> {
     let mut found = Vec::new();
     let mut hanging: Vec<Option<Hanging>> = Vec::new();
@@ -174,7 +174,7 @@ fn read_row(
         } else if let Some(cell) = cells.next() {
             let text: Rc<str> = text::shown(cell, work)?.into();
             let columns = span(cell, "colspan").clamp(1, COLUMN_LIMIT);
-            // `rowspan="0"` goes down to the end of the table.
+            // `rowspan="0"` spans to the end of the table.
             let rows = match span(cell, "rowspan") {
                 0 => ROW_SPAN_LIMIT,
                 rows => rows.min(ROW_SPAN_LIMIT),
@@ -195,7 +195,7 @@ fn read_row(
     }
 }
 
-/// The text that goes on in this column of the next row.
+/// The text of a cell above that spans into this column of the next row.
 fn take_hanging(hanging: &mut Vec<Option<Hanging>>, column: usize) -> Option<Rc<str>> {
     let cell = hanging.get_mut(column)?;
     let Hanging { text, rows_left } = cell.as_mut()?;

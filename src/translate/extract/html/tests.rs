@@ -176,7 +176,7 @@ fn is_quick(take: &Take, page: &str) {
     assert!(took < Duration::from_secs(20), "{took:?} for {} bytes: {found:?}", page.len());
 }
 
-/// Long enough that what is not linear in it is not quick.
+/// Long enough that a superlinear implementation is slow.
 const LARGE: usize = 1 << 16;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The text of an element as a browser shows it, and what an error page says.
+//! Text of an HTML element as a browser shows it, and the message of an error page.
 
 use http::StatusCode;
 use scraper::{ElementRef, Html as Page, Node};
@@ -6,11 +6,11 @@ use scraper::{ElementRef, Html as Page, Node};
 use super::page::{self, Work};
 use crate::translate::read_error::Why;
 
-/// What is never shown; an element that is asked for itself is.
+/// Elements without visible text, unless one of them is the selected element.
 const HIDDEN: [&str; 9] =
     ["head", "script", "style", "noscript", "template", "iframe", "object", "select", "textarea"];
 
-/// Elements that begin and end a line.
+/// Elements with a line break before and after.
 #[rustfmt::skip]
 const BLOCKS: [&str; 39] = [
     "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog",
@@ -19,16 +19,15 @@ const BLOCKS: [&str; 39] = [
     "summary", "table", "tr", "ul", "xmp",
 ];
 
-/// Elements whose white space is kept.
+/// Elements whose white space is preserved.
 const KEPT: [&str; 5] = ["listing", "plaintext", "pre", "textarea", "xmp"];
 
-/// Elements with a blank line round them.
+/// Elements with a blank line before and after.
 const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 
-/// The text without markup: white space as one space, `<br>` and the ends of blocks as line breaks, a blank
-/// line round paragraphs and headings, a tab between the cells of a row. No-break spaces are spaces. White
-/// space of `<pre>` is kept, at the begin of the first line too: what stands there may be the header of a
-/// table.
+/// The text without markup. White space collapses to one space. `<br>` and block elements give line breaks,
+/// paragraphs and headings a blank line, and cells of a row a tab. No-break spaces become spaces. White space
+/// in `<pre>` is preserved, even at the beginning of the first line, which may be the header of a table.
 pub(super) fn shown(root: ElementRef<'_>, work: &mut Work) -> Result<String, Why> {
     let mut writer = Writer::default();
     let mut node = *root;
@@ -74,11 +73,11 @@ pub(super) fn shown(root: ElementRef<'_>, work: &mut Work) -> Result<String, Why
 #[derive(Default)]
 struct Writer {
     text: String,
-    /// What comes before the next word.
+    /// Separators before the next word.
     breaks: usize,
     tab: bool,
     space: bool,
-    /// How many elements are open whose white space is kept.
+    /// Number of open elements that preserve white space.
     kept: usize,
     /// Whether the text begins in such an element.
     begins_kept: bool,
@@ -99,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// The text without blank lines and white space round it.
+    /// The text without surrounding blank lines and white space.
     fn done(self) -> String {
         let text = self.text.trim_end();
         let from = match text.find(|character: char| !character.is_whitespace()) {
@@ -125,7 +124,7 @@ impl Writer {
         (self.breaks, self.tab, self.space) = (0, false, false);
     }
 
-    /// The begin or the end of an element.
+    /// Handles the start or the end of an element.
     fn edge(&mut self, name: &str, is_begin: bool) {
         match name {
             "br" if is_begin => self.breaks += 1,
@@ -141,15 +140,15 @@ impl Writer {
     }
 }
 
-/// Words that say no more than that there was an error.
+/// Words without information in an error message.
 const EMPTY_WORDS: [&str; 10] =
     ["code", "error", "http", "page", "report", "response", "status", "sorry", "the", "type"];
 
 const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
 
-/// The sentence that an error page has for people: a line that begins with the status (`404 - No such
-/// project`), else the first heading and the first paragraph, else the title. What only repeats the status is
-/// passed over, and so is the name of the server's program.
+/// The message of an error page: a line that begins with the status (`404 - No such project`), else the first
+/// heading and the first paragraph, else the title. Lines that only repeat the status are skipped, and so is
+/// the name of the server software.
 pub(in crate::translate) fn message_of(page: &str, status: StatusCode) -> Option<String> {
     let page = page::parse(page).ok()?;
     let mut work = Work::for_page(&page, "");
@@ -188,19 +187,19 @@ fn element<'p>(page: &'p Page, names: &'static [&str]) -> Option<ElementRef<'p>>
     elements(page, names).next()
 }
 
-/// A text on one line.
+/// Collapses a text to one line.
 fn words_of(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// `nginx/1.22.1`, which stands at the foot of many pages.
+/// Whether a line is the server software, such as `nginx/1.22.1` at the foot of a page.
 fn is_program(line: &str) -> bool {
     line.split_once('/').is_some_and(|(name, version)| {
         !name.contains(' ') && version.starts_with(|character: char| character.is_ascii_digit())
     })
 }
 
-/// Whether a text has a word that is not the status or its reason.
+/// Whether a text has a word other than the status and its reason.
 fn says_more(text: &str, status: StatusCode) -> bool {
     let reason = status.canonical_reason().unwrap_or_default();
     text.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()).any(|word| {

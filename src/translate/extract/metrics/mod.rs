@@ -1,4 +1,4 @@
-//! `metrics`: the text formats of Prometheus and OpenMetrics.
+//! `metrics`: parser of the Prometheus and OpenMetrics text formats.
 
 #[cfg(test)]
 mod tests;
@@ -22,10 +22,11 @@ use crate::{
     },
 };
 
-/// Reads the samples of metrics.
+/// Parses the samples of metrics.
 ///
-/// Of each line, what the format says is read: name, labels, value, time and exemplar, and `# TYPE` and `#
-/// HELP` of its metric. Lines of metrics that the rule does not name are not looked into any further. A value
+/// Reads the name, labels, value, timestamp and exemplar of each line, and `# TYPE` and `# HELP` of its
+/// metric. Lines of metrics that the rule does not select are not parsed further. The values `NaN`, `+Inf`
+/// and `-Inf`, which are not JSON numbers, become null.
 /// of `NaN`, `+Inf` or `-Inf`, which JSON has no number for, is null.
 #[derive(Debug, Section)]
 #[section(default, check = Self::check)]
@@ -46,18 +47,18 @@ pub struct Metrics {
     pub allow_empty: bool,
 }
 
-/// What samples become.
+/// Shape of the extracted samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum MetricsShape {
-    /// A list of objects of `name`, `type`, `labels`, `value` and what else a sample has.
+    /// List of objects with `name`, `type`, `labels`, `value` and the optional parts of a sample.
     Samples,
-    /// A list of objects of `metric`, each label by its name, and `value`.
+    /// List of objects with `metric`, each label by name, and `value`.
     Rows,
-    /// One object of the values by the names of their samples; those with labels are passed over.
+    /// One object of values by sample name; samples with labels are skipped.
     Object,
 }
 
-/// The name of a metric; each `*` stands for any characters.
+/// Pattern of metric names; each `*` matches any characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern(String);
 
@@ -86,17 +87,17 @@ fn read_names(value: &Cursor<'_>) -> Checked<Vec<NamePattern>> {
 }
 
 impl NamePattern {
-    /// A name with `*` or without.
+    /// Pattern from a name with or without `*`.
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The name, where it is one.
+    /// The name, if there is no `*`.
     pub fn exact(&self) -> Option<&str> {
         (!self.0.contains('*')).then_some(&self.0)
     }
 
-    /// Whether it is the name of this one.
+    /// Whether it matches a name.
     pub fn holds(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else { return self.0 == name };
         let Some(mut left) = name.strip_prefix(first) else { return false };
@@ -111,14 +112,14 @@ impl NamePattern {
     }
 }
 
-/// What the comments say of a metric.
+/// Metadata of a metric from its comments.
 #[derive(Debug, Clone, Copy, Default)]
 struct Family<'t> {
     kind: Option<&'t str>,
     help: Option<&'t str>,
 }
 
-/// One line with a value.
+/// Parsed line with a value.
 struct Sample<'t> {
     name: Cow<'t, str>,
     labels: Map<String, Value>,
@@ -159,21 +160,21 @@ impl Metrics {
         }
     }
 
-    /// The names that members of [`MetricsShape::Samples`] have.
+    /// Member names of [`MetricsShape::Samples`].
     const MEMBERS: [&str; 8] =
         ["name", "type", "help", "labels", "value", "not_a_number", "timestamp", "exemplar"];
 
-    /// How many labels all samples may have together.
+    /// Limit of the labels of all samples together.
     const LABELS_LIMIT: usize = 10 * RECORD_LIMIT;
 
-    /// How many labels one sample may have.
+    /// Limit of the labels of one sample.
     const LABELS_OF_ONE_LIMIT: usize = 1_000;
 
-    /// How long types and help texts may be in all samples together, in bytes: each sample repeats those of
-    /// its metric, so that one long text would be there a hundred thousand times.
+    /// Limit of the types and help texts of all samples together, in bytes. Each sample repeats those of its
+    /// metric, so one long text would occur a hundred thousand times.
     const REPEATED_LIMIT_BYTES: usize = 32 << 20;
 
-    /// The type of a metric that has none.
+    /// Type of a metric without `# TYPE`.
     const UNTYPED: &str = "untyped";
 
     fn extract(&self, text: &str) -> Result<Value, Why> {
@@ -185,7 +186,7 @@ impl Metrics {
         gathered.finish(self)
     }
 
-    /// The sample of a line; `None` when the rule does not ask for it.
+    /// Parses the sample of a line; `None` if the rule does not select it.
     fn sample<'t>(&self, line: &'t str) -> Result<Option<Sample<'t>>, Why> {
         let mut rest = Scanner(line);
         let mut name = Cow::Borrowed(rest.take_name());
@@ -231,18 +232,18 @@ impl Metrics {
     }
 }
 
-/// The result as far as it was read.
+/// Result while the lines are read.
 #[derive(Default)]
 struct Gathered<'t> {
     families: HashMap<&'t str, Family<'t>>,
     rows: Vec<Value>,
     object: Map<String, Value>,
-    /// The numbers of samples in the response, of extracted samples, and of labels of those.
+    /// Number of samples in the response, of extracted samples, and of their labels.
     seen: usize,
     taken: usize,
     labels: usize,
     repeated_bytes: usize,
-    /// Whether `# EOF` was there.
+    /// Whether `# EOF` was read.
     ended: bool,
 }
 
@@ -334,7 +335,7 @@ impl<'t> Gathered<'t> {
     }
 }
 
-/// Notes what `# TYPE name counter` and `# HELP name text` say.
+/// Records `# TYPE name counter` and `# HELP name text`.
 fn read_comment<'t>(comment: &'t str, families: &mut HashMap<&'t str, Family<'t>>) {
     let word = |text: &'t str| {
         let text = text.trim_start_matches([' ', '\t']);
@@ -350,14 +351,14 @@ fn read_comment<'t>(comment: &'t str, families: &mut HashMap<&'t str, Family<'t>
     }
 }
 
-/// What is known of the metric that a sample is part of: a histogram `x` has samples `x_bucket`.
+/// Metadata of the metric of a sample: a histogram `x` has samples `x_bucket`.
 fn family_of<'t>(name: &str, families: &HashMap<&str, Family<'t>>) -> Family<'t> {
     const PARTS: [&str; 8] = ["_bucket", "_count", "_sum", "_total", "_created", "_info", "_gcount", "_gsum"];
     let of_part = || PARTS.iter().find_map(|part| families.get(name.strip_suffix(part)?));
     families.get(name).or_else(of_part).copied().unwrap_or_default()
 }
 
-/// How much of a line an error shows, in characters.
+/// Limit of the quoted part of a line in an error, in characters.
 const LONGEST_SHOWN: usize = 60;
 
 /// The rest of a line.
@@ -380,7 +381,7 @@ impl<'t> Scanner<'t> {
         taken
     }
 
-    /// A name; `.` and `-`, which are not in the format, are in names that servers print.
+    /// Takes a name. Servers also print `.` and `-`, which the format does not allow.
     fn take_name(&mut self) -> &'t str {
         if !self.0.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == ':') {
             return "";
@@ -388,7 +389,7 @@ impl<'t> Scanner<'t> {
         self.take_until(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.' | '-')))
     }
 
-    /// The text up to the next space or tab.
+    /// Takes the text up to the next space or tab.
     fn take_word(&mut self) -> &'t str {
         self.skip_blanks();
         let word = self.take_until(|c| matches!(c, ' ' | '\t'));
@@ -396,7 +397,7 @@ impl<'t> Scanner<'t> {
         word
     }
 
-    /// The labels up to the `}`, and the name of the metric if it is among them, in quotes.
+    /// Takes the labels up to `}`, and the quoted name of the metric if it is among them.
     fn labels(&mut self, labels: &mut Map<String, Value>) -> Result<Option<String>, Why> {
         let mut metric = None;
         loop {
@@ -435,7 +436,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// A text in quotes, without its escapes.
+    /// Takes a quoted text and resolves its escapes.
     fn quoted(&mut self) -> Result<String, Why> {
         if !self.take('"') {
             return Err(self.refuse("a text in quotes"));
@@ -456,7 +457,7 @@ impl<'t> Scanner<'t> {
         Ok(text)
     }
 
-    /// The value of the metric of this name, or of an exemplar.
+    /// Takes the value of this metric, or of an exemplar.
     fn number(&mut self, metric: Option<&str>) -> Result<Number, Why> {
         let word = self.take_word();
         if let Some(value) = to_number(word.strip_suffix('.').unwrap_or(word)) {
@@ -479,12 +480,12 @@ impl<'t> Scanner<'t> {
         Ok(Number { value: Value::Null, word: Some(word) })
     }
 
-    /// The error that something else was expected than the rest of the line.
+    /// Error for an unexpected rest of the line.
     fn refuse(&self, expected: &str) -> Why {
         Why::quoting(LONGEST_SHOWN, |quoted| format!("expected {expected}, found {}", quoted(self.0)))
     }
 
-    /// The timestamp of a sample, as the server writes it.
+    /// Takes the timestamp of a sample, in the unit of the server.
     fn time(&mut self) -> Result<Option<Value>, Why> {
         if self.0.is_empty() || self.0.starts_with('#') {
             return Ok(None);
@@ -494,7 +495,7 @@ impl<'t> Scanner<'t> {
         time.map(Some).ok_or_else(|| Scanner(word).refuse("a time after the value"))
     }
 
-    /// An OpenMetrics exemplar of a bucket: `# {trace_id="…"} 0.67 1520879607.789`.
+    /// Takes the OpenMetrics exemplar of a bucket: `# {trace_id="…"} 0.67 1520879607.789`.
     fn exemplar(&mut self) -> Result<Option<Value>, Why> {
         if !self.take('#') {
             return Ok(None);
@@ -515,13 +516,13 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// A value as JSON, and its text if JSON has no number for it.
+/// Value as JSON, and its text if it is not a JSON number.
 struct Number {
     value: Value,
     word: Option<&'static str>,
 }
 
-/// A text without its escapes: `\\`, `\"` and `\n`. Others are unchanged.
+/// Resolves the escapes `\\`, `\"` and `\n`; others are unchanged.
 fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();

@@ -1,4 +1,4 @@
-//! Samples as servers print them, and what is none.
+//! Metrics as servers print them, and invalid ones.
 
 use super::*;
 

@@ -1,6 +1,4 @@
-//! `pairs`: `key: value` lines.
-//!
-//! In reading order: [`Pairs`] splits lines, and a [`Builder`] builds the value from their parts.
+//! `pairs`: parser of `key: value` lines. [`Pairs`] splits lines, and a [`Builder`] builds the value.
 
 #[cfg(test)]
 mod tests;
@@ -29,12 +27,12 @@ use crate::{
     },
 };
 
-/// Reads lines of a key, a separator and a value into an object of strings.
+/// Parses lines of a key, a separator and a value into an object of strings.
 ///
-/// The first separator of a line counts, white space round key and value does not, nor do dots that lead from
-/// the key to the separator. Lines without a separator (headings, rules, blank lines) are passed over, unless
-/// they begin right below the value of the line before: it has several then. A reply without any pair is an
-/// error. A key that comes again gives an array of its values, in order.
+/// The first separator of a line applies. White space around key and value is removed, and so is a dot leader
+/// between key and separator. Lines without a separator (headings, rules, blank lines) are skipped, unless
+/// they are aligned with the value of the line above: then they are further values. A response without pairs
+/// is an error. A repeated key gives an array of its values, in order.
 #[derive(Debug, Section)]
 #[section(default, check_keys = Self::check_keys)]
 pub struct Pairs {
@@ -91,7 +89,7 @@ pub struct Pairs {
     pub records: Records,
 }
 
-/// What gives an object.
+/// Scope of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum EachPairs {
     /// The whole text.
@@ -100,21 +98,20 @@ pub enum EachPairs {
     Block,
 }
 
-/// What lines mean that begin with white space.
+/// Meaning of indented lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum Indented {
-    /// The same as other lines.
+    /// Pairs like other lines.
     Same,
-    /// They belong to the line before that is indented less, which becomes an object: of its own value as
-    /// `value`, where it has one, and of what is below it. A line without separator is a key then, if there
-    /// is something below it, and else one more value of the line that it belongs to. Tabs reach to the next
-    /// multiple of eight columns.
+    /// Members of the less indented line above, which becomes an object. That line's own value becomes the
+    /// member `value`. A line without a separator is a key if lines are below it, else a further value of its
+    /// parent. Tab stops are 8 columns apart.
     Nested,
-    /// They go on with the value before, with a line break between.
+    /// Continuations of the value above, joined with a line break.
     Lines,
-    /// They go on with the value before, with a space between.
+    /// Continuations of the value above, joined with a space.
     Words,
-    /// They go on with the value before after their first character, as in LDIF.
+    /// Continuations of the value above after their first character, as in LDIF.
     Fold,
 }
 
@@ -173,18 +170,18 @@ impl Pairs {
         Ok(())
     }
 
-    /// A section by its name in brackets, `[name]`, with or without a comment behind it.
+    /// Section header in brackets, `[name]`, optionally followed by a comment.
     pub const BRACKETS: &'static str = r"^\[(?<name>[^\[\]]+)\]\s*(?:[#;].*)?$";
 
-    /// How many objects may be one in another; each may be in a list too, and the whole stays below the depth
-    /// of JSON that is read.
+    /// Limit of nested objects. Each may also be in a list, and the result must stay below the JSON depth
+    /// limit.
     const NESTING_LIMIT: usize = 32;
 
-    /// How many pairs all blocks of a reply may have together.
+    /// Limit of the pairs of all blocks of a response together.
     const PAIRS_OF_BLOCKS_LIMIT: usize = 10 * RECORD_LIMIT;
 
-    /// Checks `stop` between two matches of the pattern, which are quadratic in the length of a line. With
-    /// `wanted`, only the outermost keys of its fields are extracted.
+    /// Extracts the pairs. Checks `stop` between two matches of the pattern, because matching is quadratic in
+    /// the length of a line. With `wanted`, extracts only the outermost keys of its fields.
     pub(super) fn extract(
         &self,
         text: &str,
@@ -222,7 +219,7 @@ impl Pairs {
         Ok(Value::Array(objects))
     }
 
-    /// The pairs of a text, and how many they are; `first_line` is the line of the reply that it begins in.
+    /// The pairs of a text and their number; `first_line` is the line of the response at which it begins.
     fn object(
         &self,
         text: &str,
@@ -247,7 +244,7 @@ impl Pairs {
 
     fn split<'t>(&self, line: &'t str) -> Option<(&'t str, &'t str)> {
         let found = self.separators.iter().filter_map(|separator| {
-            // On lines this short both need half the instructions of `str::find`.
+            // On short lines, both take half the instructions of `str::find`.
             let at = match separator.as_bytes() {
                 [byte] => memchr::memchr(*byte, line.as_bytes())?,
                 bytes => memmem::find(line.as_bytes(), bytes)?,
@@ -258,7 +255,7 @@ impl Pairs {
         Some((&line[..at], &line[at + length..]))
     }
 
-    /// A value without what does not belong to it.
+    /// The value without surrounding white space and, if configured, without its quotes.
     fn plain(&self, value: &str) -> String {
         let value = value.trim();
         let unquoted = if self.unquote { unquoted(value) } else { None };
@@ -266,7 +263,7 @@ impl Pairs {
     }
 }
 
-/// The lines of a text, as [`str::lines`] has them, in half its instructions.
+/// The lines of a text, as [`str::lines`] returns them, in half its instructions.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut start = 0;
     let ends = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1);
@@ -278,14 +275,14 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A key without the dots that lead from it to the separator: `DNS Servers . . . :`, `Total.....:`.
+/// Removes the dot leader of a key: `DNS Servers . . . :`, `Total.....:`.
 fn without_leader(key: &str) -> &str {
     let key = key.trim_end();
     let bare = key.trim_end_matches(['.', ' ']);
     if key[bare.len()..].matches('.').count() > 1 && !bare.is_empty() { bare } else { key }
 }
 
-/// What stands in the quotes, where a value is one quoted text.
+/// The text inside the quotes, if the value is one quoted text.
 fn unquoted(value: &str) -> Option<String> {
     if let Some(inner) = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
         return (!inner.contains('\'')).then(|| inner.to_owned());
@@ -306,33 +303,33 @@ fn unquoted(value: &str) -> Option<String> {
     Some(plain)
 }
 
-/// The values so far, while lines are read.
+/// Builder of the value, line by line.
 struct Builder<'p, 't> {
     pairs: &'p Pairs,
-    /// The fields whose outermost keys are extracted; all keys if there are none.
+    /// Fields whose outermost keys are extracted; all keys if there are none.
     wanted: Option<&'p Fields>,
     stop: Option<&'p WorkBudget>,
-    /// How many pairs there may be, and how many there are.
+    /// Limit and number of the pairs.
     limit: usize,
     count: usize,
-    /// The number of the line that is read.
+    /// Number of the current line.
     line: usize,
     found: Map<String, Value>,
-    /// The sections that are being read, each in the one before.
+    /// Open sections, outermost first.
     sections: Vec<(String, Map<String, Value>)>,
-    /// The lines that others may yet belong to, each indented more than the one before.
+    /// Lines that may have continuations or members, each indented more than the one before.
     open: Vec<Open<'t>>,
 }
 
-/// A line that others may yet belong to.
+/// Line that may still have continuations or members.
 struct Open<'t> {
     indent: usize,
     key: &'t str,
     /// The unparsed value; `None` if the line has no separator.
     value: Option<Cow<'t, str>>,
-    /// The line, and the value at its end.
+    /// The whole line, and the value at its end.
     place: Option<(&'t str, &'t str)>,
-    /// Values that further lines add.
+    /// Further values from the lines below.
     more: Vec<&'t str>,
     members: Map<String, Value>,
 }
@@ -400,10 +397,10 @@ impl<'t> Builder<'_, 't> {
     }
 
     fn add_matches(&mut self, pattern: &Pattern, bare: &'t str) -> Result<(), Why> {
-        // A pair of the line before can continue up to here.
+        // A pair of the line above may continue up to here.
         self.close(0);
         for found in pattern.regex().captures_iter(bare) {
-            // The search for the next may go through all that is left.
+            // The search for the next match may read the whole rest.
             WorkBudget::check_search(self.stop, bare.len() - found.get(0).map_or(0, |whole| whole.start()))?;
             let (Some(key), Some(value)) = (found.name("key"), found.name("value")) else { continue };
             let key = key.as_str().trim();
@@ -429,7 +426,7 @@ impl<'t> Builder<'_, 't> {
         checked.map_err(|why| why.under(&format!("line {}", self.line)))
     }
 
-    /// Adds an indented line to the value that it continues, if there is one.
+    /// Appends an indented line to the value above, if there is one.
     fn goes_on(&mut self, line: &str) -> bool {
         let mut rest = line.chars();
         rest.next();
@@ -446,11 +443,10 @@ impl<'t> Builder<'_, 't> {
         true
     }
 
-    /// Whether a line begins right below the value of the line before, and is no pair itself: `ipconfig`
-    /// writes further addresses there. The separator may be a part of such a value (`fe80::1`), but not with
-    /// white space behind it.
+    /// Whether a line is aligned with the value above and is not a pair: `ipconfig` prints further addresses
+    /// like this. Such a value may contain the separator (`fe80::1`), but not followed by white space.
     fn is_below_value(&self, line: &str) -> bool {
-        // The value above has white space before it, so a line right below it does, too.
+        // White space precedes the value above, so an aligned line begins with white space, too.
         if !line.starts_with(char::is_whitespace) {
             return false;
         }
@@ -466,7 +462,7 @@ impl<'t> Builder<'_, 't> {
         })
     }
 
-    /// Closes every line that is indented as much as `indent`, or more.
+    /// Closes every line that is indented by at least `indent`.
     fn close(&mut self, indent: usize) {
         while let Some(mut line) = self.open.pop_if(|line| line.indent >= indent) {
             if self.open.is_empty() && self.sections.is_empty() && !self.wants(line.key) {
@@ -478,7 +474,7 @@ impl<'t> Builder<'_, 't> {
                     more.into_iter().for_each(|value| add(&mut line.members, "value", value));
                     vec![Value::Object(line.members)]
                 }
-                // Text without a separator, below a line that it belongs to.
+                // Text without a separator, below its parent line.
                 None if more.is_empty() => {
                     if let Some(parent) =
                         self.open.last_mut().filter(|_| line.key.contains(char::is_alphanumeric))
@@ -533,13 +529,13 @@ impl<'t> Builder<'_, 't> {
     }
 }
 
-/// How many columns of white space a line begins with.
+/// Width of the white space at the beginning of a line, in columns.
 fn indentation(line: &str) -> usize {
     columns(line.chars().take_while(|character| character.is_whitespace()))
 }
 
-/// The column that the value at the end of a line begins in, if it has white space before it; `None` if it is
-/// empty.
+/// Column at which the value at the end of a line begins, if white space precedes it; `None` for an empty
+/// value.
 fn value_column(line: &str, value: &str) -> Option<usize> {
     let begin = value.find(|character: char| !character.is_whitespace()).filter(|begin| *begin > 0)?;
     Some(columns(line[..line.len() - value.len() + begin].chars()))

@@ -1,4 +1,4 @@
-//! Lines of keys and values as real programs print them.
+//! Lines of keys and values as programs print them.
 
 use super::*;
 use crate::translate::{Field, FieldKind, work_budget::STOPPED};
@@ -50,7 +50,7 @@ fn what_begins_right_below_a_value_is_one_more() {
     check(&Pairs::default(), text, Ok(expected));
     check(&indented(Indented::Nested), text, Ok(expected));
     check(&Pairs::default(), "to:\ta\n\tb\nto: c\n", Ok(r#"{"to":["a","b","c"]}"#));
-    // Pairs, rules, and what begins elsewhere are what they were.
+    // Pairs, rules and lines with another alignment are unchanged.
     let others = "a: 1\n   b: 2\nc: 3\n   ---\nd: 4\n  (four)\n";
     check(&Pairs::default(), others, Ok(r#"{"a":"1","b":"2","c":"3","d":"4"}"#));
     check(&separated(&[" "]), "a   1\n    b 2\n", Ok(r#"{"a":"1","b":"2"}"#));
@@ -231,7 +231,7 @@ fn a_pattern_says_what_is_a_pair() {
     let stat = matching(r"^STAT (?<key>\S+) (?<value>.*)$");
     check(&stat, "STAT pid 7\r\nSTAT version 1.6 a\r\nEND\r\n", Ok(r#"{"pid":"7","version":"1.6 a"}"#));
     check(&stat, "ERROR\r\n", Err("expected lines that match `^STAT (?<key>"));
-    // The value first, and white space at the begin of the line aside.
+    // The value comes first, and white space at the beginning of the line is ignored.
     let counts = matching(r"^(?<value>\d+) (?<key>.+)$");
     check(
         &counts,

@@ -1,4 +1,4 @@
-//! `xml`: an XML document, SOAP included.
+//! `xml`: parser of XML documents, SOAP included.
 
 mod path;
 #[cfg(test)]
@@ -24,24 +24,24 @@ use crate::{
     translate::{fields::TEXT_KEY, read_error::Why, response_view::ResponseView},
 };
 
-/// Reads a document into objects, by the local names of its elements.
+/// Converts a document into objects, by the local names of its elements.
 ///
-/// An element with text alone gives a string, an empty one an empty string, and one with `xsi:nil="true"`
-/// null. Other elements give an object: attributes at `@name`, children at their names, text between them at
-/// `#text`. A name that comes again gives a list.
+/// An element with text only gives a string, an empty one an empty string, and one with `xsi:nil="true"`
+/// null. Other elements give an object: attributes at `@name`, children at their names, mixed text at
+/// `#text`. A repeated name gives a list.
 #[derive(Debug, Clone)]
 pub struct Xml {
-    /// What of the document is wanted.
+    /// Part of the document to convert.
     pub pick: Pick,
-    /// What becomes of attributes.
+    /// Handling of attributes.
     pub attributes: Attributes,
-    /// The names of elements that are in a list even where there is one.
+    /// Names of elements that are always lists.
     pub lists: BTreeSet<String>,
-    /// Whether white space at both ends of a text is left out.
+    /// Whether white space at both ends of a text is removed.
     pub trim: bool,
 }
 
-/// The options of [`Xml`].
+/// Options of the `xml` extractor.
 #[derive(Debug, Section)]
 #[section(default, check = Self::check, check_keys = Self::check_keys)]
 pub struct XmlSettings {
@@ -101,7 +101,7 @@ impl XmlSettings {
         Err(section.reject_at(entry.key.span, message, "remove it, or write `path: s:Envelope/s:Body`"))
     }
 
-    /// Reads the paths, which need the namespaces.
+    /// Parses the paths, which need the namespaces.
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         let path = |name| {
             let Some(Entry { value: node, .. }) = section.entry(name) else { return Ok(None) };
@@ -135,33 +135,33 @@ impl Default for Xml {
     }
 }
 
-/// What of a document is wanted.
+/// Part of a document to convert.
 #[derive(Debug, Clone, Default)]
 pub enum Pick {
-    /// All of it: what is in its root element.
+    /// The contents of the root element.
     #[default]
     Root,
-    /// The one thing that a path leads to.
+    /// The one element or attribute at a path.
     One(Path),
-    /// A list of all that a path leads to, be it one or none.
+    /// A list of all elements or attributes at a path, even if there is one or none.
     Each(Path),
 }
 
-/// What becomes of attributes.
+/// Handling of attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum Attributes {
-    /// They are at `@name`.
+    /// At `@name`.
     Marked,
-    /// They are at `name`, as if they were elements.
+    /// At `name`, like elements.
     Plain,
-    /// They are left out.
+    /// Omitted.
     Dropped,
 }
 
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
-/// Namespaces whose attributes are only for XML parsers (types and encodings): every element of an RPC-style
-/// SOAP response has some.
+/// Namespaces whose attributes matter to XML parsers only (types and encodings): every element of an
+/// RPC-style SOAP response has some.
 const MACHINERY: [&str; 5] = [
     SCHEMA_INSTANCE,
     "http://schemas.xmlsoap.org/soap/envelope/",
@@ -204,7 +204,7 @@ impl Xml {
         }
         check(document).map_err(|(offset, message)| Why::plainly(message).under(&place(offset)))?;
         let options = ParsingOptions {
-            // One that declares nothing, as was checked.
+            // An empty one, as checked before.
             allow_dtd: true,
             nodes_limit: 4 * u32::try_from(ELEMENT_LIMIT).unwrap_or(u32::MAX),
             entity_resolver: None,
@@ -243,7 +243,7 @@ impl Xml {
         })
     }
 
-    /// Goes as deep as the document, which is [`DEPTH_LIMIT`] at most.
+    /// Recursive, down to [`DEPTH_LIMIT`] at most.
     fn value(&self, element: Node<'_, '_>) -> Value {
         let is_nil =
             element.attribute((SCHEMA_INSTANCE, "nil")).is_some_and(|nil| matches!(nil.trim(), "true" | "1"));
@@ -261,7 +261,7 @@ impl Xml {
             }
         }
         if is_nil {
-            // A row of `mysql --xml` has the name of its column in an attribute, and no value.
+            // A row of `mysql --xml` has its column name in an attribute, and no value.
             if members.is_empty() {
                 return Value::Null;
             }
@@ -300,7 +300,7 @@ impl Xml {
     }
 }
 
-/// `line 3, column 5` of a byte.
+/// Position of a byte, as `line 3, column 5`.
 fn place(document: &str, offset: usize, lines_before: usize) -> String {
     let before = &document[..offset];
     let line = before.matches('\n').count() + 1 + lines_before;
@@ -308,12 +308,12 @@ fn place(document: &str, offset: usize, lines_before: usize) -> String {
     format!("line {line}, column {column}")
 }
 
-/// A name of the reply, short enough for a message.
+/// A name of the response, shortened for a message.
 fn shown(name: &str) -> String {
     cut_characters(name, 60)
 }
 
-/// The parser's error as a sentence of ours.
+/// Error message for an error of the parser.
 fn explained(error: &Error, document: &str, lines_before: usize) -> Why {
     let end = || place(document, document.trim_end().len(), lines_before);
     let why = match error {
@@ -365,34 +365,35 @@ fn explained(error: &Error, document: &str, lines_before: usize) -> Why {
     why.under(&format!("line {}, column {}", position.row as usize + lines_before, position.col))
 }
 
-/// How deep elements may nest: so deep that objects, and lists between them, stay within
+/// Limit of nested elements. Objects, and lists between them, then stay within
 /// [`JSON_DEPTH_LIMIT`](crate::model::JSON_DEPTH_LIMIT).
 pub(super) const DEPTH_LIMIT: usize = 60;
 
-/// How many elements one reply may have.
+/// Limit of the elements of one response.
 pub(super) const ELEMENT_LIMIT: usize = 10 * RECORD_LIMIT;
 
-/// How many attributes one element may have.
+/// Limit of the attributes of one element.
 const ATTRIBUTE_LIMIT: usize = 250;
 
-/// How often namespaces may be compared: at each element that declares some, all in scope with each other.
+/// Limit of namespace comparisons: each element with declarations compares all namespaces in scope with each
+/// other.
 const NAMESPACE_WORK_LIMIT: usize = 50_000_000;
 
-/// How many marks (`<`, `=`) one reply may have. The parser sets memory aside for as many nodes and
+/// Limit of the characters `<` and `=` in one response. The parser allocates memory for as many nodes and
 /// attributes.
 const MARK_LIMIT: usize = 4 * ELEMENT_LIMIT;
 
-/// What is wrong, and at which byte.
+/// Byte offset and message of an error.
 pub(super) type Refusal = (usize, String);
 
-/// Looks at every tag. What is not well-formed is left to the parser to tell of: it stops there.
+/// Checks the limits of every tag. At malformed XML it stops; the parser then reports the error.
 pub(super) fn check(text: &str) -> Result<(), Refusal> {
     let marks = text.bytes().filter(|byte| matches!(byte, b'<' | b'=')).count();
     if marks > MARK_LIMIT {
         return Err((0, format!("expected at most {MARK_LIMIT} marks `<` and `=`, found {marks}")));
     }
     let (mut elements, mut namespace_work) = (0, 0);
-    // The number of namespaces that are declared by each open element.
+    // Number of namespaces that each open element declares.
     let mut open: Vec<usize> = Vec::new();
     let mut position = 0;
     while let Some(found) = text[position..].find('<') {
@@ -445,10 +446,10 @@ fn past(text: &str, end: &str) -> Option<usize> {
 }
 
 struct Tag {
-    /// In bytes.
+    /// Length in bytes.
     length: usize,
     namespaces: usize,
-    /// Whether it ends itself: `<a/>`.
+    /// Whether it is self-closing: `<a/>`.
     is_empty: bool,
 }
 
@@ -472,7 +473,7 @@ fn tag(text: &str) -> Result<Tag, String> {
             (None, b'>') => {
                 return Ok(Tag { length: index + 1, namespaces, is_empty: bytes[index - 1] == b'/' });
             }
-            // A name begins behind white space, but the one before `=` has ended then.
+            // A name begins after white space, unless `=` follows: then it has ended.
             (None, b' ' | b'\t' | b'\r' | b'\n')
                 if !matches!(bytes.get(index + 1), Some(b'=' | b' ' | b'\t' | b'\r' | b'\n')) =>
             {
@@ -484,7 +485,8 @@ fn tag(text: &str) -> Result<Tag, String> {
     Ok(Tag { length: text.len(), namespaces, is_empty: true })
 }
 
-/// The length of `<!DOCTYPE …>`, which may name a file (nobody reads it) and declare nothing of its own.
+/// The length of `<!DOCTYPE …>`. It may name an external file, which is never read; it must not contain
+/// declarations.
 fn document_type(text: &str) -> Result<usize, String> {
     let mut quote = None;
     for (index, byte) in text.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! A path to elements of a document: `Envelope/Body/Forecast`, `report//item[@type='x']/@id`.
+//! Path to elements of an XML document: `Envelope/Body/Forecast`, `report//item[@type='x']/@id`.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use roxmltree::{Document, Node};
 
 use crate::translate::read_error::Why;
 
-/// A path from the root of a document: names of elements with `/` between them, the root's own name first.
+/// Path from the root of a document: element names separated by `/`, the root's own name first.
 ///
-/// `*` is any element; `//` before a name finds it at any depth; `prefix:name` asks for a namespace, and a name alone
-/// for none in particular. Behind a name, conditions: `[2]` (of its kind in one parent), `[@type]`,
-/// `[@type='x']`, `[name='x']`. The last step may be an attribute, `@name`.
+/// `*` matches any element, and `//` before a name matches at any depth. `prefix:name` requires a namespace;
+/// a name without a prefix matches in any. Conditions follow a name: `[2]` (position within its parent),
+/// `[@type]`, `[@type='x']`, `[name='x']`. The last step may be an attribute, `@name`.
 #[derive(Debug, Clone)]
 pub struct Path {
     source: String,
@@ -18,22 +18,22 @@ pub struct Path {
     attribute: Option<Name>,
 }
 
-/// Why a text is no path.
+/// Error for an invalid path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PathError {
-    /// What was expected and what was found.
+    /// The expected and the found syntax.
     pub message: String,
-    /// At which character, from 0.
+    /// Position in characters, from 0.
     pub at: usize,
 }
 
-/// The namespaces of a path: prefixes and URIs.
+/// Namespaces of a path, by prefix.
 pub type Prefixes = BTreeMap<String, String>;
 
 #[derive(Debug, Clone)]
 struct Step {
-    /// As it is written, for messages.
+    /// The step as configured, for messages.
     source: String,
     anywhere: bool,
     /// `None` for `*`.
@@ -49,36 +49,36 @@ struct Name {
 
 #[derive(Debug, Clone)]
 enum Condition {
-    /// From 1, among the elements of one parent for which the conditions before it hold.
+    /// From 1, among the siblings that meet the conditions before it.
     Position(usize),
     Attribute(Name, Option<String>),
     Child(Name, String),
 }
 
-/// What a path leads to.
+/// Result of a path.
 pub(super) enum Found<'a, 'input> {
     Elements(Vec<Node<'a, 'input>>),
     Attributes(Vec<&'a str>),
 }
 
-/// What a path must lead to.
+/// Minimum number of matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Least {
-    /// There may be none, where the path leads somewhere but for its last step.
+    /// None is valid, if all steps but the last one match.
     Nothing,
-    /// There must be some.
+    /// At least one.
     One,
 }
 
-/// How many steps a path may have.
+/// Limit of the steps of a path.
 const STEP_LIMIT: usize = 32;
 
 impl Path {
-    /// Reads a path.
+    /// Parses a path.
     ///
     /// # Errors
     ///
-    /// [`PathError`], with the character.
+    /// [`PathError`], with the position.
     pub fn parse(source: &str, prefixes: &Prefixes) -> Result<Self, PathError> {
         let mut reader = Reader { source, position: 0, prefixes };
         let (mut steps, mut attribute) = (Vec::new(), None);
@@ -114,16 +114,16 @@ impl Path {
         Ok(Self { source: source.to_owned(), steps, attribute })
     }
 
-    /// As it is written.
+    /// The path as configured.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// All that it leads to, in the order of the document.
+    /// All matches, in document order.
     ///
     /// # Errors
     ///
-    /// A sentence that says which step found nothing, and what was there.
+    /// A sentence with the step that has no match, and the elements found instead.
     pub(super) fn find<'a, 'input>(
         &self,
         document: &'a Document<'input>,
@@ -151,7 +151,7 @@ impl Path {
 impl Step {
     fn find<'a, 'input>(&self, contexts: &[Node<'a, 'input>]) -> Vec<Node<'a, 'input>> {
         let mut found = Vec::new();
-        // Elements are numbered in the order of the document, so those below one another need one walk only.
+        // Node IDs follow document order, so a context inside a visited subtree needs no second walk.
         let mut walked = 0;
         for context in contexts {
             if !self.anywhere {
@@ -198,7 +198,7 @@ impl Step {
         }));
     }
 
-    /// What was expected, and what was found in its place.
+    /// Error for a step without a match: the expected and the found elements.
     fn missing(&self, contexts: &[Node<'_, '_>], document: &Document<'_>) -> Why {
         const MOST_NAMED: usize = 8;
         let mut names: Vec<String> = Vec::new();
@@ -255,12 +255,12 @@ impl Name {
     }
 }
 
-/// How many conditions one step may have.
+/// Limit of the conditions of a path.
 const CONDITION_LIMIT: usize = 8;
 
 struct Reader<'a> {
     source: &'a str,
-    /// In bytes.
+    /// Position in bytes.
     position: usize,
     prefixes: &'a Prefixes,
 }

@@ -1,4 +1,4 @@
-//! What is a table and what is none; `programs` has those that real programs print.
+//! Tables, and text that is not a table; `programs` has tables that real programs print.
 
 mod programs;
 
@@ -14,7 +14,7 @@ fn check(columns: &Columns, text: &str, expected: Result<&str, &str>) {
     }
 }
 
-/// The cells of some columns, row by row.
+/// Cells of some columns, row by row.
 #[track_caller]
 fn check_cells(columns: &Columns, text: &str, names: &str, expected: &[&[&str]]) {
     let value = columns.extract(text, &Typing::AsFound).unwrap();
@@ -230,7 +230,7 @@ fn fields_say_which_words_of_the_header_are_one_name() {
     assert_eq!(names(arp, &["Flags Mask"]), "Address|Flags Mask|Iface");
     let lsblk = "NAME   TYPE MOUNTPOINTS\nzram0  disk \nvda    disk /\n";
     assert_eq!(names(lsblk, &["TYPE"]), "NAME|TYPE|MOUNTPOINTS");
-    // A word of a longer name does not cut it.
+    // A word of a longer name does not split it.
     let df = "Use%  Mounted on\n 49%  /\n";
     assert_eq!(names(df, &["Mounted"]), "Use%|Mounted on");
     assert_eq!(names("Use%  Mounted on\n 49%  x y z\n", &["Mounted on"]), "Use%|Mounted on");
@@ -243,7 +243,7 @@ fn words_between_two_names_are_an_error() {
 ";
     let expected = "line 2: expected cells that stand under the words of the header, found `21` between `PPID` and `STARTED`";
     check(&under_header(), text, Err(expected));
-    // No other row says where the cells of a row are that are moved.
+    // No other row shows where the cells of a shifted row are.
     let overflow = "\
 USER       PID %CPU %MEM    VSZ   RSS TTY      STAT START   TIME COMMAND
 www-data 1234567 12.5  0.0 1234567890 98765432 ?      Ssl  Nov20 1234:47 /usr/bin/foo
