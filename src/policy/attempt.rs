@@ -1,4 +1,4 @@
-//! One attempt: its count in the metrics, and its span, in the words of the semantic conventions for clients.
+//! Metrics and span of one attempt. The span follows the semantic conventions for HTTP clients.
 
 use http::{StatusCode, Uri, uri::PathAndQuery};
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Metrics and span of one upstream request. A dropped one (timeout, client gone) counts as `dropped`.
+/// Metrics and span of one upstream request. If it is dropped (timeout, client gone), it counts as `dropped`.
 pub(super) struct Attempt<'a> {
     counted: &'a Words,
     span: Span,
@@ -20,7 +20,7 @@ pub(super) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Starts one. With tracing, returns the request with the new trace context.
+    /// Starts an attempt. With tracing, returns the request with the new trace context.
     pub(super) fn begin(
         counted: &'a Words,
         upstream_call: &UpstreamCall,
@@ -35,7 +35,7 @@ impl<'a> Attempt<'a> {
         (Self { counted, span, is_over: false }, Some(upstream_call))
     }
 
-    /// Ends it with what came of it.
+    /// Ends the attempt with its result.
     pub(super) fn end(
         mut self,
         outcome: Result<UpstreamResponse, UpstreamError>,
@@ -61,7 +61,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// What came of a request, in a word: `2xx`, or `exit_success`.
+/// Label for a response: its status class such as `2xx`, or `exit_success`.
 pub fn result_word(response: &UpstreamResponse) -> &'static str {
     match &response.exit {
         None => status_word(response.status),
@@ -70,7 +70,7 @@ pub fn result_word(response: &UpstreamResponse) -> &'static str {
     }
 }
 
-/// The first digit of a status.
+/// Class of a status.
 pub(super) fn status_word(status: StatusCode) -> &'static str {
     match status.as_u16() / 100 {
         1 => "1xx",
@@ -81,7 +81,7 @@ pub(super) fn status_word(status: StatusCode) -> &'static str {
     }
 }
 
-/// An attempt that has a span: the upstream is told of it, and somebody may read what it is.
+/// Adds the trace context to the request if it is propagated, and fills the span if it is recorded.
 fn traced(
     span: Span,
     mut upstream_call: UpstreamCall,
@@ -101,7 +101,7 @@ fn traced(
 
 fn begun(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstream) {
     let name = upstream.name().as_str();
-    // Where it is, where that is one place.
+    // The server's address, if there is only one.
     let address = upstream.http().and_then(HttpUpstream::sole_address);
     span.text("glossator.upstream", name.to_owned());
     match request {
@@ -126,7 +126,7 @@ fn begun(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstrea
                     span.text("gen_ai.tool.name", request.tool.to_string());
                 }
                 McpMethod::GetPrompt => span.rename(|| format!("{method} {}", request.tool)),
-                // A URI is not part of a span's name: it has values of the client in it.
+                // A URI is not part of a span's name, because it contains values of the client.
                 McpMethod::ReadResource | McpMethod::Complete => span.rename(|| method.to_owned()),
             }
         }
@@ -148,14 +148,14 @@ fn begun(span: &Span, request: &UpstreamRequest, before: u32, upstream: &Upstrea
     }
 }
 
-/// Without its query, in which a credential may be.
+/// URL without the query, which may contain a credential.
 fn url_of(address: &Address, request: &HttpRequest) -> Option<String> {
     let path: PathAndQuery = request.path_and_query.path().parse().ok()?;
     let url: Uri = address.join(&path).ok()?;
     Some(url.to_string())
 }
 
-/// What came of it.
+/// Records the result in the span.
 fn ended(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>) {
     match outcome {
         Ok(UpstreamResponse { exit: Some(exit), .. }) => {
@@ -168,7 +168,7 @@ fn ended(span: &Span, outcome: &Result<UpstreamResponse, UpstreamError>) {
         }
         Ok(response) => {
             span.number("http.response.status_code", response.status.as_u16());
-            // To a client an error of its own is one as well (semantic conventions for HTTP, "Status").
+            // For a client span, 4xx is an error, too (semantic conventions for HTTP, "Status").
             if response.status.is_client_error() || response.status.is_server_error() {
                 span.failed(response.status.as_str().to_owned());
             }

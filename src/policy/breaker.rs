@@ -1,9 +1,9 @@
-//! Circuit breakers: they reject calls for a while that would only fail.
+//! Circuit breakers: they reject calls for a while that would most likely fail.
 //!
-//! There are two kinds. The one of an upstream counts failures to connect and timeouts, of all its routes: a
-//! response, whatever its status, is evidence that the upstream is there. The one of a route counts responses
-//! that say that the request could not be served (502, 503 and 504, or nothing that can be read): they say
-//! nothing of other routes.
+//! - The circuit breaker of an upstream counts connection failures and timeouts of all its routes. A response
+//!   of any status proves that the upstream is reachable.
+//! - The circuit breaker of a route counts responses that show that the request could not be served: 502,
+//!   503, 504, and invalid ones. They are no evidence about other routes.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -23,12 +23,12 @@ use crate::{
     upstream::{Stage, UpstreamCall, UpstreamError},
 };
 
-/// When it opens, and for how long.
+/// Settings of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// After how many failures in a row it opens; `None` never opens it.
+    /// Number of consecutive failures after which it opens. `None`: never.
     pub consecutive_failures: Option<u32>,
-    /// How long it stays open before one call is let through.
+    /// Time that it stays open before it is half-open and admits one call.
     pub open_for: Duration,
 }
 
@@ -38,12 +38,12 @@ impl Default for BreakerSettings {
     }
 }
 
-/// A circuit breaker. After a number of failures with no success between, calls are rejected at once for a
-/// while; then one is let through to see, and its outcome decides for the others.
+/// Circuit breaker. It opens after N consecutive failures and rejects calls at once. After `open_for` it is
+/// half-open and admits one probe, whose outcome closes or reopens it.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     upstream: UpstreamName,
-    /// The route that it is of; of the upstream itself where there is none.
+    /// Route, if it is the circuit breaker of one.
     route: Option<ToolName>,
     settings: BreakerSettings,
     state: Mutex<State>,
@@ -51,7 +51,7 @@ pub(super) struct CircuitBreaker {
     rested: Count,
 }
 
-/// The parts of [`BreakerSettings`] that a route or an upstream sets; the others are inherited.
+/// Parts of [`BreakerSettings`] that a route or an upstream sets. The others are inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
 #[section(id = "circuit_breaker")]
 pub struct BreakerOverride {
@@ -65,7 +65,7 @@ pub struct BreakerOverride {
 }
 
 impl BreakerOverride {
-    /// These settings, completed by the inherited ones.
+    /// Completes the settings with inherited ones.
     pub fn over(self, base: BreakerSettings) -> BreakerSettings {
         BreakerSettings {
             consecutive_failures: self.consecutive_failures.unwrap_or(base.consecutive_failures),
@@ -76,11 +76,11 @@ impl BreakerOverride {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Calls pass; so many have failed since the last success.
+    /// Admits calls. Counts consecutive failures.
     Closed { failures: u32 },
-    /// Calls are rejected until then.
+    /// Rejects calls until this time.
     Open { until: Instant },
-    /// One call probes the upstream, and is waited for until then. That also identifies the call.
+    /// One call probes the upstream, at most until this time, which also identifies the probe.
     HalfOpen { until: Instant },
 }
 
@@ -88,18 +88,18 @@ enum State {
 enum Outcome {
     Success,
     Failure,
-    /// Nothing was learnt of the upstream.
+    /// No evidence about the upstream.
     Unknown,
 }
 
 impl CircuitBreaker {
-    /// Whether all calls pass.
+    /// Whether all calls are admitted.
     pub(super) fn is_closed(&self) -> bool {
         matches!(*self.state(), State::Closed { .. })
     }
 
-    /// A circuit breaker of an upstream, closed. `opened` counts how often it opens, `rested` the calls that
-    /// are rejected.
+    /// Creates a closed circuit breaker of an upstream. `opened` counts how often it opens, `rested` the
+    /// calls it rejects.
     pub(super) fn new(
         upstream: UpstreamName,
         settings: BreakerSettings,
@@ -110,13 +110,13 @@ impl CircuitBreaker {
         Self { upstream, route: None, settings, state, opened, rested }
     }
 
-    /// The same, of one route.
+    /// Makes it the circuit breaker of one route.
     #[must_use]
     pub(super) fn of_route(self, route: ToolName) -> Self {
         Self { route: Some(route), ..self }
     }
 
-    /// The upstream was found to be healthy without a call: there is nothing to wait for.
+    /// Closes the circuit after a successful health check.
     pub(super) fn proved_healthy(&self) {
         let mut state = self.state();
         if !matches!(*state, State::Closed { .. }) {
@@ -126,14 +126,14 @@ impl CircuitBreaker {
         }
     }
 
-    /// Its state, for metrics and the admin API.
+    /// State for metrics and the admin API.
     pub(super) fn view(&self) -> BreakerView {
         let now = Instant::now();
         match *self.state() {
             State::Closed { .. } if self.settings.consecutive_failures.is_none() => BreakerView::Off,
             State::Closed { failures } => BreakerView::Closed { failures },
             State::Open { until } if now < until => BreakerView::Open { rest: until - now },
-            // Its time is over: the next call probes.
+            // `open_for` is over, so the next call is the probe.
             State::Open { .. } | State::HalfOpen { .. } => BreakerView::HalfOpen,
         }
     }
@@ -142,7 +142,7 @@ impl CircuitBreaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits a call, or rejects it with the time for which the circuit is open.
+    /// Admits a call, or rejects it with the remaining time for which the circuit is open.
     pub(super) fn enter<'a>(&'a self, upstream_call: &'a UpstreamCall) -> Result<Probe<'a>, UpstreamError> {
         let mut state = self.state();
         let mut probes_until = None;
@@ -176,7 +176,7 @@ impl CircuitBreaker {
         let Some(limit) = self.settings.consecutive_failures else { return };
         let mut state = self.state();
         let next = match (*state, outcome) {
-            // A call from before, or a probe that took too long; the current probe decides.
+            // A call from before the probe, or a probe that took too long. The current probe decides.
             (state @ State::HalfOpen { until }, _) if probes_until != Some(until) => state,
             (State::Closed { .. }, Outcome::Success) => State::Closed { failures: 0 },
             (State::Closed { failures }, Outcome::Failure) if failures + 1 < limit => {
@@ -194,28 +194,28 @@ impl CircuitBreaker {
                 info!(%upstream, route, request_id = context.request_id(), "circuit breaker closed");
                 State::Closed { failures: 0 }
             }
-            // The probe has shown nothing: the next call is one.
+            // The probe gave no evidence, so the next call is the probe.
             (State::HalfOpen { .. }, Outcome::Unknown) => State::Open { until: Instant::now() },
-            // A call from before; the probe decides.
+            // A call from before the circuit opened. The probe decides.
             (state @ State::Open { .. }, _) | (state @ State::Closed { .. }, Outcome::Unknown) => state,
         };
         *state = next;
     }
 }
 
-/// An admitted call. Dropping it records what is known of a call that nobody waits for any more.
+/// Admitted call. If it is dropped without a result, records what the drop shows.
 #[derive(Debug)]
 pub(super) struct Probe<'a> {
     breaker: &'a CircuitBreaker,
     deadline: Instant,
     context: &'a CallContext,
-    /// Until when it is waited for, where it is the one call that probes.
+    /// End of the probe, if this call is the probe.
     probes_until: Option<Instant>,
     is_recorded: bool,
 }
 
 impl Probe<'_> {
-    /// Learns from the result of the call.
+    /// Records the result of the call.
     pub(super) fn record(mut self, result: &Result<UpstreamResponse, UpstreamError>) {
         self.is_recorded = true;
         let outcome = match self.breaker.route {
@@ -229,8 +229,8 @@ impl Probe<'_> {
 impl Drop for Probe<'_> {
     fn drop(&mut self) {
         if !self.is_recorded {
-            // Dropped at its deadline: no answer came in time. Dropped before: its caller left, or would not
-            // wait.
+            // Dropped after its deadline: the upstream sent no response in time. Dropped earlier: the client
+            // left or has a shorter timeout.
             let late = Instant::now() >= self.deadline && self.breaker.route.is_none();
             let outcome = if late { Outcome::Failure } else { Outcome::Unknown };
             self.breaker.learn(outcome, self.probes_until, self.context);
@@ -238,19 +238,19 @@ impl Drop for Probe<'_> {
     }
 }
 
-/// What an attempt shows of the upstream: whether it is there.
+/// Evidence about the upstream: whether it is reachable.
 fn shown_of_upstream(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
     match result.as_ref().map_err(|error| error.facts().stage) {
         Ok(_) => Outcome::Success,
         Err(Stage::NotReached | Stage::NoResponse) => Outcome::Failure,
-        // It answered, were it too much or nothing that can be read.
+        // It responded, even if with too much or with an invalid response.
         Err(Stage::Malformed | Stage::TooLong | Stage::Unread) => Outcome::Success,
         // The upstream got no request. A failing token server must not open the upstream's circuit breaker.
         Err(Stage::Rejected | Stage::Unsendable) => Outcome::Unknown,
     }
 }
 
-/// What an attempt shows of its route: whether requests of its kind are served.
+/// Evidence about the route: whether such requests are served.
 fn shown_of_route(result: &Result<UpstreamResponse, UpstreamError>) -> Outcome {
     match result.as_ref().map_err(|error| error.facts().stage) {
         Ok(response) => match response.status {
@@ -398,7 +398,7 @@ mod tests {
             let before = answering_after(60 * SECOND, &Inside::default());
             tokio::time::timeout(time, call(breaker, &before, upstream_call(7 * SECOND))).await.unwrap_err();
         };
-        // One leaves while it is waited for, and the other when its time is over.
+        // One call is dropped before its deadline, and the other after it.
         for left_after in [6 * SECOND, 7 * SECOND] {
             let (breaker, script) = (breaker(), Script::new([failed(), failed()]));
             let others = async {

@@ -1,5 +1,4 @@
-//! Keeps the number of calls at a time to what an upstream can bear, and those of one caller to its part of
-//! them.
+//! Concurrency limit of an upstream, and of each of its clients.
 
 use std::sync::Arc;
 
@@ -11,9 +10,9 @@ use crate::{
     upstream::{ClientIdentity, PerClientLimit, PerClientPermit, UpstreamError},
 };
 
-/// The concurrency slots of one upstream, for calls and for what is proxied unmodified. It admits a number of
-/// requests at a time. A few more wait in a queue, in order and not for long; the rest are rejected at once,
-/// so that a slow upstream makes no queue that nobody waits in any more.
+/// Semaphore of one upstream, for calls and passthrough requests. Requests over the limit wait in a short
+/// FIFO queue with a timeout. Further ones are rejected at once, so that a slow upstream builds up no queue
+/// of requests whose clients have left.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit {
     upstream: UpstreamName,
@@ -21,11 +20,11 @@ pub(super) struct ConcurrencyLimit {
     slots: Arc<Semaphore>,
     queue: Arc<Semaphore>,
     busy: Count,
-    /// The slots of each client, where they are counted.
+    /// Limit per client, if there is one.
     callers: Option<PerClientLimit>,
 }
 
-/// A slot of one client, free again when it is dropped.
+/// Concurrency slot, released on drop.
 #[derive(Debug)]
 pub(super) struct ConcurrencySlot {
     _permit: OwnedSemaphorePermit,
@@ -33,7 +32,7 @@ pub(super) struct ConcurrencySlot {
 }
 
 impl ConcurrencyLimit {
-    /// The limit of `upstream`, with all slots free; `busy` counts rejected calls.
+    /// Creates the limit of `upstream` with all slots free. `busy` counts rejected calls.
     pub(super) fn new(upstream: UpstreamName, settings: PolicySettings, busy: Count) -> Self {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
         let (slots, queue) = (semaphore(settings.max_in_flight), semaphore(settings.waiting_limit));
@@ -41,12 +40,12 @@ impl ConcurrencyLimit {
         Self { upstream, settings, slots, queue, busy, callers }
     }
 
-    /// Whose they are.
+    /// Name of the upstream.
     pub(super) fn upstream(&self) -> &UpstreamName {
         &self.upstream
     }
 
-    /// How many are inside, and how many wait.
+    /// Requests in flight, and requests in the queue.
     pub(super) fn taken(&self) -> (usize, usize) {
         let taken = |semaphore: &Semaphore, limit: usize| {
             limit.min(Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
@@ -55,8 +54,8 @@ impl ConcurrencyLimit {
         (taken(&self.slots, max_in_flight), taken(&self.queue, waiting_limit))
     }
 
-    /// Takes a slot, or waits for one; for a client only where it has not as many as it may, for work that
-    /// has begun in any case. Dropping the future leaves the queue.
+    /// Acquires a slot, waiting in the queue if necessary. With a `client`, its own limit applies as well;
+    /// follow-up requests have none. Dropping the future leaves the queue.
     pub(super) async fn acquire(
         &self,
         client: Option<&ClientIdentity>,
@@ -111,7 +110,7 @@ mod tests {
         ConcurrencyLimit::new(name(), settings, Count::default())
     }
 
-    /// A call that takes so long.
+    /// Call that takes this long.
     async fn call(limit: &ConcurrencyLimit, time: Duration) -> Result<(), UpstreamError> {
         let _slot = limit.acquire(Some(&ClientIdentity::Only)).await?;
         sleep(time).await;

@@ -15,32 +15,32 @@ use crate::{
     upstream::{UpstreamCall, UpstreamError},
 };
 
-/// Sends a second request when there is no response after a delay, and returns the first good response; the
-/// other request is dropped. Only what may be sent twice (`UpstreamCall::idempotent`), only to an upstream
-/// that does not fail, and only within what all its calls may repeat: one that is slow for everybody is not
-/// asked twice as much for it.
+/// Hedging: sends a second request if there is no response after a delay, and returns the first good
+/// response. The other request is dropped.
 ///
-/// The second is sent once, without attempts after it.
+/// It hedges only idempotent requests (`UpstreamCall::idempotent`), only while the circuit breakers are
+/// closed, and only within the retry budget of the upstream: an upstream that is slow for all calls must not
+/// get twice the load. The second request is not retried.
 #[derive(Debug)]
 pub(super) struct Hedge {
     settings: HedgeSettings,
     budget: Arc<Budget>,
-    /// Those of the upstream and of the route.
+    /// Circuit breakers of the upstream and of the route.
     breakers: [Arc<CircuitBreaker>; 2],
     counts: RouteCounts,
     times: Latencies,
 }
 
-/// After how long a request is sent once more.
+/// Delay before the second request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HedgeSettings {
-    /// After this.
+    /// Fixed delay.
     After(Duration),
-    /// After the 95th percentile of the last response times.
+    /// 95th percentile of recent response times.
     P95,
 }
 
-/// Times of the last responses.
+/// Times of recent responses, as a sliding window.
 #[derive(Debug, Default)]
 struct Latencies(Mutex<LatencyWindow>);
 
@@ -48,7 +48,7 @@ struct Latencies(Mutex<LatencyWindow>);
 struct LatencyWindow {
     times: Vec<Duration>,
     next: usize,
-    /// The 95th percentile, as it was computed last.
+    /// 95th percentile when last computed.
     p95: Option<Duration>,
 }
 
@@ -83,7 +83,7 @@ impl Latencies {
 }
 
 impl Hedge {
-    /// Hedges the calls of one route.
+    /// Creates the hedging of one route.
     pub(super) fn new(
         settings: HedgeSettings,
         budget: Arc<Budget>,
@@ -100,7 +100,8 @@ impl Hedge {
         }
     }
 
-    /// Waits for the reply to one request, and after a while for that to a second, too.
+    /// Waits for the response to `first`. After the delay, also sends `second` and returns the first good
+    /// response.
     pub(super) async fn race(
         &self,
         upstream_call: &UpstreamCall,
@@ -122,12 +123,12 @@ impl Hedge {
             return self.timed(begun, first.await);
         }
         self.counts.hedged.add();
-        // Nobody is told of the second: its bytes would be counted with those of the first.
+        // The second request reports no progress, as its bytes would be added to those of the first.
         let mut second = pin!(second(UpstreamCall { meanwhile: None, ..upstream_call.clone() }));
         tokio::select! {
             biased;
             result = &mut first => {
-                // What failed may yet be answered.
+                // The first failed; the second may still succeed.
                 if is_good(&result) { return self.timed(begun, result) }
                 let other = second.await;
                 if is_good(&other) { self.won(begun, other) } else { result }
@@ -159,7 +160,7 @@ impl Hedge {
     }
 }
 
-/// Whether it is an answer, whatever it says.
+/// Whether a result is good: a response other than 5xx and 429.
 fn is_good(result: &Result<UpstreamResponse, UpstreamError>) -> bool {
     result
         .as_ref()
@@ -185,7 +186,7 @@ mod tests {
 
     const AFTER_ONE: HedgeSettings = HedgeSettings::After(SECOND);
 
-    /// What gives this reply after a while.
+    /// Upstream that responds with this status after a delay.
     fn after(delay: Duration, code: u16) -> Script {
         slow(code, delay, &Inside::default())
     }

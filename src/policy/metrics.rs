@@ -1,4 +1,4 @@
-//! What the policies count, and their states, for metrics and the admin API.
+//! Counters and states of the policies, for metrics and the admin API.
 
 use std::{
     borrow::Cow,
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// A number that only grows. Clones are the same one.
+/// Counter. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Count(Arc<AtomicU64>);
 
@@ -28,68 +28,68 @@ impl Count {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Until now.
+    /// Current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What the policies of one upstream did. Clones are the same numbers.
+/// Policy events of one upstream. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct UpstreamCounts {
-    /// Calls that took longer than they may.
+    /// Calls that timed out.
     pub late: Count,
-    /// Attempts that did.
+    /// Attempts that timed out.
     pub attempts_late: Count,
-    /// Attempts after the first of a call.
+    /// Retries.
     pub again: Count,
-    /// How often it was found to do nothing but fail.
+    /// Times the circuit breaker opened.
     pub opened: Count,
-    /// Calls that were rejected for that.
+    /// Calls that the open circuit breaker rejected.
     pub rested: Count,
-    /// Calls that found no concurrency slot.
+    /// Calls rejected by the concurrency limit.
     pub busy: Count,
-    /// Requests over what it may be asked.
+    /// Requests over the rate limit.
     pub too_often: Count,
-    /// Calls over what one caller may ask of it.
+    /// Calls over the rate limit per client.
     pub caller_too_often: Count,
-    /// What came of every single attempt: `2xx`, or a word for what went wrong.
+    /// Attempts by result: `2xx`, or an error label.
     pub attempts: Words,
-    /// What came of requests that were handed through, in the same words.
+    /// Passthrough requests by result, with the same labels.
     pub handed_through: Words,
 }
 
-/// What the policies of one route did. Clones are the same numbers.
+/// Policy events of one route. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct RouteCounts {
-    /// Calls over what all may make.
+    /// Calls over the rate limit.
     pub too_often: Count,
-    /// Calls over what one caller may make.
+    /// Calls over the rate limit per client.
     pub caller_too_often: Count,
-    /// Calls that got a cached response.
+    /// Cache hits.
     pub kept: Count,
-    /// Those of them whose response another replica cached.
+    /// Cache hits on a response that another replica cached.
     pub kept_by_others: Count,
-    /// Calls that found none, or one that was too old.
+    /// Cache misses, stale responses included.
     pub fetched: Count,
     /// Stale responses that were revalidated.
     pub still_good: Count,
-    /// Stale responses that were given in place of an error.
+    /// Stale responses used in place of an error.
     pub old: Count,
-    /// Calls that shared the request of another.
+    /// Calls that joined the request of another.
     pub joined: Count,
-    /// How often its circuit breaker has opened.
+    /// Times the circuit breaker opened.
     pub opened: Count,
-    /// Calls that it rejected.
+    /// Calls that the open circuit breaker rejected.
     pub rested: Count,
-    /// Requests that were sent once more for being slow.
+    /// Hedged requests.
     pub hedged: Count,
-    /// Those of them that were answered first.
+    /// Hedged requests that were answered first.
     pub hedges_won: Count,
 }
 
 impl UpstreamCounts {
-    /// The events of the policies, by the names that metrics and the admin API have for them.
+    /// Events by their names in metrics and the admin API.
     pub fn events(&self) -> [(&'static str, u64); 8] {
         [
             ("timeout", self.late.get()),
@@ -105,7 +105,7 @@ impl UpstreamCounts {
 }
 
 impl RouteCounts {
-    /// The events of the policies, by the names that metrics have for them.
+    /// Events by their names in metrics.
     pub fn events(&self) -> [(&'static str, u64); 12] {
         [
             ("rate_limited", self.too_often.get()),
@@ -124,7 +124,7 @@ impl RouteCounts {
     }
 }
 
-/// Adds the metrics of all policies to a reading.
+/// Adds the metrics of all policies.
 pub fn read(reading: &mut Reading, policies: &Policies) {
     for (name, upstream) in &policies.upstreams {
         read_upstream(reading, name, upstream);
@@ -193,7 +193,7 @@ fn read_routes(reading: &mut Reading, policies: &Policies) {
     }
 }
 
-/// The state of a circuit breaker; nothing where it is off.
+/// Adds the state of a circuit breaker, unless it is off.
 fn read_breaker(
     family: &mut Family,
     label: impl Fn() -> (&'static str, Cow<'static, str>),
@@ -207,28 +207,28 @@ fn read_breaker(
     }
 }
 
-/// An upstream and its policies as they are now.
+/// Current state of an upstream and its policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamView {
-    /// What it is: `http`, `command`, `cgi` or `mcp`.
+    /// Kind: `http`, `command`, `cgi` or `mcp`.
     pub kind: &'static str,
-    /// Whether calls pass.
+    /// Circuit breaker.
     pub breaker: BreakerView,
-    /// How many requests are there.
+    /// Requests in flight.
     pub in_flight: usize,
-    /// How many may be.
+    /// Concurrency limit.
     pub in_flight_limit: usize,
-    /// How many wait for a slot.
+    /// Calls in the queue.
     pub waiting: usize,
-    /// How many may.
+    /// Queue limit.
     pub waiting_limit: usize,
-    /// Where it is, as far as that is known; of what speaks no HTTP there is nothing.
+    /// Endpoints that are known. Empty for other kinds than `http`.
     pub addresses: Vec<AddressView>,
 }
 
 impl UpstreamView {
-    /// Whether a call may come through, as far as is known: what nobody has asked yet is taken for well, and
-    /// so is what the next call is to try, or nobody would ever find out.
+    /// Whether a call may reach the upstream. Untried endpoints count as reachable, and so do those to be
+    /// probed by the next call: otherwise nothing would ever probe them.
     pub fn is_reachable(&self) -> bool {
         let rests = matches!(self.breaker, BreakerView::Open { rest } if !rest.is_zero());
         let is_open = |view: &AddressView| matches!(view.state, State::Up | State::Probing);
@@ -236,27 +236,27 @@ impl UpstreamView {
     }
 }
 
-/// A circuit breaker as it is now.
+/// State of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerView {
-    /// It is off: all calls pass.
+    /// Off: admits all calls.
     Off,
-    /// Calls pass.
+    /// Admits calls.
     Closed {
-        /// How many have failed since the last success.
+        /// Consecutive failures.
         failures: u32,
     },
-    /// Calls are rejected.
+    /// Rejects calls.
     Open {
-        /// For how long yet; zero where the next call is a probe.
+        /// Remaining time. Zero if the next call is a probe.
         rest: Duration,
     },
-    /// One call probes the upstream.
+    /// Admits one call as a probe.
     HalfOpen,
 }
 
 impl BreakerView {
-    /// In a word.
+    /// Label.
     pub fn as_word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -267,7 +267,7 @@ impl BreakerView {
     }
 }
 
-/// What an upstream is, in a word.
+/// Label of the kind of an upstream.
 pub(super) fn kind_of(upstream: &Upstream) -> &'static str {
     match upstream {
         Upstream::Http(_) => "http",

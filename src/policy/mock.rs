@@ -1,4 +1,4 @@
-//! Upstreams that answer by a script, for tests under a paused clock.
+//! Scripted mock upstreams for tests under a paused clock.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use crate::{
     upstream::{Deadline, UpstreamCall, UpstreamError},
 };
 
-/// How many calls are in the mock right now.
+/// Gauge of the calls in the mock.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inside(Arc<AtomicUsize>);
 
@@ -56,13 +56,13 @@ pub(super) fn upstream_call(deadline: Duration) -> UpstreamCall {
     UpstreamCall::new(request.into(), 100, Deadline::after(deadline), true)
 }
 
-/// An upstream that answers as it is told.
+/// Upstream with scripted results.
 #[derive(Debug, Clone)]
 pub(super) struct Script(Arc<Mutex<Lines>>);
 
 #[derive(Debug)]
 struct Lines {
-    /// The next results; after the last of them, `then`.
+    /// Next results. After the last of them, `then` repeats.
     left: VecDeque<Result<UpstreamResponse, UpstreamError>>,
     then: Option<Result<UpstreamResponse, UpstreamError>>,
     delay: Duration,
@@ -71,7 +71,7 @@ struct Lines {
     headers: HeaderMap,
 }
 
-/// What gives a reply of this status after a while.
+/// Upstream that responds with this status after a delay.
 pub(super) fn slow(code: u16, delay: Duration, inside: &Inside) -> Script {
     let script = Script::new([]);
     {
@@ -81,13 +81,13 @@ pub(super) fn slow(code: u16, delay: Duration, inside: &Inside) -> Script {
     script
 }
 
-/// The same of status 200.
+/// Upstream that responds 200 after a delay.
 pub(super) fn answering_after(delay: Duration, inside: &Inside) -> Script {
     slow(200, delay, inside)
 }
 
 impl Script {
-    /// What answers at once, with one thing after the other.
+    /// Upstream that responds immediately with these results in turn.
     pub(super) fn new(outcomes: impl IntoIterator<Item = Result<UpstreamResponse, UpstreamError>>) -> Self {
         Self(Arc::new(Mutex::new(Lines {
             left: outcomes.into_iter().collect(),
@@ -99,12 +99,12 @@ impl Script {
         })))
     }
 
-    /// What it was sent last.
+    /// Headers of the last request.
     pub(super) fn last_headers(&self) -> HeaderMap {
         self.0.lock().unwrap().headers.clone()
     }
 
-    /// How often it was asked.
+    /// Number of requests.
     pub(super) fn asked(&self) -> usize {
         self.0.lock().unwrap().asked
     }
@@ -127,12 +127,12 @@ impl Script {
     }
 }
 
-/// No connection.
+/// Connection failure.
 pub(super) fn failed() -> Result<UpstreamResponse, UpstreamError> {
     Err(UpstreamError::Connect { upstream: name(), source: "refused".into() })
 }
 
-/// A reply of this status.
+/// Response with this status.
 pub(super) fn status(code: u16) -> Result<UpstreamResponse, UpstreamError> {
     let status = StatusCode::from_u16(code).unwrap();
     Ok(UpstreamResponse::new(status, HeaderMap::new(), Bytes::new()))

@@ -2,11 +2,11 @@
 //! concurrency limits.
 //!
 //! [`RoutePolicies::call`] and [`UpstreamPolicies::follow_up`] apply them; `stack` has their order and the
-//! reasons. A policy is a struct with one method, and `None` where it is off. Retries and circuit breakers
+//! reasons. Each policy is a struct with one method, and `None` if it is off. Retries and circuit breakers
 //! are always present: the retry budget also limits hedges. Passthrough requests have the same concurrency
-//! and rate limits, and others of their own: [`Passthrough`].
+//! and rate limits, and additional limits: [`Passthrough`].
 //!
-//! Rate limits and cached responses are in the state that replicas share ([`Sharing`]), where it is
+//! Rate limits and cached responses are in the state that replicas share ([`Sharing`]), if that is
 //! configured. Everything else is per replica.
 //!
 //! A policy rejects a call with an [`UpstreamError`](crate::upstream::UpstreamError).
@@ -42,67 +42,68 @@ pub use rate_limit::{CallsPer, OnStoreFailure, RateSettings};
 pub use retry::{RetryOverride, RetrySettings, jitter};
 pub use stack::{Policies, Response, RoutePolicies, Sharing, UpstreamPolicies};
 
-/// The policies of an upstream. The timeout is not here: it comes with each
+/// Policy settings of an upstream. The timeout is not among them: it comes with each
 /// [`UpstreamCall`](crate::upstream::UpstreamCall).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicySettings {
-    /// How many calls may be in flight at a time.
+    /// Concurrency limit: maximum number of calls in flight.
     pub max_in_flight: usize,
-    /// How many of them may be of one client, where that is limited.
+    /// Maximum number of calls in flight of one client, if limited.
     pub max_in_flight_per_client: Option<usize>,
-    /// How many more may wait for a slot; the next one is rejected at once.
+    /// Queue length for calls over the concurrency limit. Further calls are rejected at once.
     pub waiting_limit: usize,
-    /// How long one may wait for a slot before it is rejected.
+    /// Longest time in the queue.
     pub waiting_timeout: Duration,
-    /// How long one attempt may take; as long as the call where it is `None`.
+    /// Timeout of one attempt. `None`: only the call's timeout applies.
     pub attempt_timeout: Option<Duration>,
-    /// Which failed requests are sent again.
+    /// Retries.
     pub retry: RetrySettings,
-    /// When its circuit breaker and those of its routes open.
+    /// Circuit breaker of the upstream, and defaults for those of its routes.
     pub circuit_breaker: BreakerSettings,
-    /// The rate limit of all clients together.
+    /// Rate limit of all clients together.
     pub rate_limit: Option<RateSettings>,
-    /// The rate limit of each client.
+    /// Rate limit of each client.
     pub rate_limit_per_client: Option<RateSettings>,
 }
 
-/// The policies of a route, beside those of its upstream.
+/// Policy settings of a route, in addition to those of its upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RoutePolicySettings {
-    /// The rate limit of all clients together.
+    /// Rate limit of all clients together.
     pub rate_limit: Option<RateSettings>,
-    /// The rate limit of each client.
+    /// Rate limit of each client.
     pub rate_limit_per_client: Option<RateSettings>,
-    /// Which responses are cached, if any.
+    /// Response cache, if on.
     pub cache: Option<CacheSettings>,
-    /// Whether calls that ask for the same at the same time share a request.
+    /// Coalescing of equal requests.
     pub coalescing: Coalescing,
-    /// When a slow request is hedged, if ever.
+    /// Hedging of slow requests, if on.
     pub hedge: Option<HedgeSettings>,
-    /// How its requests are retried, where that differs from its upstream.
+    /// Overrides of the upstream's retries.
     pub retry: RetryOverride,
-    /// When its circuit breaker opens, where that differs from its upstream.
+    /// Overrides of the upstream's circuit breaker settings.
     pub circuit_breaker: BreakerOverride,
 }
 
-/// What is done with calls that ask for the same at the same time.
+/// Treatment of simultaneous calls with equal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Coalescing {
-    /// Each sends a request.
+    /// Each call sends its request.
     #[default]
     Off,
-    /// There is one request for all.
+    /// The calls share one request.
     On,
 }
 
 impl PolicySettings {
-    /// For [`max_in_flight`](Self::max_in_flight): a legacy server with some dozens of workers.
+    /// Default of [`max_in_flight`](Self::max_in_flight): for a legacy server with some dozens of workers.
     pub const MAX_IN_FLIGHT_DEFAULT: usize = 128;
-    /// The same where each call starts a program, which takes a processor and memory of its own.
+    /// Default of the same for programs: each call starts a process, which takes a processor and memory of
+    /// its own.
     pub const MAX_IN_FLIGHT_OF_PROGRAMS: usize = 16;
-    /// For [`waiting_limit`](Self::waiting_limit).
+    /// Default of [`waiting_limit`](Self::waiting_limit).
     pub const WAITING_LIMIT_DEFAULT: usize = 256;
-    /// For [`waiting_timeout`](Self::waiting_timeout).
+    /// Default of [`waiting_timeout`](Self::waiting_timeout).
     pub const WAITING_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 }
 

@@ -1,4 +1,4 @@
-//! Keeps what is handed through unread from waiting, or being many, without end.
+//! Concurrency limit, rate limit and timeouts for passthrough requests.
 
 use std::{
     collections::HashMap,
@@ -36,14 +36,14 @@ use crate::{
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a response that is passed through. It breaks off when the upstream pauses for too long.
+/// Response body of a passthrough request. It fails if the upstream pauses for longer than the idle timeout.
 pub type StreamedBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// How fast a client sends a body at least, in bytes a second, once the time for a short one is over.
+/// Minimum upload rate of a client in bytes per second, once the timeout for a short body is over.
 const UPLOAD_RATE: u64 = 1 << 10;
 
-/// An upstream that requests are handed through to, with its policies. It has no limit on how long a body is,
-/// or on how long that of a reply takes as long as some of it comes.
+/// Policies of passthrough requests to one upstream. The length of bodies is not limited, nor the duration of
+/// a response while its body makes progress.
 #[derive(Debug, Clone)]
 pub struct Passthrough {
     upstream: HttpUpstream,
@@ -52,28 +52,29 @@ pub struct Passthrough {
     settings: PassthroughSettings,
 }
 
-/// How patiently requests are handed through.
+/// Settings of passthrough requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassthroughSettings {
-    /// How long the head of a reply may take, from the last part of the request on.
+    /// Timeout of the response headers, from the last part of the request.
     pub timeout: Duration,
-    /// How long a reply's body may pause.
+    /// Longest pause within a response body.
     pub idle_timeout: Duration,
-    /// How long a request's body may take; a long one has a second more for each KiB that came.
+    /// Timeout of the request body. Each KiB received extends it by a second.
     pub body_timeout: Duration,
-    /// How many requests there are at a time; half of what the upstream gets where nothing is said.
+    /// Concurrency limit. `None`: half of the upstream's.
     pub max_in_flight: Option<usize>,
-    /// How many of one client; half of these where nothing is said.
+    /// Concurrency limit per client. `None`: half of that.
     pub max_in_flight_per_client: Option<usize>,
 }
 
 impl PassthroughSettings {
-    /// For [`idle_timeout`](Self::idle_timeout): streams of events are kept alive by a line every 15 to 30 s.
+    /// Default of [`idle_timeout`](Self::idle_timeout): event streams are usually kept alive by a line every
+    /// 15 to 30 s.
     pub const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 }
 
 impl Passthrough {
-    /// Puts policies round an upstream: the concurrency and rate limits that its calls have, too.
+    /// Applies the concurrency and rate limits of the upstream's calls to its passthrough requests.
     pub(super) fn new(
         policies: Arc<UpstreamPolicies>,
         upstream: HttpUpstream,
@@ -84,17 +85,17 @@ impl Passthrough {
         Self { upstream, policies, slots, settings }
     }
 
-    /// Who gets the requests.
+    /// Name of the upstream.
     pub fn name(&self) -> &UpstreamName {
         self.upstream.name()
     }
 
-    /// Hands a request through ([`HttpUpstream::stream`]). Its slots are taken until the reply's body has
-    /// ended or is dropped.
+    /// Forwards a request ([`HttpUpstream::stream`]). Its slots are held until the response body has ended or
+    /// is dropped.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`], when no head of a reply comes. What goes wrong later breaks the body off.
+    /// [`UpstreamError`] if no response headers arrive. A later failure truncates the body.
     pub async fn stream<B>(
         &self,
         request: Request<B>,
@@ -145,19 +146,19 @@ impl Passthrough {
     }
 }
 
-/// The concurrency slots of what is handed through. It has no more than these of what its upstream gets, so
-/// that clients which are slow here leave the others to calls; and one client does not have all of them.
+/// Concurrency slots of passthrough requests. They are a part of the upstream's slots, so that slow clients
+/// leave the others to calls; and one client can't take all of them.
 #[derive(Debug)]
 struct Slots {
     concurrency: ConcurrencyLimit,
-    /// How many one client has at most; `None` where that is as many as there are.
+    /// Limit per client. `None` if it equals the total limit.
     per_client: Option<usize>,
     queue_timeout: Duration,
     clients: Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>,
     busy: Count,
 }
 
-/// A slot; it is free again when this is dropped.
+/// Slot, released on drop.
 #[derive(Debug)]
 struct Slot {
     _of_client: Option<OwnedSemaphorePermit>,
@@ -165,7 +166,7 @@ struct Slot {
 }
 
 impl Slots {
-    /// How many clients are remembered before those that have no slot are forgotten.
+    /// Number of clients at which those without a slot are dropped from the map.
     const REMEMBERED: usize = 1024;
 
     fn new(
@@ -187,7 +188,7 @@ impl Slots {
         }
     }
 
-    /// Finds a slot for a client. Who has as many as it may waits until one of its own is free.
+    /// Acquires a slot for a client. A client at its limit waits until one of its slots is released.
     async fn enter(&self, client: &ClientIdentity) -> Result<Slot, UpstreamError> {
         let of_client = match self.per_client {
             None => None,
@@ -221,20 +222,20 @@ impl Slots {
     }
 }
 
-/// How fast a client sends the body of its request. Only the time counts in which it is waited for: what an
-/// upstream does not take, nobody asks the client for.
+/// Upload rate check of one request body. Only the time spent waiting for the client counts: while the
+/// upstream does not read, no data is requested from the client.
 #[derive(Debug)]
 struct Upload {
     timeout: Duration,
     received_bytes: u64,
-    /// How long the client was waited for.
+    /// Time spent waiting for the client so far.
     waited: Duration,
-    /// Since when it is now, and until when.
+    /// Start of the current wait, and its timer.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
     is_late: Arc<AtomicBool>,
 }
 
-/// Why a body is broken off.
+/// Error of a body that is too slow.
 #[derive(Debug, thiserror::Error)]
 #[error("the client sends its body too slowly")]
 struct TooSlow;
@@ -252,7 +253,7 @@ impl Upload {
         }
     }
 
-    /// Waits for the client, until its time is over.
+    /// Ready once the client's time is over.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let allowed = self.timeout + Duration::from_secs(self.received_bytes / UPLOAD_RATE);
         let left = allowed.saturating_sub(self.waited);
@@ -263,7 +264,7 @@ impl Upload {
     }
 }
 
-/// When something of the request went last.
+/// Time of the last progress of the request.
 #[derive(Debug, Clone)]
 struct Moved(Arc<Mutex<Instant>>);
 
@@ -293,7 +294,7 @@ impl Moved {
     }
 }
 
-/// The body of a request, whose frames are reported to `moved`. It fails when it is too slow.
+/// Request body that records the progress of its frames in `moved`, and fails if the client is too slow.
 fn watched<B>(body: B, moved: Moved, mut upload: Upload) -> impl Body<Data = Bytes, Error = BoxError> + Unpin
 where
     B: Body<Data = Bytes> + Unpin,
@@ -311,17 +312,16 @@ where
     })
 }
 
-/// Why a body was broken off.
+/// Error of a response body whose upstream paused for too long.
 #[derive(Debug, thiserror::Error)]
 #[error("the upstream paused for more than {after:?}")]
 struct Paused {
     after: Duration,
 }
 
-/// The body of a response, which ends with an error when the upstream pauses for too long. `held` is dropped
-/// with it.
+/// Response body with an idle timeout. `held` is dropped with it.
 ///
-/// The time runs while the upstream is waited for, not while the client is.
+/// The timer runs only while waiting for the upstream, not while the client is slow to read.
 fn with_idle_timeout<H>(body: upstream::StreamedBody, after: Duration, held: H) -> StreamedBody
 where
     H: Send + Unpin + 'static,
@@ -349,7 +349,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A client that sends so many bytes every so often, without an end.
+    /// Endless body that yields so many bytes at an interval.
     struct Client {
         bytes: usize,
         every: Duration,
@@ -370,7 +370,7 @@ mod tests {
         }
     }
 
-    /// How many frames come within a minute, and when it is broken off.
+    /// Number of frames within a minute, and when the body failed.
     async fn upload(bytes: usize, every: Duration, busy: Duration) -> (usize, Option<Duration>) {
         let begun = Instant::now();
         let body = Client { bytes, every, next: Box::pin(sleep(every)) };

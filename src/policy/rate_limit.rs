@@ -1,4 +1,4 @@
-//! Rate limits: of an upstream, of a route, or of each client.
+//! Rate limits of an upstream, a route, or each client.
 
 use std::{
     collections::HashMap,
@@ -37,16 +37,16 @@ pub struct RateSettings {
     pub on_store_failure: OnStoreFailure,
 }
 
-/// A number of calls in a time.
+/// Number of calls per period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallsPer {
-    /// The number, from 1 to 1,000,000.
+    /// Number of calls, from 1 to 1,000,000.
     pub count: u32,
-    /// The time, at most a day.
+    /// Period, at most a day.
     pub per: Duration,
 }
 
-/// What a limit does that several replicas count together, while they can't.
+/// Behaviour of a shared rate limit while the store is unreachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum OnStoreFailure {
     /// Each replica counts for itself.
@@ -61,7 +61,7 @@ impl CallsPer {
     const MOST: u32 = 1_000_000;
     const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-    /// Reads `100 per minute`, `5 per 10s`. The message of an error goes on where the key's name ends.
+    /// Parses `100 per minute`, `5 per 10s`. Error messages continue after the name of the key.
     fn parse(text: &str) -> Result<Self, UnitError> {
         let wrong = || {
             let is_digit = |letter: &char| letter.is_ascii_digit() || matches!(letter, '_' | ',');
@@ -102,7 +102,7 @@ impl Setting for CallsPer {
     const KIND: ValueKind = ValueKind::Text;
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        // A number alone is read too: the message says what is missing.
+        // A bare number is read too, so that the message can say what is missing.
         let text = value.node.scalar().unwrap_or_else(|| value.node.found());
         Self::parse(&text).or_else(|UnitError { message, help }| {
             value.reject(Invalid::new(format!("{} {message}", value.name), help))
@@ -110,11 +110,11 @@ impl Setting for CallsPer {
     }
 }
 
-/// A limit, and how much of it is used.
+/// Rate limit and its current usage.
 ///
-/// Each call moves a point in time ahead by the gap between two calls; one that would be too far ahead is
-/// rejected (the "generic cell rate algorithm"). So that point is all there is to remember, one for all or
-/// one for each caller, and a point that has passed is no different from none.
+/// It is the generic cell rate algorithm (GCRA). Each call moves a point in time ahead by the gap between two
+/// calls; a call that would move it too far ahead is rejected. The point is the only state, one in total or
+/// one per client. A point in the past is the same as none.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     upstream: UpstreamName,
@@ -125,41 +125,41 @@ pub(super) struct RateLimit {
     counted: Option<Counted>,
 }
 
-/// Where all replicas count together.
+/// Counter that all replicas share.
 #[derive(Debug)]
 struct Counted {
     store: SharedStore,
-    /// What it is the limit of.
+    /// Identity of the limit.
     of: Box<[u8]>,
 }
 
-/// Why a call is not admitted.
+/// Reason why a call is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stopped {
-    /// Nothing is left for so long.
+    /// Over the limit for this time.
     For(Duration),
-    /// What is left can't be told.
+    /// The shared counter is unreachable.
     RateLimitUnavailable,
 }
 
 #[derive(Debug)]
 struct Used {
-    /// By all together, or by those who have no place of their own.
+    /// Point of all clients, or of the clients that have none of their own.
     all: Instant,
     each: HashMap<ClientIdentity, Instant>,
     swept: Instant,
 }
 
 impl RateLimit {
-    /// How many callers are told apart. Those beyond share what one of them may upstream_call, until others have been
-    /// silent for long enough to be forgotten: whoever comes under ever other addresses gains nothing by it.
+    /// Maximum number of clients that are tracked separately. Further clients share one allowance, until idle
+    /// ones are evicted. So a client that keeps changing its address gains nothing.
     pub(super) const CALLERS_LIMIT: usize = 65_536;
-    /// How often it is looked for callers to forget, at most.
+    /// Shortest interval between two searches for clients to evict.
     const SWEEP_EVERY: Duration = Duration::from_secs(1);
-    /// How often it is looked whether the store is back, by who has begun and would be lost.
+    /// Interval at which waiting calls check whether the store is reachable again.
     const UNCOUNTED_PAUSE: Duration = Duration::from_secs(1);
 
-    /// An unused limit. `rejected` counts rejected calls.
+    /// Creates an unused limit. `rejected` counts rejected calls.
     pub(super) fn new(
         upstream: UpstreamName,
         whose: RateLimitScope,
@@ -171,7 +171,7 @@ impl RateLimit {
         Self { upstream, whose, settings, used, rejected, counted: None }
     }
 
-    /// The same, counted together with other replicas, where there are any; `of` is what it is the limit of.
+    /// Counts the limit together with other replicas, if there are any. `of` identifies it.
     pub(super) fn shared_by(self, sharing: Option<&Sharing>, of: &str) -> Self {
         match sharing {
             Some(sharing) => self.counted_in(sharing.store.clone(), of),
@@ -182,12 +182,12 @@ impl RateLimit {
     fn counted_in(self, store: SharedStore, of: &str) -> Self {
         let CallsPer { count, per } = self.settings.rate;
         let burst = self.settings.burst();
-        // Another limit begins anew: points of the old one may be far ahead.
+        // A changed limit starts afresh: points of the old one may be far ahead.
         let of = format!("{} {of} {count} {} {burst}", self.whose.as_word(), per.as_micros());
         Self { counted: Some(Counted { store, of: of.into_bytes().into() }), ..self }
     }
 
-    /// Uses some of it, or says how long there is nothing left.
+    /// Admits a call, or returns the time until the next one is admitted.
     fn take(&self, client: &ClientIdentity) -> Result<(), Duration> {
         let now = Instant::now();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -203,12 +203,12 @@ impl RateLimit {
         }
     }
 
-    /// The same of what all replicas use, where they count together.
+    /// Admits a call by the shared counter as well, if there is one.
     async fn take_of_all(&self, client: &ClientIdentity) -> Result<(), Stopped> {
         let here = self.take(client);
         let Some(Counted { store, of }) = &self.counted else { return here.map_err(Stopped::For) };
         let without = self.settings.on_store_failure;
-        // What is too much of this replica alone is too much of all, and nobody need be asked for it.
+        // A call over the limit at this replica is over the shared limit, so the store need not be queried.
         if let Err(wait) = here
             && (without != OnStoreFailure::Allow || store.is_reachable())
         {
@@ -230,7 +230,7 @@ impl RateLimit {
         }
     }
 
-    /// Admits no call here for so long: the other replicas have used what there was.
+    /// Rejects local calls for this time: the other replicas have used up the limit.
     fn put_off(&self, client: &ClientIdentity, wait: Duration) {
         let now = Instant::now();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,12 +239,12 @@ impl RateLimit {
         *point = now + slack + wait;
     }
 
-    /// Uses some of it, now or as soon as there is some.
+    /// Admits a call, at once or after a wait.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError::TooOften`] when nothing is left and the call does not wait; that is counted.
-    /// [`UpstreamError::RateLimitUnavailable`] when that can't be told.
+    /// [`UpstreamError::TooOften`] if the call is over the limit and does not wait. It is counted.
+    /// [`UpstreamError::RateLimitUnavailable`] if the shared counter is unreachable.
     pub(super) async fn admit(&self, client: &ClientIdentity, over: OverLimit) -> Result<(), UpstreamError> {
         loop {
             let Err(stopped) = self.take_of_all(client).await else { return Ok(()) };
@@ -267,13 +267,13 @@ impl RateLimit {
 }
 
 impl RateSettings {
-    /// How far each call moves the point, and how far ahead it may be.
+    /// Gap that each call moves the point, and how far ahead the point may be.
     fn gap_and_slack(self) -> (Duration, Duration) {
         let gap = self.rate.per / self.rate.count.max(1);
         (gap, gap * self.burst().saturating_sub(1))
     }
 
-    /// How many calls may come at once.
+    /// Number of calls admitted at once.
     fn burst(self) -> u32 {
         self.burst.unwrap_or(self.rate.count)
     }
@@ -301,12 +301,12 @@ impl Used {
     }
 }
 
-/// What is done with a call that is over a limit.
+/// Treatment of a call over the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OverLimit {
     /// Rejected, with `Retry-After`.
     Rejected,
-    /// It waits, to its deadline: for what has begun, and would be lost.
+    /// Waits until its deadline: for follow-up requests, whose call would be lost.
     Waits,
 }
 
@@ -333,7 +333,7 @@ mod tests {
         ClientIdentity::Address(IpAddr::V4(Ipv4Addr::from_bits(number)))
     }
 
-    /// How many of a hundred calls at once are let through.
+    /// Number of admitted calls out of a hundred at once.
     fn at_once(rate: &RateLimit, client: &ClientIdentity) -> usize {
         (0..100).filter(|_| rate.take(client).is_ok()).count()
     }
@@ -436,7 +436,7 @@ mod tests {
         tokio::time::advance(SECOND / 10).await;
         assert_eq!(through(&one, &client(1)).await, 1);
         assert_eq!(through(&other, &client(1)).await, 0);
-        // Another limit of the same name is counted for itself.
+        // A changed limit of the same name is counted separately.
         let half = RateSettings { rate: calls(5, SECOND), burst: Some(5), ..TEN_A_SECOND };
         let [more, _] = replicas(&memory, RateLimitScope::ClientOfRoute, half);
         assert_eq!(through(&more, &client(1)).await, 5);
@@ -482,7 +482,7 @@ mod tests {
         let error = rate.admit(&ClientIdentity::Only, OverLimit::Rejected).await.unwrap_err();
         assert!(matches!(error, UpstreamError::RateLimitUnavailable { .. }), "{error}");
         assert_eq!(counted.get(), 1);
-        // What has begun waits for the store.
+        // A follow-up waits for the store.
         let waits = tokio::time::timeout(60 * SECOND, rate.admit(&ClientIdentity::Only, OverLimit::Waits));
         let (done, ()) = tokio::join!(waits, async {
             sleep(5 * SECOND).await;

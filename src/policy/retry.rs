@@ -1,4 +1,4 @@
-//! Retries, where they are safe and there is time for them: the budget for them, and the waits between.
+//! Retries with backoff and jitter, and the retry budget.
 
 use std::{
     future::Future,
@@ -20,11 +20,11 @@ use crate::{
 };
 
 /// Retries a request after a transient failure, with exponential backoff and full jitter, so that calls that
-/// failed together do not come back together.
+/// failed together are not retried together.
 ///
-/// What never reached the upstream may always be repeated; what may have, only when the request is one that
-/// can be (`UpstreamCall::idempotent`). An upstream that says when to come back (`Retry-After`) is believed.
-/// Where the wait would pass the call's deadline, what is known already is the answer.
+/// A request that never reached the upstream may always be retried; another one only if it is idempotent
+/// (`UpstreamCall::idempotent`). `Retry-After` of the upstream takes precedence over the backoff. If the wait
+/// would pass the call's deadline, the last result is returned.
 #[derive(Debug)]
 pub(super) struct Retry {
     upstream: UpstreamName,
@@ -33,14 +33,14 @@ pub(super) struct Retry {
     retries: Count,
 }
 
-/// How often, and after what wait.
+/// Settings of retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetrySettings {
-    /// How many attempts one call has, the first included; 1 never retries.
+    /// Maximum number of attempts, the first included. 1 disables retries.
     pub max_attempts: u32,
-    /// The longest wait before the second attempt; it doubles with each one after.
+    /// Maximum backoff before the second attempt. It doubles with each further attempt.
     pub initial_backoff: Duration,
-    /// The longest wait of all.
+    /// Maximum backoff.
     pub max_backoff: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Default for RetrySettings {
     }
 }
 
-/// The parts of [`RetrySettings`] that a route or an upstream sets; the others are inherited.
+/// Parts of [`RetrySettings`] that a route or an upstream sets. The others are inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Section)]
 #[section(id = "retry")]
 pub struct RetryOverride {
@@ -70,7 +70,7 @@ pub struct RetryOverride {
 }
 
 impl RetryOverride {
-    /// These settings, completed by the inherited ones.
+    /// Completes the settings with inherited ones.
     pub fn over(self, base: RetrySettings) -> RetrySettings {
         RetrySettings {
             max_attempts: self.max_attempts.unwrap_or(base.max_attempts),
@@ -81,7 +81,7 @@ impl RetryOverride {
 }
 
 impl Retry {
-    /// Of `upstream`, within a budget; `retries` counts the attempts after the first.
+    /// Creates the retries of `upstream`, within a budget. `retries` counts attempts after the first.
     pub(super) fn new(
         upstream: UpstreamName,
         settings: RetrySettings,
@@ -91,7 +91,7 @@ impl Retry {
         Self { upstream, settings, budget, retries }
     }
 
-    /// Runs attempts until one of them decides.
+    /// Sends attempts until one succeeds or no further one is allowed.
     pub(super) async fn run<F>(
         &self,
         upstream_call: &UpstreamCall,
@@ -100,13 +100,13 @@ impl Retry {
     where
         F: Future<Output = Result<UpstreamResponse, UpstreamError>>,
     {
-        // What is repeated is earned by every call, the hedged ones too.
+        // Every call adds to the budget, hedged calls too.
         self.budget.earn();
         let mut answer = None;
         for attempt in 1.. {
             let next = attempt_once().await;
             if attempt > 1 {
-                // Rejected here: the upstream got no request, so its previous response is the result.
+                // Rejected by glossator: the upstream got no request, so its previous response is the result.
                 if next.as_ref().is_err_and(|error| error.facts().stage == Stage::Rejected) {
                     break;
                 }
@@ -136,7 +136,7 @@ impl Retry {
         answer.expect("what is asked at least once has an answer")
     }
 
-    /// When to send the next attempt, if at all.
+    /// Time of the next attempt, if there is one.
     fn next_attempt_at(
         &self,
         outcome: &Result<UpstreamResponse, UpstreamError>,
@@ -155,7 +155,7 @@ impl Retry {
         self.budget.spend().then_some(at)
     }
 
-    /// Anything up to the longest wait of this attempt ("full jitter").
+    /// Random wait up to the backoff of this attempt ("full jitter").
     fn backoff(&self, attempt: u32) -> Duration {
         let doubled = self.settings.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));
         doubled.min(self.settings.max_backoff).mul_f64(fastrand::f64())
@@ -183,8 +183,7 @@ fn is_retryable(outcome: &Result<UpstreamResponse, UpstreamError>, idempotent: b
     }
 }
 
-/// What `Retry-After` says (RFC 9110, section 10.2.3): seconds, or a date, which is held against the one of
-/// the reply.
+/// Value of `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date relative to the response's `Date`.
 fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
     let seconds = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
     match seconds {
@@ -215,7 +214,7 @@ impl Budget {
         *tokens = (*tokens + Self::TOKENS_PER_CALL).min(Self::MAX_TOKENS);
     }
 
-    /// Whether there is enough for one more.
+    /// Takes a token for one retry, if there is one.
     pub(super) fn spend(&self) -> bool {
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let enough = *tokens >= 1.0;
@@ -232,9 +231,8 @@ impl Default for Budget {
     }
 }
 
-/// How far ahead the date in one header is of the one that the reply was written at. Two dates of one clock:
-/// that it is wrong does not matter. `None` where one of them is missing or no date; nothing when it has
-/// passed.
+/// `headers[name] − Date`. Both come from the upstream's clock, so clock skew cancels. `None` if one of them
+/// is missing or invalid; zero if the date has passed.
 pub(super) fn date_ahead(headers: &HeaderMap, name: HeaderName) -> Option<Duration> {
     let written = date(headers, header::DATE)?;
     Some(date(headers, name)?.duration_since(written).unwrap_or_default())
@@ -244,8 +242,7 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
-/// A wait of about this length, up to a tenth shorter or longer: those who began together do not stay
-/// together.
+/// Wait with ±10 % jitter, so that events that started together spread out.
 pub fn jitter(wait: Duration) -> Duration {
     wait.mul_f64(0.9 + fastrand::f64() / 5.0)
 }
@@ -393,7 +390,7 @@ mod tests {
         for _ in 0..100 {
             call(&retry, &script, upstream_call(30 * SECOND)).await.unwrap_err();
         }
-        // A hundred calls, the ten to begin with, and a fifth of the calls.
+        // A hundred calls, the ten initial tokens, and a fifth of the calls.
         assert!((100..=130).contains(&script.asked()), "{}", script.asked());
     }
 

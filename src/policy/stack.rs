@@ -1,4 +1,4 @@
-//! The policies round every call of an upstream, in the order in which they are applied.
+//! Policy stack around every upstream call, in the order in which policies are applied.
 //!
 //! [`RoutePolicies::call`] is the stack of a route's calls. [`UpstreamPolicies::follow_up`] is the stack of
 //! requests that follow from a call (polling an asynchronous operation) or that no client sent (polling a
@@ -41,31 +41,31 @@ use crate::{
 /// State of one upstream that replicas share.
 #[derive(Debug, Clone)]
 pub struct Sharing {
-    /// Where it is.
+    /// Store that the replicas share.
     pub store: SharedStore,
     /// Fingerprint of the upstream's settings: cached responses of other settings are not used.
     pub identity: Arc<str>,
 }
 
-/// The policies of all upstreams and routes.
+/// Policies of all upstreams and routes.
 #[derive(Debug, Clone, Default)]
 pub struct Policies {
-    /// Those of each upstream.
+    /// Policies of each upstream.
     pub upstreams: BTreeMap<UpstreamName, Arc<UpstreamPolicies>>,
-    /// Those of each route.
+    /// Policies of each route.
     pub routes: HashMap<ToolName, Arc<RoutePolicies>>,
-    /// The cached responses of all routes; none where nothing can be cached.
+    /// Cached responses of all routes. `None` if no route caches.
     pub store: Option<Store>,
 }
 
-/// An upstream and the policies that everything sent to it has in common.
+/// Upstream with the policies that apply to everything sent to it.
 #[derive(Debug)]
 pub struct UpstreamPolicies {
     pub(super) upstream: Upstream,
     pub(super) settings: PolicySettings,
     sharing: Option<Sharing>,
     pub(super) counts: UpstreamCounts,
-    /// A number that no other has.
+    /// Unique id.
     id: u64,
     rate_per_client: Option<RateLimit>,
     budget: Arc<Budget>,
@@ -75,7 +75,7 @@ pub struct UpstreamPolicies {
     pub(super) concurrency: ConcurrencyLimit,
 }
 
-/// The policies that all calls of one route have in common, within those of its upstream.
+/// Policies that apply to all calls of one route, in addition to those of its upstream.
 #[derive(Debug)]
 pub struct RoutePolicies {
     upstream: Arc<UpstreamPolicies>,
@@ -89,10 +89,10 @@ pub struct RoutePolicies {
     breaker: Arc<CircuitBreaker>,
 }
 
-/// The response to a call, with its cache status.
+/// Response to a call, with its cache status.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// The upstream's reply.
+    /// Response of the upstream.
     pub response: UpstreamResponse,
     /// Age of a cached response.
     pub age: Option<Duration>,
@@ -108,16 +108,16 @@ impl Response {
 }
 
 impl RoutePolicies {
-    /// A call of the route.
+    /// Calls the upstream for the route.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`], where there is no response.
+    /// [`UpstreamError`] if there is no response.
     pub async fn call(self: &Arc<Self>, upstream_call: &UpstreamCall) -> Result<Response, UpstreamError> {
         let upstream = &self.upstream;
         let call = Box::pin(async {
-            // Clients that call too often are rejected before anything is done for them, even where it would
-            // cost the upstream nothing.
+            // Rate limits per client. First, so that a client over its limit is rejected before any work,
+            // even work that the upstream would not notice.
             admit(upstream.rate_per_client.as_ref(), upstream_call, OverLimit::Rejected).await?;
             admit(self.rate_per_client.as_ref(), upstream_call, OverLimit::Rejected).await?;
             // Response cache and coalescing. After the limits per client; before everything that protects the
@@ -154,7 +154,7 @@ impl RoutePolicies {
         }
     }
 
-    /// One attempt.
+    /// Sends one attempt.
     async fn attempt(
         &self,
         upstream_call: &UpstreamCall,
@@ -170,12 +170,12 @@ impl RoutePolicies {
 }
 
 impl UpstreamPolicies {
-    /// A request that follows from a call, or that no client sent: it waits where a call would be rejected,
-    /// and has the upstream's policies only.
+    /// Sends a request that follows from a call, or that no client sent. It waits where a call would be
+    /// rejected, and has only the upstream's policies.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`], where there is no response.
+    /// [`UpstreamError`] if there is no response.
     pub async fn follow_up(&self, upstream_call: &UpstreamCall) -> Result<UpstreamResponse, UpstreamError> {
         let tried = AttemptedEndpoints::default();
         let call =
@@ -183,7 +183,7 @@ impl UpstreamPolicies {
         self.within_deadline(upstream_call, call).await
     }
 
-    /// One attempt, with the policies that protect the upstream.
+    /// Sends one attempt, with the policies that protect the upstream.
     async fn attempt(
         &self,
         upstream_call: &UpstreamCall,
@@ -210,7 +210,7 @@ impl UpstreamPolicies {
         result
     }
 
-    /// A request to the upstream, counted and traced, within the time of an attempt.
+    /// Sends a request to the upstream, counted and traced, within the attempt timeout.
     async fn within_attempt(
         &self,
         upstream_call: &UpstreamCall,
@@ -237,7 +237,7 @@ impl UpstreamPolicies {
         })
     }
 
-    /// Applies the call's timeout. The call is boxed, as its future would be a part of all futures up to the
+    /// Applies the call's timeout. The call is boxed, or its future would be part of all futures up to the
     /// client's connection.
     async fn within_deadline<T>(
         &self,
@@ -254,7 +254,7 @@ impl UpstreamPolicies {
     }
 }
 
-/// Applies a rate limit, where there is one.
+/// Applies a rate limit, if there is one.
 async fn admit(
     rate: Option<&RateLimit>,
     upstream_call: &UpstreamCall,
@@ -267,8 +267,7 @@ async fn admit(
 }
 
 impl UpstreamPolicies {
-    /// Policies of which nothing is used yet. `sharing` is the state of several replicas, where there are
-    /// others.
+    /// Creates the policies of an upstream. `sharing` is the state shared by replicas, if there are several.
     pub fn new(upstream: Upstream, settings: PolicySettings, sharing: Option<Sharing>) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let counts = UpstreamCounts::default();
@@ -312,17 +311,17 @@ impl UpstreamPolicies {
         })
     }
 
-    /// The name of the upstream.
+    /// Name of the upstream.
     pub fn name(&self) -> &UpstreamName {
         self.upstream.name()
     }
 
-    /// How often each policy did something.
+    /// Events of each policy.
     pub fn counts(&self) -> &UpstreamCounts {
         &self.counts
     }
 
-    /// The state of the upstream, as far as its policies know.
+    /// Current state of the upstream, for metrics and the admin API.
     pub fn view(&self) -> UpstreamView {
         let (in_flight, waiting) = self.concurrency.taken();
         UpstreamView {
@@ -336,15 +335,14 @@ impl UpstreamPolicies {
         }
     }
 
-    /// The policies of requests that are proxied unmodified; `None` where the upstream does not speak HTTP.
+    /// Policies of passthrough requests. `None` if the upstream is not an HTTP server.
     pub fn passthrough(self: &Arc<Self>, settings: PassthroughSettings) -> Option<Passthrough> {
         Some(Passthrough::new(self.clone(), self.upstream.http()?.clone(), settings))
     }
 }
 
 impl RoutePolicies {
-    /// The policies of the route with this tool, of which nothing is used yet; responses are cached in
-    /// `store`.
+    /// Creates the policies of the route with this tool. Its responses are cached in `store`.
     pub fn new(
         upstream: Arc<UpstreamPolicies>,
         tool: &ToolName,
@@ -395,22 +393,22 @@ impl RoutePolicies {
         })
     }
 
-    /// The policies of its upstream.
+    /// Policies of its upstream.
     pub fn upstream(&self) -> &Arc<UpstreamPolicies> {
         &self.upstream
     }
 
-    /// The settings that these policies are of.
+    /// Settings that these policies were created from.
     pub fn settings(&self) -> &RoutePolicySettings {
         &self.settings
     }
 
-    /// How often each policy did something.
+    /// Events of each policy.
     pub fn counts(&self) -> &RouteCounts {
         &self.counts
     }
 
-    /// The state of the route's circuit breaker.
+    /// State of the route's circuit breaker.
     pub fn breaker(&self) -> BreakerView {
         self.breaker.view()
     }

@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use super::{CacheSettings, Forbidden, Lasts};
 use crate::{model::UpstreamResponse, policy::retry::date_ahead};
 
-/// A response that is cached, or may be.
+/// Cached response, or a candidate for the cache.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) response: UpstreamResponse,
     pub(super) control: CacheControl,
-    /// When it was received.
+    /// Time at which it was received.
     pub(super) came: Instant,
 }
 
@@ -41,13 +41,13 @@ impl Entry {
         is_good && may_be && is_of_use && !control.varies
     }
 
-    /// Whether it has a validator.
+    /// Whether it has a validator, so that it can be revalidated.
     pub(super) fn can_be_asked_about(&self) -> bool {
         [header::ETAG, header::LAST_MODIFIED].iter().any(|name| self.response.headers.contains_key(name))
     }
 
-    /// The same in memory of its own. What came over a connection is a part of all that was read of it at
-    /// once, and would keep that whole.
+    /// Copies the response into its own memory. Buffers read from a connection are slices of larger ones, and
+    /// would keep those allocated.
     pub(super) fn compact(mut self) -> Self {
         self.response.body = Bytes::copy_from_slice(&self.response.body);
         compact(&mut self.response.headers);
@@ -64,7 +64,7 @@ impl Entry {
         size_of::<Self>() + headers + self.response.body.len()
     }
 
-    /// For how much longer it is good.
+    /// Remaining freshness.
     pub(super) fn left(&self, settings: CacheSettings) -> Duration {
         match settings.lasts {
             Lasts::For(time) => time.saturating_sub(self.came.elapsed()),
@@ -73,7 +73,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is better than an error, though it is old.
+    /// Whether it may be used stale if the upstream fails.
     pub(super) fn is_better_than_nothing(&self, settings: CacheSettings) -> bool {
         let (good, longer) = match settings.lasts {
             Lasts::For(time) => (time, settings.stale_if_error),
@@ -91,7 +91,8 @@ impl Entry {
         !longer.is_zero() && age < good + longer
     }
 
-    /// Says in a request what is known already (RFC 9110, section 13.1); whether there is anything to say.
+    /// Adds conditional headers for revalidation (RFC 9110, section 13.1). Returns whether there is a
+    /// validator.
     pub(super) fn ask_whether_it_is_good(&self, headers: &mut HeaderMap) -> bool {
         let validators =
             [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
@@ -105,13 +106,13 @@ impl Entry {
         says
     }
 
-    /// The same reply, with what a 304 says of it.
+    /// Response updated by the headers of a 304.
     pub(super) fn renewed(&self, said: HeaderMap) -> Self {
         let mut response = self.response.clone();
-        // Each says how long it is good, and how old it is, for itself.
+        // `Age` of the old response does not apply to the new one.
         response.headers.remove(header::AGE);
         for name in said.keys() {
-            // Those describe the 304, or a body that it does not have (RFC 9111, section 3.2).
+            // These describe the 304 itself, or a body that it does not have (RFC 9111, section 3.2).
             if *name == header::CONTENT_LENGTH
                 || *name == header::CONTENT_ENCODING
                 || *name == header::CONTENT_TYPE
@@ -126,7 +127,7 @@ impl Entry {
         Self::new(response)
     }
 
-    /// As clients get it.
+    /// Response as clients receive it, with its `Age`.
     pub(super) fn told(&self) -> UpstreamResponse {
         let mut response = self.response.clone();
         response.headers.insert(header::AGE, HeaderValue::from(self.age().as_secs()));
@@ -134,7 +135,7 @@ impl Entry {
     }
 }
 
-/// Values in memory of their own.
+/// Copies header values into their own memory.
 fn compact(headers: &mut HeaderMap) {
     for value in headers.values_mut() {
         if let Ok(mut own) = HeaderValue::from_bytes(value.as_bytes()) {
@@ -147,23 +148,23 @@ fn compact(headers: &mut HeaderMap) {
 /// `Cache-Control` of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct CacheControl {
-    /// It must not be kept: `no-store`, or for nobody but one (`private`, a cookie).
+    /// It must not be stored in a shared cache: `no-store`, `private`, or it sets a cookie.
     pub(super) forbids: bool,
-    /// It is asked about each time before it is used: `no-cache`.
+    /// It must be revalidated before each use: `no-cache`.
     pub(super) asks_each_time: bool,
-    /// It is of no use when it is old: `must-revalidate`, `proxy-revalidate`.
+    /// It must not be used stale: `must-revalidate`, `proxy-revalidate`.
     pub(super) never_old: bool,
-    /// How long it is good; `None` where nothing is said.
+    /// Freshness lifetime. `None` if none is set.
     pub(super) lasts: Option<Duration>,
-    /// How much longer it is better than an error.
+    /// `stale-if-error`: additional lifetime if the upstream fails.
     pub(super) if_error: Duration,
-    /// How old it was when it came.
+    /// `Age` when it was received.
     pub(super) age: Duration,
-    /// It is one for each value of something that can't be told beforehand.
+    /// `Vary` names something that is not part of the cache key.
     pub(super) varies: bool,
 }
 
-/// Longer than anybody means.
+/// Cap of all durations.
 const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl CacheControl {
@@ -185,12 +186,12 @@ impl CacheControl {
                 _ => {}
             }
         }
-        // What was said before there was `Cache-Control`.
+        // `Pragma` of HTTP/1.0 counts only without `Cache-Control`.
         let says = |name, what: &str| {
             headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.contains(what))
         };
         control.asks_each_time |= !is_told && says(header::PRAGMA, "no-cache");
-        // A date that is none, such as `0`, has passed.
+        // An invalid date, such as `0`, counts as expired.
         let expires = || headers.get(header::EXPIRES).map(|_| date_ahead(headers, header::EXPIRES));
         control.lasts = shared.or(max_age).or_else(|| expires().map(Option::unwrap_or_default));
         let age = headers.get(header::AGE).and_then(|value| value.to_str().ok());
@@ -200,14 +201,15 @@ impl CacheControl {
     }
 }
 
-/// Whether `Vary` names something that is no part of a key. All that is sent is one, but for the trace.
+/// Whether `Vary` names something that is not part of the cache key. The key has everything that is sent,
+/// except the trace context.
 fn varies(value: &[u8]) -> bool {
     let names = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let unknown: [&[u8]; 3] = [b"*", b"traceparent", b"tracestate"];
     names.into_iter().any(|name| unknown.iter().any(|other| name.eq_ignore_ascii_case(other)))
 }
 
-/// What can't be read is nothing.
+/// Parses seconds. An invalid value is zero.
 fn seconds(text: &str) -> Duration {
     let text = text.trim().trim_matches('"');
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -30,64 +30,64 @@ use crate::{
 
 pub(super) use self::remote::RemoteCache;
 
-/// Which replies are kept, and for how long.
+/// Settings of the response cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// How long a reply is good.
+    /// Freshness lifetime.
     pub lasts: Lasts,
-    /// How much longer an old one is given where the upstream fails.
+    /// Additional time that a stale response is used if the upstream fails.
     pub stale_if_error: Duration,
-    /// Whether responses are cached although their `Cache-Control` forbids it.
+    /// Treatment of responses whose `Cache-Control` forbids caching.
     pub forbidden: Forbidden,
 }
 
-/// How long a reply is good.
+/// Freshness lifetime of cached responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lasts {
-    /// So long.
+    /// Fixed.
     For(Duration),
-    /// As long as the upstream says of it; where it says nothing, it is asked each time whether it is still
-    /// good.
+    /// As `Cache-Control` and `Expires` of the response say. Without these, each use revalidates the
+    /// response.
     AsTheUpstreamSays,
 }
 
-/// What is done with replies that the upstream says must not be kept.
+/// Treatment of responses whose `Cache-Control` forbids caching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forbidden {
-    /// They are not.
+    /// Not cached.
     Heeded,
-    /// They are all the same.
+    /// Cached anyway (`ignore_cache_control`).
     Kept,
 }
 
-/// The response cache of one route, with one upstream request for equal requests at the same time.
+/// Response cache of one route, with coalescing of equal requests.
 ///
 /// Only 200, 203 and 204 are cached. A stale response with an `ETag` or a `Last-Modified` is revalidated.
 #[derive(Debug)]
 pub(super) struct ResponseCache {
     pub(super) upstream: UpstreamName,
-    /// A number that no other upstream has, nor the same one once it is configured in another way.
+    /// Unique id of the upstream and its settings: another configuration has another id.
     pub(super) upstream_id: u64,
-    /// Which responses are cached; none where calls only share what is under way.
+    /// Cache settings. `None` if calls are only coalesced.
     pub(super) settings: Option<CacheSettings>,
     pub(super) store: Store,
     pub(super) remote: Option<RemoteCache>,
-    /// The requests under way, where calls share them. There are never more than there are calls.
+    /// Requests in flight, if calls are coalesced. There are never more than calls.
     pub(super) under_way: Option<Mutex<HashMap<Key, Weak<Flight>>>>,
     pub(super) counts: RouteCounts,
 }
 
-/// Everything that a response depends on: the upstream, how long a response may be, and all that is sent
-/// ([`UpstreamRequest::to_bytes`](crate::route::UpstreamRequest::to_bytes)). Whatever of a client goes into a
-/// request, its credentials for instance, is a part of it; so nobody gets a response to a request that was
-/// not theirs, word for word. Keys are compared as a whole, not by a hash.
+/// Cache key: everything that a response depends on. These are the upstream, the response limit, and all that
+/// is sent ([`UpstreamRequest::to_bytes`](crate::route::UpstreamRequest::to_bytes)). A client's data in the
+/// request, such as its credentials, is part of the key, so a client only gets a response to a byte for byte
+/// equal request. Keys are compared as a whole, not by a hash.
 type Key = Arc<[u8]>;
 
-/// How many bytes of a key are the upstream's number. Other replicas have another one.
+/// Length of the upstream id at the start of a key. Other replicas have other ids.
 const UPSTREAM_ID_BYTES: usize = size_of::<u64>();
 
-/// One request, for all who hold it. It begins when the first of them asks, goes on as long as one of them
-/// waits, whoever began it, and ends with the last; each has the deadline that is its own.
+/// One upstream request shared by coalesced calls. It starts with the first call, continues while any of them
+/// waits, and is cancelled with the last. Each call has its own deadline.
 #[derive(Debug)]
 pub(super) struct Flight {
     key: Key,
@@ -95,11 +95,11 @@ pub(super) struct Flight {
     begun: OnceLock<Begun>,
 }
 
-/// A request that is under way.
+/// Request that was started.
 #[derive(Debug)]
 struct Begun {
     response: SharedTask<Result<Response, UpstreamError>>,
-    /// The call that it was begun for.
+    /// Call that started it.
     context: CallContext,
 }
 
@@ -108,7 +108,7 @@ impl Drop for Flight {
         if let Some(begun) = self.begun.get() {
             begun.response.abort();
         }
-        // Another one may have begun since.
+        // Another one may have started since.
         if let Some(mut under_way) = self.cache.under_way()
             && under_way.get(&self.key).is_some_and(|flight| flight.strong_count() == 0)
         {
@@ -117,10 +117,10 @@ impl Drop for Flight {
     }
 }
 
-/// The part of a caller's time after which an old reply is better than none.
+/// Share of a call's timeout after which a stale response is used.
 const LATE: f64 = 0.9;
 
-/// Requests with one of these ask for something else than the whole reply.
+/// Conditional and range headers: such requests bypass the cache.
 const CONDITIONS: [HeaderName; 6] = [
     header::IF_MATCH,
     header::IF_NONE_MATCH,
@@ -131,7 +131,7 @@ const CONDITIONS: [HeaderName; 6] = [
 ];
 
 impl ResponseCache {
-    /// A cached response, that of the request under way, or the one that `send` brings.
+    /// Returns a cached response, joins a request in flight, or fetches a response with `send`.
     pub(super) async fn get_or_fetch<F>(
         self: &Arc<Self>,
         upstream_call: &UpstreamCall,
@@ -158,8 +158,8 @@ impl ResponseCache {
         if let Some(response) = self.fresh(settings, &key, old.as_ref()) {
             return Ok(response);
         }
-        // From here on the request is under way until its response is cached: who looks for that in vain
-        // finds the request, and who comes too late for the request finds what was cached.
+        // From here on the request is in flight until its response is cached. A call that misses the cache
+        // finds the request; a call that is too late for the request finds the cached response.
         let flight = self.flight(&key);
         if let Some(response) = self.fresh(settings, &key, self.store.get(&key).as_ref()) {
             return Ok(response);
@@ -167,7 +167,7 @@ impl ResponseCache {
         self.counts.fetched.add();
         let spare = old.clone().filter(|old| old.is_better_than_nothing(settings));
         let cache = self.clone();
-        // The request has the sooner end: an upstream that has not responded by then is late for the circuit
+        // The request gets the earlier deadline: an upstream that misses it counts as late for the circuit
         // breakers.
         let sooner = spare
             .as_ref()
@@ -187,7 +187,7 @@ impl ResponseCache {
     }
 
     fn key(&self, upstream_call: &UpstreamCall) -> Key {
-        // Whatever an `UpstreamCall` has besides is no part of what is sent.
+        // The other fields of an `UpstreamCall` are not sent.
         let UpstreamCall {
             request,
             response_limit_bytes,
@@ -199,12 +199,12 @@ impl ResponseCache {
             charge: _,
             traced: _,
         } = upstream_call;
-        // A longer response is an error, so the limit is a part of what comes of a request.
+        // A response over the limit is an error, so the result depends on the limit.
         let limit = (*response_limit_bytes as u64).to_be_bytes();
         [&self.upstream_id.to_be_bytes()[..], &limit, &request.to_bytes()].concat().into()
     }
 
-    /// A response that needs no asking.
+    /// Returns a response that is still fresh.
     fn fresh(
         self: &Arc<Self>,
         settings: CacheSettings,
@@ -221,15 +221,15 @@ impl ResponseCache {
         Response { response: entry.told(), age: Some(entry.age()), entry: Some(place) }
     }
 
-    /// The response that another replica has cached, where it is a better one than ours; then it is ours,
-    /// too.
+    /// Returns the response that another replica has cached if it is newer than the local one, and stores it
+    /// locally.
     async fn newer(&self, settings: CacheSettings, key: &Key, own: Option<Arc<Entry>>) -> Option<Arc<Entry>> {
         let Some(remote) = &self.remote else { return own };
         let found = remote.get(&key[UPSTREAM_ID_BYTES..]).await;
-        // Another call may have stored one while the store was asked.
+        // Another call may have stored one meanwhile.
         let own = self.store.get(key).or(own);
         let Some(entry) = found else { return own };
-        // What may be cached here is for this route to say, whoever wrote it there.
+        // The settings of this route decide, even if another replica stored it.
         if !entry.is_cacheable(settings) || own.as_ref().is_some_and(|own| own.came >= entry.came) {
             return own;
         }
@@ -241,7 +241,7 @@ impl ResponseCache {
         Some(entry)
     }
 
-    /// Asks for what is not there, or about what is stale, and stores what comes.
+    /// Fetches a response, or revalidates the stale one, and stores it.
     async fn fetch_and_store<F>(
         self: Arc<Self>,
         settings: CacheSettings,
@@ -282,7 +282,7 @@ impl ResponseCache {
         Ok(Response { entry: Some(CacheEntry { cache: self, key, entry }), ..response })
     }
 
-    /// Removes a response, here and where other replicas would find it.
+    /// Removes a response from the local cache and the remote one.
     fn forget(&self, key: &Key, entry: &Arc<Entry>) {
         self.store.forget(key, entry);
         if let Some(remote) = &self.remote {
@@ -290,7 +290,7 @@ impl ResponseCache {
         }
     }
 
-    /// The request of these words: the one under way, or one that is to begin.
+    /// Returns the request in flight with this key, or creates one.
     fn flight(self: &Arc<Self>, key: &Key) -> Arc<Flight> {
         let new = || Arc::new(Flight { key: key.clone(), cache: self.clone(), begun: OnceLock::new() });
         let Some(mut under_way) = self.under_way() else { return new() };
@@ -302,15 +302,15 @@ impl ResponseCache {
         flight
     }
 
-    /// The requests under way, where calls share them.
+    /// Requests in flight, if calls are coalesced.
     fn under_way(&self) -> Option<MutexGuard<'_, HashMap<Key, Weak<Flight>>>> {
         Some(self.under_way.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Flight {
-    /// The response to this request, which `fetch` begins where nobody has: in a task of its own, where
-    /// others may join.
+    /// Returns the response to this request. The first call starts `fetch` in a separate task, so that others
+    /// can join it.
     async fn fetch<F>(
         &self,
         upstream_call: &UpstreamCall,
@@ -325,7 +325,7 @@ impl Flight {
         let mut own_fetch = Some(fetch);
         let begun = self.begun.get_or_init(|| {
             let fetch = own_fetch.take().expect("a cell is initialized once");
-            // Others may wait for longer than the one who begins.
+            // Others may have later deadlines than the first.
             let for_all =
                 UpstreamCall { deadline: upstream_call.deadline.for_everybody(), ..upstream_call.clone() };
             Begun { response: SharedTask::spawn(fetch(for_all)), context: upstream_call.context.clone() }
@@ -341,13 +341,13 @@ impl Flight {
             Err(UpstreamError::CutOff { upstream: upstream.clone(), source })
         });
         let response = match (response, own_fetch) {
-            // The limit is one of the client that sent it, and says nothing of this one.
+            // The limit concerns the client that sent the request, and not this one.
             (Err(UpstreamError::ClientBusy { .. }), Some(fetch)) => {
                 return fetch(upstream_call.clone()).await;
             }
             (response, _) => response?,
         };
-        // A cached one is charged by whoever gets it.
+        // A cached response is charged where it is used.
         if is_first || response.age.is_some() {
             return Ok(response);
         }
@@ -355,7 +355,7 @@ impl Flight {
     }
 }
 
-/// Where a response is cached.
+/// Handle of a cached response.
 #[derive(Debug, Clone)]
 pub struct CacheEntry {
     cache: Arc<ResponseCache>,
@@ -364,57 +364,57 @@ pub struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// Removes it from the cache, unless there is another by now: its words are an error after all.
+    /// Removes it from the cache, unless it was replaced since. For a response whose translation turns out to
+    /// be an error.
     pub fn forget(&self) {
         self.cache.forget(&self.key, &self.entry);
     }
 }
 
-/// The cached responses of all routes together, never more than a number of bytes. What is used seldom goes
-/// first. Clones are the same one.
+/// Cached responses of all routes, limited in bytes. Rarely used entries are evicted first. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Store(Arc<Cache<Key, Arc<Entry>, Weight>>);
 
-/// How many bytes an entry takes.
+/// Weight of an entry: its size in bytes.
 #[derive(Debug, Clone)]
 struct Weight;
 
 impl Weighter<Key, Arc<Entry>> for Weight {
     fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
-        // With its share of the table, about.
+        // Includes an estimate of its share of the hash table.
         (256 + key.len() + entry.bytes()) as u64
     }
 }
 
 impl Store {
-    /// For the bytes that are cached in all.
+    /// Default limit of all cached responses.
     pub const LIMIT_BYTES_DEFAULT: usize = 64 << 20;
 
-    /// An empty one.
+    /// Creates an empty store.
     pub fn new(limit_bytes: usize) -> Self {
         let mut options = OptionsBuilder::new();
-        // One shard: the largest response that can be cached is a part of what one shard may take.
+        // One shard, because a response can be no larger than the capacity of its shard.
         options.shards(1).estimated_items_capacity(1024).weight_capacity(limit_bytes as u64);
         let options = options.build().expect("all that it needs is set");
         Self(Arc::new(Cache::with_options(options, Weight, Default::default(), Default::default())))
     }
 
-    /// Keeps at most so much from now on.
+    /// Changes the limit.
     pub fn set_limit(&self, limit_bytes: usize) {
         self.0.set_capacity(limit_bytes as u64);
     }
 
-    /// How many bytes are cached.
+    /// Bytes that are cached.
     pub fn bytes(&self) -> u64 {
         self.0.weight()
     }
 
-    /// How many responses are cached.
+    /// Number of cached responses.
     pub fn entries(&self) -> usize {
         self.0.len()
     }
 
-    /// How many bytes may be.
+    /// Limit in bytes.
     pub fn limit_bytes(&self) -> u64 {
         self.0.capacity()
     }
@@ -423,13 +423,12 @@ impl Store {
         self.0.get(key)
     }
 
-    /// Stores a response in the place of the one that was there. One that is larger than all that may be
-    /// cached is not.
+    /// Stores a response, replacing the previous one. A response larger than the whole cache is not stored.
     fn put(&self, key: &Key, entry: Arc<Entry>) {
         self.0.insert(key.clone(), entry);
     }
 
-    /// Removes a response, unless another is in its place by now.
+    /// Removes a response, unless it was replaced since.
     fn forget(&self, key: &Key, entry: &Arc<Entry>) {
         self.0.remove_if(key, |now| Arc::ptr_eq(now, entry));
     }

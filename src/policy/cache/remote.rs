@@ -1,8 +1,8 @@
-//! Responses that are cached where all replicas find them.
+//! Remote cache tier: cached responses in the state that replicas share.
 //!
-//! A response is written as bytes: a version, its status, how old it was and how long it is kept there, its
-//! headers, and its body. How old it is when it is read follows from how much of that time is left, so that
-//! the clocks of replicas need not agree. What can't be read is none.
+//! An entry is encoded as a version, status, age, lifetime in the store, headers and body. Its age when read
+//! follows from its remaining lifetime, so the clocks of replicas need not agree. Invalid entries are
+//! ignored.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use tokio::time::Instant;
 use super::{CacheSettings, Lasts, entry::Entry};
 use crate::{model::UpstreamResponse, policy::Sharing, shared_state::KeptBytes};
 
-/// The first byte; another format has another one.
+/// Format version, the first byte of an entry.
 const VERSION: u8 = 1;
 
-/// How long a stale response is stored that the upstream can be asked about.
+/// How long a stale response with a validator is stored.
 const ASKED_ABOUT_FOR: Duration = Duration::from_secs(3600);
 
-/// The cached responses of one upstream that all replicas find.
+/// Cached responses of one upstream that all replicas share.
 #[derive(Debug)]
 pub(in crate::policy) struct RemoteCache(pub(in crate::policy) Sharing);
 
@@ -28,14 +28,14 @@ impl RemoteCache {
         self.0.store.name("page", &[self.0.identity.as_bytes(), request])
     }
 
-    /// The response to a request; `None` where there is none, or the store can't be reached.
+    /// Response to a request. `None` if there is none, or the store is unreachable.
     pub(super) async fn get(&self, request: &[u8]) -> Option<Entry> {
         let kept = self.0.store.get(&self.name(request)).await.ok()??;
         read(&kept)
     }
 
-    /// Stores a response as long as it may be of use. Nobody waits for that. That of a program stays here, as
-    /// there is more to it than a reply.
+    /// Stores a response for as long as it may be used, in the background. Responses of programs are not
+    /// stored, as the encoding has no exit status.
     pub(super) fn put(&self, request: &[u8], entry: &Entry, settings: CacheSettings) {
         let life = of_use(entry, settings);
         let is_too_long = entry.response.body.len() >= self.0.store.entry_limit_bytes();
@@ -47,13 +47,13 @@ impl RemoteCache {
         }
     }
 
-    /// Has nobody find it any more.
+    /// Removes the response to a request.
     pub(super) fn remove(&self, request: &[u8]) {
         self.0.store.remove(&self.name(request));
     }
 }
 
-/// For how long a response may be of use from now on, fresh or stale.
+/// How long a response may be used from now on, fresh or stale.
 fn of_use(entry: &Entry, settings: CacheSettings) -> Duration {
     let in_place_of_errors = match settings.lasts {
         Lasts::For(_) => settings.stale_if_error,
@@ -63,7 +63,7 @@ fn of_use(entry: &Entry, settings: CacheSettings) -> Duration {
     entry.left(settings) + in_place_of_errors.max(asked_about)
 }
 
-/// `None` where a header is longer than any that is read.
+/// Encodes an entry. `None` if a header is longer than any that is read.
 fn written(entry: &Entry, life: Duration) -> Option<Vec<u8>> {
     let UpstreamResponse { status, headers, body, exit: _, beside: _ } = &entry.response;
     let mut out = Vec::with_capacity(body.len() + 1024);
@@ -151,7 +151,7 @@ mod tests {
             changed[at] = byte;
             let _ = kept(changed);
             let mut cut = written(&entry(), SECOND).unwrap();
-            // The body has no length of its own.
+            // The body has no length field.
             cut.truncate(at.min(cut.len() - 5));
             prop_assert!(!kept(cut));
         }

@@ -1,4 +1,4 @@
-//! What is kept, for how long, and what is asked in between.
+//! Tests of the response cache: cacheability, freshness, revalidation and coalescing.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, uri::PathAndQuery};
@@ -18,7 +18,7 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A reply of 200 with these headers.
+/// Response 200 with these headers.
 fn good(headers: &[(&str, &str)]) -> Result<UpstreamResponse, UpstreamError> {
     with(200, headers)
 }
@@ -31,7 +31,7 @@ fn with(code: u16, headers: &[(&str, &str)]) -> Result<UpstreamResponse, Upstrea
     Ok(response)
 }
 
-/// What calls of a route share that caches its responses for itself.
+/// Cache of a route that shares it with no other.
 fn alone(settings: Option<CacheSettings>) -> ResponseCache {
     ResponseCache {
         upstream: name(),
@@ -44,7 +44,7 @@ fn alone(settings: Option<CacheSettings>) -> ResponseCache {
     }
 }
 
-/// A cache before an upstream.
+/// Cache in front of a mock upstream.
 struct Cached {
     cache: Arc<ResponseCache>,
     upstream: Script,
@@ -54,7 +54,7 @@ fn cache(script: &Script, settings: CacheSettings) -> Cached {
     Cached { cache: Arc::new(alone(Some(settings))), upstream: script.clone() }
 }
 
-/// Without a cache: calls share what is under way.
+/// Coalescing without a cache.
 fn coalescing(upstream: Script) -> Cached {
     let cache = ResponseCache { under_way: Some(Mutex::default()), ..alone(None) };
     Cached { cache: Arc::new(cache), upstream }
@@ -82,7 +82,7 @@ const UPSTREAM: CacheSettings = CacheSettings {
 };
 const TEN: CacheSettings = CacheSettings { lasts: Lasts::For(Duration::from_secs(10)), ..UPSTREAM };
 
-/// How often the upstream is asked by calls that come after these waits.
+/// Number of upstream requests for calls after each of these waits.
 async fn asked(
     settings: CacheSettings,
     replies: &[Result<UpstreamResponse, UpstreamError>],
@@ -257,7 +257,7 @@ async fn what_is_kept_does_not_keep_what_it_was_read_with() {
     assert!(service.cache.store.bytes() < 2_000);
 }
 
-/// The cache of one replica of an upstream of this identity.
+/// Cache of one replica, for an upstream with this identity.
 fn replica(script: &Script, settings: CacheSettings, memory: &Memory, identity: &str) -> Cached {
     let sharing = Sharing { store: SharedStore::in_memory(memory), identity: identity.into() };
     let cache = ResponseCache { remote: Some(RemoteCache(sharing)), ..alone(Some(settings)) };
@@ -315,7 +315,7 @@ async fn replicas_give_what_another_has_kept_and_how_old_it_is() {
         (&response.headers["x-a"], &response.headers["age"]),
         (&"1".parse().unwrap(), &"4".parse().unwrap())
     );
-    // From now on it is its own, which needs no store; and it is no younger for that.
+    // From now on the response is cached locally, which needs no store. It is no younger for that.
     memory.leave();
     tokio::time::advance(5 * SECOND).await;
     call(&other, upstream_call(SECOND)).await.unwrap();
@@ -365,7 +365,7 @@ async fn what_no_replica_wrote_is_not_given() {
         call(&replica, asking("/a", &[])).await.unwrap();
         assert_eq!(script.asked(), before + 1);
     }
-    // The reply to one request, put in the place of that to another.
+    // The response to one request is stored under the key of another.
     call(&fresh(), asking("/b", &[])).await.unwrap();
     let b = memory.names().into_iter().find(|name| *name != a).unwrap();
     memory.plant(&b, written);

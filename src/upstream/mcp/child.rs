@@ -1,5 +1,4 @@
-//! An MCP server that is a child process, over its standard input and output: started when it is first
-//! needed, and again when it has ended.
+//! MCP server as a child process over stdio: started on demand, and restarted after it has exited.
 
 use std::{
     io,
@@ -38,15 +37,15 @@ use crate::{
     },
 };
 
-/// How long to wait before a child that ended is started again, at first and at most. The first time it is at
-/// once.
+/// Backoff before a child that exited early is restarted: initial and maximum. The first restart is
+/// immediate.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
-/// A child that ran so long has not failed to start.
+/// A child that ran this long has started successfully.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
-/// How long [`ChildLink::close`] waits for the end of a child.
+/// Longest time that [`ChildLink::close`] waits for the child to exit.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// One child for all calls, started when it is first needed and again when it has ended.
+/// One child process for all calls, started on demand and restarted after it has exited.
 #[derive(Debug)]
 pub(super) struct ChildLink {
     name: UpstreamName,
@@ -59,12 +58,12 @@ pub(super) struct ChildLink {
 #[derive(Debug, Default)]
 struct State {
     running: Option<Arc<Running>>,
-    /// How often in a row it has ended soon.
+    /// Consecutive early exits.
     failures: u32,
     not_before: Option<Instant>,
 }
 
-/// A child that has introduced itself.
+/// Child that has completed the MCP handshake.
 #[derive(Debug)]
 struct Running {
     handle: Handle,
@@ -78,13 +77,13 @@ impl ChildLink {
         Arc::new(Self { name, program, state, ids, changed })
     }
 
-    /// Sends a request and waits for its response.
+    /// Sends a request and waits for the response.
     pub(super) async fn request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
         let running = self.running().await?;
         self.call(&running.handle, outgoing, running.agreed.is_per_request()).await.map(Answer::Message)
     }
 
-    /// What was agreed on with the child, which is started where there is none.
+    /// Returns what was negotiated with the child, starting it if necessary.
     pub(super) async fn agreed(self: &Arc<Self>) -> Result<Agreed, UpstreamError> {
         self.running().await.map(|running| running.agreed)
     }
@@ -100,8 +99,8 @@ impl ChildLink {
         handle.call(id, message, outgoing).await
     }
 
-    /// The child, started if there is none. It continues to start when the call that needs it is abandoned:
-    /// programs that download themselves first are slower than most calls wait.
+    /// Returns the child, starting it if necessary. The start continues even if the call that needs it is
+    /// dropped: programs that download themselves first take longer than most calls wait.
     async fn running(self: &Arc<Self>) -> Result<Arc<Running>, UpstreamError> {
         if let Ok(state) = self.state.try_lock()
             && let Some(running) = state.running.as_ref().filter(|running| !running.handle.is_closed())
@@ -168,7 +167,7 @@ impl ChildLink {
         Ok(Running { handle, agreed, since: Instant::now() })
     }
 
-    /// Starts the program in a process group of its own.
+    /// Starts the program in its own process group.
     fn spawn(&self) -> io::Result<(Group, ChildStdin, ChildStdout, ChildStderr)> {
         let mut command = self.program.command(&[], []);
         let mut group = Group::start(command.stdin(Stdio::piped()))?;
@@ -179,8 +178,8 @@ impl ChildLink {
         Ok((group, input, output, errors))
     }
 
-    /// Begins with the older revisions: a child is ours alone and loses nothing by it, and old servers have
-    /// been seen to end when anything comes before `initialize`.
+    /// Negotiates with `initialize` first, and `server/discover` only if that is refused. That costs nothing
+    /// with a local child, and some old servers exit if they receive anything before `initialize`.
     async fn introduce(&self, handle: &Handle) -> Result<Agreed, UpstreamError> {
         let headers = HeaderMap::new();
         let outgoing = |method, params| Outgoing {
@@ -208,7 +207,7 @@ impl ChildLink {
         }
     }
 
-    /// Ends the child and waits for that.
+    /// Stops the child and waits for its exit.
     pub(super) async fn close(&self) {
         let Some(running) = self.state.lock().await.running.take() else { return };
         let _ = timeout(CLOSE_TIMEOUT, running.handle.stop()).await;
@@ -216,7 +215,7 @@ impl ChildLink {
 }
 
 impl State {
-    /// Records the end of a child, and when the next may be started.
+    /// Records an exit, and the earliest time of the next start.
     fn failed(&mut self, ran_for: Duration) {
         self.failures = if ran_for > STABLE_AFTER { 0 } else { self.failures + 1 };
         let wait = match self.failures {

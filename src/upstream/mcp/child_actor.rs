@@ -1,4 +1,4 @@
-//! The task that owns one child: the calls in flight, what it writes, and its process.
+//! Actor that owns one child process: its pending calls, its output, and its process group.
 
 use std::{collections::HashMap, future::Future, io, pin::pin, process::ExitStatus, time::Duration};
 
@@ -29,21 +29,22 @@ use crate::{
     },
 };
 
-/// The longest message of a child that is read: the response limits of routes are lower.
+/// Longest message that is read from a child. The response limits of routes are lower.
 pub(super) const MESSAGE_LIMIT_BYTES: usize = 64 << 20;
-/// How many messages may wait to be written to a child that does not read.
+/// Number of messages queued for a child that does not read.
 const WRITE_QUEUE_LIMIT: usize = 64;
-/// How long a child may take to end when its input does, and its orphans to close its output.
+/// Longest time for a child to exit after its input is closed, and for orphaned processes to close its
+/// output.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a child may write nothing at all after a call was abandoned, not even the response to a ping. A
-/// child that works on one thing at a time responds late; whatever it writes will do.
+/// Time without any output after a call was abandoned, not even the response to a ping, until the child
+/// counts as hung. A single-threaded child responds late, so any output is enough.
 const SILENCE_LIMIT: Duration = Duration::from_secs(30);
-/// The id of the ping; those of calls begin with 1.
+/// Id of the ping. Ids of calls start at 1.
 const PING_ID: u64 = 0;
-/// How many lines that are no messages are logged of one child.
+/// Number of lines logged per child that are not messages.
 const GARBAGE_LOGGED: u32 = 5;
 
-/// Sends calls to a child. When it is dropped, the child is ended.
+/// Sends calls to the actor of a child. Dropping it stops the child.
 #[derive(Debug)]
 pub(super) struct Handle {
     name: UpstreamName,
@@ -52,25 +53,25 @@ pub(super) struct Handle {
 }
 
 enum Command {
-    /// A call whose request is about to be sent.
+    /// Registers a call whose request is about to be sent.
     Call(u64, PendingCall),
-    /// The response to a call is no longer needed.
+    /// Cancels a call.
     Abandon(u64),
-    /// End the child. The sender is dropped when it has ended.
+    /// Stops the child. The sender is dropped once the child has exited.
     Stop(oneshot::Sender<()>),
 }
 
-/// A call that waits for its response.
+/// Call that waits for its response.
 struct PendingCall {
     respond: oneshot::Sender<Result<Bytes, UpstreamError>>,
     limit_bytes: usize,
-    /// How the response is charged, and until when it waits for memory.
+    /// Memory charge for the response, and the deadline to wait for memory.
     charge: Option<(BodyCharge, Instant)>,
     meanwhile: Option<ProgressSender>,
 }
 
 impl Handle {
-    /// Whether the child has ended, or is to end.
+    /// Whether the child has exited or is being stopped.
     pub(super) fn is_closed(&self) -> bool {
         self.commands.is_closed()
     }
@@ -107,7 +108,7 @@ impl Handle {
         UpstreamError::CutOff { upstream: self.name.clone(), source: "MCP program exited".into() }
     }
 
-    /// Ends the child and waits for that.
+    /// Stops the child and waits for its exit.
     pub(super) async fn stop(&self) {
         let (ended, end) = oneshot::channel();
         if self.commands.send(Command::Stop(ended)).is_ok() {
@@ -116,8 +117,8 @@ impl Handle {
     }
 }
 
-/// Starts the task of a child that was started. It ends when the child has ended and nothing of its process
-/// group is left.
+/// Spawns the actor of a running child. It ends once the child has exited and no process of its group is
+/// left.
 pub(super) fn spawn(
     name: UpstreamName,
     changed: watch::Sender<()>,
@@ -134,7 +135,7 @@ pub(super) fn spawn(
     Handle { name, commands, out }
 }
 
-/// Notifies the actor of a call that ends early.
+/// Cancels a call at the actor when its future is dropped.
 struct AbandonOnDrop<'a> {
     handle: &'a Handle,
     id: u64,
@@ -150,8 +151,8 @@ impl Drop for AbandonOnDrop<'_> {
 }
 
 impl PendingCall {
-    /// Returns its response to it. Nothing else is read of the child while a long one waits for memory, so
-    /// that a child can't fill it.
+    /// Sends the response to the waiting call. While a long one waits for memory, nothing else is read from
+    /// the child, so that a child can't fill the memory.
     async fn respond(mut self, upstream: &UpstreamName, text: &[u8]) {
         if text.len() > self.limit_bytes {
             let limit_bytes = self.limit_bytes;
@@ -172,39 +173,39 @@ impl PendingCall {
         let _ = self.respond.send(response);
     }
 
-    /// The response is longer than this limit, and than that of the call where it has a lower one.
+    /// Fails the call because its response is over this limit, or over its own if that is lower.
     fn fail_too_long(self, upstream: &UpstreamName, limit_bytes: usize) {
         let limit_bytes = self.limit_bytes.min(limit_bytes);
         let _ = self.respond.send(Err(UpstreamError::TooLong { upstream: upstream.clone(), limit_bytes }));
     }
 }
 
-/// Owns what belongs to one child.
+/// State of one child.
 struct Actor<R> {
     name: UpstreamName,
     changed: watch::Sender<()>,
-    /// The secrets to remove from its log lines.
+    /// Secrets that are removed from logged lines.
     secrets: Option<Regex>,
     commands: mpsc::UnboundedReceiver<Command>,
     out: mpsc::Sender<Bytes>,
     output: LineReader<R>,
     pending: HashMap<u64, PendingCall>,
-    /// When the child hangs, if it writes nothing before.
+    /// Time at which the child counts as hung unless it writes before.
     hung_at: Option<Instant>,
-    /// Whether a message is being read that is too long and whose id is not yet parsed.
+    /// Whether the message being read is too long and its id was not found at the beginning.
     has_cut_without_id: bool,
     garbage: u32,
-    /// Set when the child is to end; dropped when it has.
+    /// Set when the child is being stopped; dropped when it has exited.
     stopping: Option<oneshot::Sender<()>>,
 }
 
-/// Why a child is no longer served.
+/// Reason why the actor stops serving a child.
 enum End {
-    /// It is no longer needed.
+    /// It was stopped.
     Stopped,
     /// It closed its output.
     OutputClosed,
-    /// It writes nothing any more.
+    /// It hangs.
     Hung,
     Exited(io::Result<ExitStatus>),
 }
@@ -233,11 +234,11 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Serves calls until the child ends or is to end. Then nothing of its process group is left.
+    /// Serves calls until the child exits or is stopped. Afterwards no process of its group is left.
     async fn run(mut self, mut group: Group, writer: JoinHandle<()>) {
         let end = self.serve(group.wait()).await;
         self.commands.close();
-        // The end of its input makes it end as well (MCP, stdio, "Shutdown").
+        // Closing the input asks the child to exit (MCP, stdio, "Shutdown").
         writer.abort();
         let is_stopped = matches!(end, End::Stopped);
         let status = match end {
@@ -263,7 +264,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
                 "told to end".to_owned()
             }
         };
-        // The responses that it has written still count.
+        // Responses that it has already written still count.
         let _ = timeout(END_TIMEOUT, async {
             while let Ok(Some(line)) = self.output.next().await {
                 self.line(line).await;
@@ -307,13 +308,13 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// No more responses will arrive.
+    /// Fails all pending calls, as no more responses will arrive.
     fn fail_pending(&mut self) {
         while self.commands.try_recv().is_ok() {}
         self.pending.clear();
     }
 
-    /// Reads what the child still writes, until its output or `other` ends.
+    /// Processes further output of the child until `other` completes.
     async fn read_until<T>(&mut self, other: impl Future<Output = T>) -> T {
         let mut other = pin!(other);
         loop {
@@ -324,7 +325,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Cancels a call, and pings the child to see whether it hangs. One that does not read gets neither.
+    /// Cancels a call, and pings the child to detect whether it hangs. A child whose queue is full gets
+    /// neither.
     fn abandon(&mut self, id: u64) {
         if self.pending.remove(&id).is_some() {
             let _ = self.out.try_send(jsonrpc::cancelled(id));
@@ -337,7 +339,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
 
     async fn line(&mut self, line: Line) {
         self.hung_at = None;
-        // The command of a call is sent before its request: once its response is read, the command is there.
+        // The command of a call is sent before its request, so a call is always registered before its
+        // response is read.
         while let Ok(command) = self.commands.try_recv() {
             self.command(command);
         }
@@ -365,13 +368,14 @@ impl<R: AsyncRead + Unpin> Actor<R> {
             match jsonrpc::reaction(&self.name, &message, call) {
                 Reaction::None => {}
                 Reaction::ListsChanged => self.changed.send_replace(()),
-                // A child that sends requests and does not read gets no responses.
+                // A child that does not read its input gets no responses.
                 Reaction::Respond(response) => drop(self.out.try_send(response)),
             }
         }
     }
 
-    /// Fails the call whose response is too long, before the rest of it has arrived if the id has.
+    /// Fails the call whose response is too long. If the id is at the beginning, the rest of the response
+    /// need not arrive first.
     fn cut_line(&mut self, begin: &[u8]) {
         warn!(upstream = %self.name, limit_bytes = MESSAGE_LIMIT_BYTES, "message of the MCP program too long");
         let id = jsonrpc::id_at_beginning(begin);
@@ -381,7 +385,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// The id may be the last member. A response without one belongs to the only call, if there is only one.
+    /// Fails the call by the id at the end. Without an id, a response belongs to the only pending call, if
+    /// there is just one.
     fn rest_of_line(&mut self, end: &[u8]) {
         if !std::mem::take(&mut self.has_cut_without_id) {
             return;
@@ -393,7 +398,7 @@ impl<R: AsyncRead + Unpin> Actor<R> {
         }
     }
 
-    /// Logs a line for people from a program that prints them where only messages belong.
+    /// Logs a line that is not a message. Some programs print text for people to standard output.
     fn garbage(&mut self, line: &[u8]) {
         self.garbage = self.garbage.saturating_add(1);
         if self.garbage <= GARBAGE_LOGGED {
@@ -405,8 +410,8 @@ impl<R: AsyncRead + Unpin> Actor<R> {
     }
 }
 
-/// Writes a line for each message, until there are no more or the child reads no more. It is a task of its
-/// own, so that a child that does not read is read from all the same.
+/// Writes one line per message, until the channel closes or the child closes its input. A separate task, so
+/// that the output of a child that does not read is still read.
 async fn write(mut input: ChildStdin, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.recv().await {
         let line = [&message[..], b"\n"].concat();
@@ -443,7 +448,7 @@ mod tests {
             Self { commands, asked, output, serving, next_id: 1 }
         }
 
-        /// A call that is abandoned, and the messages that the child is sent for it.
+        /// Abandons a call, and returns the messages that the child receives for it.
         async fn abandon_call(&mut self) -> [String; 2] {
             let id = self.next_id;
             self.next_id += 1;

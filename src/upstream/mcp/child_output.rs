@@ -1,4 +1,4 @@
-//! Lines that a child writes, each up to a limit, and its standard error in the log.
+//! Output of a child process: lines up to a limit, and standard error in the log.
 
 use std::{
     io,
@@ -23,32 +23,32 @@ use crate::{
     upstream::http::{EVERYTHING, MARK},
 };
 
-/// How much of a line of its standard error is logged.
+/// Longest part of a line of standard error that is logged.
 const LOGGED_BYTES: usize = 1000;
-/// How many such lines are logged in [`LOGGED_INTERVAL`].
+/// Maximum number of lines logged in [`LOGGED_INTERVAL`].
 const LOGGED_LINES: u32 = 50;
 const LOGGED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A line of a pipe.
+/// Line of output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// All of it, without its end.
+    /// Complete line, without its line break.
     Whole(Vec<u8>),
-    /// It is longer than the limit; this is its beginning. Its [`Rest`](Self::Rest) follows.
+    /// Beginning of a line that is over the limit. Its [`Rest`](Self::Rest) follows.
     Cut(Vec<u8>),
-    /// The end of a line that was cut, at most [`REST_LIMIT_BYTES`] of it.
+    /// End of a line that was cut, at most [`REST_LIMIT_BYTES`].
     Rest(Vec<u8>),
 }
 
-/// How much of the end of a line is kept that is longer than the limit.
+/// Longest end of a cut line that is returned.
 const REST_LIMIT_BYTES: usize = 1024;
 
-/// Reads lines up to a limit.
+/// Line reader with a length limit.
 pub(super) struct LineReader<R> {
     input: BufReader<R>,
     limit_bytes: usize,
     line: Vec<u8>,
-    /// Whether a part of the next line was read, be it empty.
+    /// Whether any part of the next line was read, even an empty one.
     has_begun: bool,
     is_cut: bool,
 }
@@ -59,8 +59,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Self { input, limit_bytes, line: Vec::new(), has_begun: false, is_cut: false }
     }
 
-    /// The next line; `None` when there are no more. A partly read line is preserved when the future is
-    /// dropped.
+    /// Reads the next line; `None` at the end. Cancel-safe: a partly read line is preserved when the future
+    /// is dropped.
     pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let piece = self.input.fill_buf().await?;
@@ -95,10 +95,10 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 }
 
-/// Logs the standard error of a child, until it ends; without the secrets that the child was given.
+/// Logs the standard error of a child until it closes, with the child's secrets redacted.
 ///
-/// Until it serves, it has received nothing of any call, and its lines explain why it does not start. From
-/// then on its text may contain that of requests and responses, which are for a log at `debug`.
+/// Until the child serves, it has received no request, and its lines explain why it does not start.
+/// Afterwards they may contain text of requests and responses, so they are only logged at `debug`.
 pub(super) async fn log_errors(
     upstream: UpstreamName,
     errors: ChildStderr,
@@ -128,13 +128,13 @@ pub(super) async fn log_errors(
     }
 }
 
-/// Finds secrets; everything where they are too long for that.
+/// Compiles the pattern of secrets. If it is too long, the pattern matches everything.
 pub(super) fn secrets_regex(pattern: Option<String>) -> Option<Regex> {
     let everything = |_| Regex::new(EVERYTHING).expect("the pattern is fixed and tested");
     pattern.map(|pattern| Regex::new(&pattern).unwrap_or_else(everything))
 }
 
-/// A line without secrets, and without what would move the cursor of a terminal.
+/// Line for the log: secrets redacted, control characters replaced.
 pub(super) fn shown(line: &[u8], secrets: Option<&Regex>) -> String {
     let text = String::from_utf8_lossy(line);
     let visible = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };

@@ -1,7 +1,7 @@
-//! An MCP server over Streamable HTTP.
+//! MCP server over Streamable HTTP.
 //!
-//! In reading order: an [`HttpLink`] has one session and sends requests in it; then how a session begins, how
-//! a message is sent, how its response arrives, and the stream of notifications.
+//! An [`HttpLink`] has one session and sends requests in it. The sections below are: opening a session,
+//! messages to the server, messages from the server, and the stream of notifications.
 
 use std::sync::{
     Arc, Mutex, PoisonError, Weak,
@@ -40,13 +40,13 @@ use crate::{
     },
 };
 
-/// How much is read of what begins a session, and of an event that no request waits for.
+/// Longest message that opens a session, and longest event that is not for a request.
 const MESSAGE_LIMIT_BYTES: usize = 1 << 20;
-/// How long a server may take to end a stream after the response, so that its connection can be used again.
+/// Longest time for a server to end a stream after the response, so that its connection can be reused.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
-/// Timeout of a notification, and of the end of a session.
+/// Timeout of a notification, and of ending a session.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to wait before a stream that ended is opened again, at first and at most.
+/// Backoff before a stream that ended is reopened: initial and maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -54,7 +54,7 @@ const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// The connection to one server, and the session with it.
+/// HTTP client of one server, and the session with it.
 #[derive(Debug)]
 pub(super) struct HttpLink {
     http: HttpUpstream,
@@ -63,22 +63,22 @@ pub(super) struct HttpLink {
     changed: watch::Sender<()>,
 }
 
-/// The session that was negotiated with the server, until the server forgets it.
+/// Session with the server, until the server forgets it.
 #[derive(Debug)]
 struct Session {
     agreed: Agreed,
     id: Option<HeaderValue>,
-    /// The task that reads notifications.
+    /// Task that reads notifications.
     listener: Mutex<Option<AbortHandle>>,
 }
 
-/// Why a request has no response.
+/// Reason why a request has no response.
 enum Failure {
     /// The server does not know the session, and has not processed the request.
     Forgotten,
-    /// The server begins no session, and refuses with an HTTP status.
+    /// The server opens no session and refuses with an HTTP status.
     Refused(UpstreamResponse),
-    /// For another reason.
+    /// Any other error.
     Error(UpstreamError),
 }
 
@@ -93,7 +93,7 @@ impl Session {
         Self { agreed, id, listener: Mutex::default() }
     }
 
-    /// The headers of every message of a session.
+    /// Headers of every message of the session.
     fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(self.agreed.revision));
@@ -110,7 +110,7 @@ impl Drop for Session {
 }
 
 impl Drop for HttpLink {
-    /// Ends the session in the background; [`close`](Self::close) waits for that.
+    /// Ends the session in the background. [`close`](Self::close) also waits for it.
     fn drop(&mut self) {
         if let Some(session) = self.session.get_mut().take().filter(|session| session.id.is_some())
             && let Ok(runtime) = Handle::try_current()
@@ -132,8 +132,8 @@ impl HttpLink {
         self.http.name()
     }
 
-    /// Sends a request and waits for its response. When the server has forgotten the session, a new one is
-    /// begun, once.
+    /// Sends a request and waits for its response. If the server has forgotten the session, opens a new one,
+    /// once.
     pub(super) async fn request(self: &Arc<Self>, outgoing: &Outgoing<'_>) -> Result<Answer, UpstreamError> {
         match self.try_request(outgoing).await {
             Ok(answer) => Ok(answer),
@@ -152,7 +152,7 @@ impl HttpLink {
         info!(upstream = %self.name(), "MCP session lost, opening another");
         self.forget(&session).await;
         let session = self.session().await?;
-        // A server that forgets may have been restarted, with other tools.
+        // A server that lost its sessions may have restarted with other tools.
         if !outgoing.method.ends_with("/list") {
             self.changed.send_replace(());
         }
@@ -177,7 +177,7 @@ impl HttpLink {
         answer
     }
 
-    /// The session that was negotiated with the server; one is begun if there is none.
+    /// Returns what was negotiated with the server, opening a session if necessary.
     pub(super) async fn agreed(self: &Arc<Self>) -> Result<Agreed, UpstreamError> {
         match self.session().await {
             Ok(session) => Ok(session.agreed),
@@ -188,7 +188,7 @@ impl HttpLink {
         }
     }
 
-    /// The session, begun if there is none.
+    /// Returns the session, opening one if necessary.
     async fn session(self: &Arc<Self>) -> Result<Arc<Session>, Failure> {
         let mut open = self.session.lock().await;
         if let Some(session) = &*open {
@@ -207,7 +207,7 @@ impl HttpLink {
         Ok(session)
     }
 
-    /// Drops a session, unless another was begun already.
+    /// Drops a session, unless another was opened already.
     async fn forget(&self, session: &Arc<Session>) {
         let mut open = self.session.lock().await;
         if open.as_ref().is_some_and(|now| Arc::ptr_eq(now, session)) {
@@ -227,8 +227,8 @@ impl HttpLink {
     }
 }
 
-/// A request whose response is waited for. When it is dropped before, the server is sent a cancellation; in
-/// revision 2026-07-28 the end of the stream is one.
+/// Cancels a request when its future is dropped before the response. In revision 2026-07-28, closing the
+/// stream cancels, and no notification is sent.
 struct CancelOnDrop<'a> {
     link: &'a Arc<HttpLink>,
     session: &'a Arc<Session>,
@@ -244,14 +244,14 @@ impl Drop for CancelOnDrop<'_> {
     }
 }
 
-// The begin of a session.
+// Opening a session.
 
-/// The result of `server/discover` or `initialize`, and the session's id.
+/// Result of `server/discover` or `initialize`, and the session id.
 type Introduced = (Box<RawValue>, Option<HeaderValue>);
 
 impl HttpLink {
-    /// Begins with the newest revision; a server that does not support it is older (MCP 2026-07-28,
-    /// Streamable HTTP, "Backward Compatibility").
+    /// Opens a session with the newest revision. If the server does not support it, falls back to
+    /// `initialize` (MCP 2026-07-28, Streamable HTTP, "Backward Compatibility").
     async fn begin(self: &Arc<Self>) -> Result<Session, Failure> {
         let discovered = self.introduce("server/discover", Map::new(), true).await?;
         if let Ok((result, _)) = &discovered
@@ -271,7 +271,7 @@ impl HttpLink {
         Ok(session)
     }
 
-    /// Sends a request that begins a session. The inner error is the server's own refusal.
+    /// Sends a request that opens a session. The inner error is the server's refusal.
     async fn introduce(
         self: &Arc<Self>,
         method: &'static str,
@@ -309,7 +309,7 @@ impl HttpLink {
     }
 }
 
-/// Whether a status means the same in all revisions: a client is not allowed, or the server is not there.
+/// Whether a status has the same meaning in all revisions: the client is not allowed, or the server fails.
 fn is_final(status: StatusCode) -> bool {
     const FINAL: [StatusCode; 4] = [
         StatusCode::UNAUTHORIZED,
@@ -349,12 +349,12 @@ impl HttpLink {
     }
 }
 
-/// When a request has an endpoint at the latest; calls have timeouts of their own for the response.
+/// Deadline for selecting an endpoint. Calls have their own timeouts for the response.
 fn deadline() -> Instant {
     Instant::now() + McpUpstream::START_TIMEOUT
 }
 
-/// The request with one message.
+/// HTTP request with one message.
 fn post_request(
     session: Option<&Session>,
     more: &HeaderMap,
@@ -378,8 +378,7 @@ fn request(method: Method, headers: HeaderMap, body: Bytes) -> HttpRequest {
     HttpRequest { method, under, path_and_query, headers, body }
 }
 
-/// A text as the value of a header; encoded where it must be (MCP 2026-07-28, Streamable HTTP, "Value
-/// Encoding").
+/// Text as a header value, encoded if necessary (MCP 2026-07-28, Streamable HTTP, "Value Encoding").
 fn header_value(text: &str) -> HeaderValue {
     let is_plain = !text.is_empty()
         && text.bytes().all(|byte| (0x20..0x7f).contains(&byte))
@@ -392,7 +391,7 @@ fn header_value(text: &str) -> HeaderValue {
 // Messages from the server.
 
 impl HttpLink {
-    /// The response to a request, as a JSON document or in a stream of events.
+    /// Reads the response to a request: a JSON document, or an event stream.
     async fn answer(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -414,15 +413,15 @@ impl HttpLink {
         if status.is_success() {
             return Err(not_mcp(self.name(), "its answer has no response to the request").into());
         }
-        // An error without an id is about the message as a whole. Servers of older revisions respond to an
-        // unknown session with 404, and many with 400.
+        // An error without an id concerns the whole message. For an unknown session, servers of legacy
+        // revisions respond 404, and many 400.
         if session.id.is_some() && matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
             return Err(Failure::Forgotten);
         }
         Ok(Answer::Refused(upstream_response))
     }
 
-    /// Reads a stream of events until the response is there.
+    /// Reads an event stream until the response to the request.
     async fn answer_in_events(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -438,7 +437,7 @@ impl HttpLink {
             while let Some(data) = events.next().map_err(too_long)? {
                 if let Some(response) = jsonrpc::response_to(&data, id) {
                     let text = Bytes::copy_from_slice(response.text.as_bytes());
-                    // Nothing of it is kept, however much comes.
+                    // Reads the rest of the stream and discards it, so that the connection can be reused.
                     tokio::spawn(timeout(END_TIMEOUT, async move {
                         while let Some(Ok(_)) = body.frame().await {}
                     }));
@@ -462,7 +461,7 @@ impl HttpLink {
         }
     }
 
-    /// Reacts to messages that are no responses: notifications, and requests of the server.
+    /// Handles messages other than responses: notifications, and requests of the server.
     fn react(self: &Arc<Self>, session: &Arc<Session>, text: &str, call: Option<(u64, &ProgressSender)>) {
         for message in jsonrpc::messages(text) {
             match jsonrpc::reaction(self.name(), &message, call) {
@@ -473,7 +472,7 @@ impl HttpLink {
         }
     }
 
-    /// The request for the stream of notifications.
+    /// Request that opens the stream of notifications.
     fn listen_request(&self, session: &Session) -> HttpRequest {
         if !session.agreed.is_per_request() {
             let mut headers = session.headers();
@@ -496,7 +495,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
 }
 
-/// Reads the notifications of a server, as long as there is a session.
+/// Reads the notifications of a server for the life of the session.
 async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
     let mut wait = BACKOFF.0;
     loop {
@@ -504,15 +503,15 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
             let (Some(link), Some(session)) = (link.upgrade(), session.upgrade()) else { return };
             (link.http.clone(), link.listen_request(&session))
         };
-        // Without the link and the session: some servers send no headers before there is a notification, and
-        // the end of the session ends this.
+        // Holds neither link nor session while it waits: some servers send no headers before the first
+        // notification, and the end of the session must end this task.
         let opened = http.open(request, deadline()).await;
         let began = Instant::now();
         match opened {
             Ok(response) if response.status().is_success() && is_event_stream(response.headers()) => {
                 read_notifications(&link, &session, response.into_body().0).await;
             }
-            // It has no such stream.
+            // The server offers no such stream.
             Ok(_) => return,
             Err(error) => debug!(upstream = %error.upstream(), "can't listen to the server: {error}"),
         }
@@ -521,7 +520,7 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         }
         sleep(wait).await;
         wait = (wait * 2).min(BACKOFF.1);
-        // Notifications of the meantime are lost.
+        // Notifications may have been missed meanwhile, so the lists are read again.
         let Some(link) = link.upgrade() else { return };
         link.changed.send_replace(());
     }

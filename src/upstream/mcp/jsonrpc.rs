@@ -1,5 +1,5 @@
-//! JSON-RPC messages of MCP, to and from a server. Those of a server preserve their text: only the outermost
-//! members are parsed.
+//! JSON-RPC messages of MCP, to and from a server. Messages from a server preserve their text: only the
+//! outermost members are parsed.
 
 use std::{borrow::Cow, fmt};
 
@@ -16,44 +16,44 @@ use crate::{
     upstream::{ProgressEvent, ProgressSender, error::Withheld},
 };
 
-/// One message of a server.
+/// Message from a server.
 pub(super) enum Message<'a> {
-    /// The response to a request of ours.
+    /// Response to a request of glossator.
     Response(Response<'a>),
-    /// A request of its own.
+    /// Request of the server.
     Request {
-        /// Its id, to be given back as it is.
+        /// Id, returned unchanged.
         id: &'a RawValue,
-        /// Its method.
+        /// Method.
         method: Cow<'a, str>,
     },
-    /// A message that has no response.
+    /// Notification, which has no response.
     Notification {
-        /// Its method.
+        /// Method.
         method: Cow<'a, str>,
-        /// Its parameters.
+        /// Parameters.
         params: Option<&'a RawValue>,
     },
 }
 
-/// The response to a request of ours.
+/// Response to a request of glossator.
 pub(super) struct Response<'a> {
-    /// The id of the request; `None` if the server could not read it.
+    /// Id of the request. `None` if the server could not read it.
     pub(super) id: Option<u64>,
-    /// The whole message.
+    /// Complete text of the message.
     pub(super) text: &'a str,
-    /// The result, or the error.
+    /// Result, or error.
     pub(super) outcome: Result<&'a RawValue, RpcError>,
 }
 
-/// A JSON-RPC error.
+/// JSON-RPC error.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct RpcError {
     #[serde(default)]
     pub(super) code: i64,
     #[serde(default)]
     pub(super) message: String,
-    /// Whether the message is ours: the server has sent no error that can be read.
+    /// Whether glossator wrote the message, because the server sent no valid error.
     #[serde(skip)]
     pub(super) is_ours: bool,
 }
@@ -72,13 +72,13 @@ impl From<RpcError> for Withheld {
 }
 
 impl RpcError {
-    /// The server itself is at fault (JSON-RPC 2.0, section 5.1).
+    /// Internal error of the server (JSON-RPC 2.0, section 5.1).
     const INTERNAL: i64 = -32603;
-    /// No such method (JSON-RPC 2.0, section 5.1).
+    /// Unknown method (JSON-RPC 2.0, section 5.1).
     pub(super) const METHOD_NOT_FOUND: i64 = -32601;
-    /// The parameters are wrong.
+    /// Invalid parameters.
     pub(super) const INVALID_PARAMS: i64 = -32602;
-    /// A revision that the server does not speak (MCP 2026-07-28, `UnsupportedProtocolVersionError`).
+    /// Unsupported revision (MCP 2026-07-28, `UnsupportedProtocolVersionError`).
     pub(super) const UNSUPPORTED_REVISION: i64 = -32022;
 }
 
@@ -97,27 +97,27 @@ struct Members<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A member that is there, `null` too.
+/// Deserializes a member that is present, even if it is `null`.
 fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(member).map(Some)
 }
 
-/// Where a text was read.
+/// Transport that a text came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
-    /// The response to an HTTP request, which is meant as a message whatever is missing in it.
+    /// Response to an HTTP request. It is a message even if members are missing.
     Http,
-    /// A line of a program, which may also be of its log: JSON with an `id` is no response yet.
+    /// Line of a program, which may also be a log line: JSON with only an `id` is not a message.
     Line,
 }
 
-/// The messages in a text: one, or several in an array, which revision 2025-03-26 allows. Invalid ones are
-/// skipped; the list is empty when it is no JSON at all.
+/// Parses the messages in a text: one, or an array of them, which revision 2025-03-26 allows. Invalid
+/// messages are skipped. The list is empty if the text is not JSON.
 pub(super) fn messages(text: &str) -> Vec<Message<'_>> {
     messages_from(Carrier::Http, text)
 }
 
-/// The same of a line that a program wrote to its standard output: a message names `jsonrpc`, and has a
+/// Parses the messages in a line of a program's standard output. A message must have `jsonrpc`, and a
 /// `method`, a `result` or an `error`.
 pub(super) fn messages_of_line(text: &str) -> Vec<Message<'_>> {
     messages_from(Carrier::Line, text)
@@ -160,19 +160,19 @@ fn message(from: Carrier, text: &str) -> Option<Message<'_>> {
     }
 }
 
-/// The response to one request among some messages.
+/// Finds the response to one request.
 pub(super) fn response_to(text: &str, wanted: u64) -> Option<Response<'_>> {
     let mut responses = messages(text).into_iter().filter_map(Message::into_response);
     responses.find(|response| response.id == Some(wanted))
 }
 
-/// The first error among some messages, whomever it is for.
+/// Finds the first error, for any request.
 pub(super) fn error_in(text: &str) -> Option<RpcError> {
     messages(text).into_iter().find_map(Message::into_response)?.outcome.err()
 }
 
 impl<'a> Message<'a> {
-    /// The response that it is, if it is one.
+    /// Response, if the message is one.
     pub(super) fn into_response(self) -> Option<Response<'a>> {
         match self {
             Self::Response(response) => Some(response),
@@ -181,10 +181,10 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The reaction to a message that is no response to a call.
+/// Action that a message requires.
 pub(super) enum Reaction {
     None,
-    /// Read the lists of the server again.
+    /// Read the server's lists again.
     ListsChanged,
     /// Send this response.
     Respond(Bytes),
@@ -199,7 +199,7 @@ struct ProgressParams<'a> {
     total: Option<f64>,
 }
 
-/// The reaction to a message that is no response to a call that waits. Progress of `call` is reported to its
+/// Action for a message that is not a response to a pending call. Progress of `call` is reported to its
 /// client.
 pub(super) fn reaction(
     upstream: &UpstreamName,
@@ -207,7 +207,7 @@ pub(super) fn reaction(
     call: Option<(u64, &ProgressSender)>,
 ) -> Reaction {
     match message {
-        // To a call that was abandoned.
+        // Response to a call that was abandoned.
         Message::Response(_) => Reaction::None,
         Message::Request { id, method } => {
             if method != "ping" {
@@ -236,7 +236,7 @@ pub(super) fn reaction(
     }
 }
 
-/// The id of the call whose progress a message reports.
+/// Id of the call whose progress a message reports.
 pub(super) fn progress_of(message: &Message<'_>) -> Option<u64> {
     let Message::Notification { method, params: Some(params) } = message else { return None };
     let of_progress = method == "notifications/progress";
@@ -245,7 +245,7 @@ pub(super) fn progress_of(message: &Message<'_>) -> Option<u64> {
     token.as_u64().or_else(|| token.as_str()?.parse().ok())
 }
 
-/// The id in a line that is too long to be read, by its beginning.
+/// Finds the id at the beginning of a line that is too long to parse.
 pub(super) fn id_at_beginning(line: &[u8]) -> Option<u64> {
     struct Outermost<'i>(&'i mut Option<u64>);
     impl<'de> Visitor<'de> for Outermost<'_> {
@@ -268,16 +268,16 @@ pub(super) fn id_at_beginning(line: &[u8]) -> Option<u64> {
     }
     let mut found = None;
     let line = &line[..line.len().min(SEARCHED_BYTES)];
-    // It ends in the middle of a message, which is an error when the id does not come before.
+    // The input ends in the middle of a message, so an error only means that the id does not come before.
     let _ = serde_json::Deserializer::from_slice(line).deserialize_map(Outermost(&mut found));
     found
 }
 
-/// The same by its end, for servers that write the id last.
+/// Finds the id at the end of such a line, for servers that write it last.
 pub(super) fn id_at_end(line: &[u8]) -> Option<u64> {
     let line = &line[line.len().saturating_sub(SEARCHED_BYTES)..];
     let text = String::from_utf8_lossy(line);
-    // What ends with two braces is inside of something else.
+    // After two closing braces, the id would belong to a nested object.
     let (_, last) = text.trim_end().strip_suffix('}')?.rsplit_once("\"id\"")?;
     let last = last.trim_start().strip_prefix(':')?.trim();
     let (id, rest) = last.split_once(',').unwrap_or((last, ""));
@@ -286,20 +286,20 @@ pub(super) fn id_at_end(line: &[u8]) -> Option<u64> {
     is_all.then(|| id.trim().trim_matches('"').parse().ok()).flatten()
 }
 
-/// How much of a line is searched for an id.
+/// Part of a line that is searched for an id.
 const SEARCHED_BYTES: usize = 1024;
 
-/// Our ids are numbers; some servers give them back as texts.
+/// Parses an id of glossator. It is a number, but some servers return it as a string.
 fn own_id(id: &RawValue) -> Option<u64> {
     id.get().trim_matches('"').parse().ok()
 }
 
-/// A request of ours.
+/// Request to the server.
 pub(super) fn request(id: u64, method: &str, params: Map<String, Value>) -> Bytes {
     written(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
 }
 
-/// A notification to the server.
+/// Notification to the server.
 pub(super) fn notification(method: &str, params: Map<String, Value>) -> Bytes {
     let mut message = json!({ "jsonrpc": "2.0", "method": method });
     if !params.is_empty() {
@@ -308,7 +308,7 @@ pub(super) fn notification(method: &str, params: Map<String, Value>) -> Bytes {
     written(&message)
 }
 
-/// The notification that the response to a request is no longer needed.
+/// Notification that cancels a request.
 pub(super) fn cancelled(id: u64) -> Bytes {
     let mut params = Map::new();
     params.insert("requestId".into(), id.into());
@@ -316,7 +316,7 @@ pub(super) fn cancelled(id: u64) -> Bytes {
     notification("notifications/cancelled", params)
 }
 
-/// The response to a request of the server: a result to `ping`, an error to everything else.
+/// Response to a request of the server: a result for `ping`, an error for everything else.
 pub(super) fn answer_to(id: &RawValue, method: &str) -> Bytes {
     let id: Value = serde_json::from_str(id.get()).unwrap_or_default();
     written(&match method {

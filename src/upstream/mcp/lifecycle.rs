@@ -10,30 +10,30 @@ use serde_json::{Map, Value, json, value::RawValue};
 use super::Outgoing;
 use crate::upstream::error::Withheld;
 
-/// The revision that has no session: each request has all that was agreed on.
+/// Revision without sessions: each request carries what `initialize` negotiated before.
 pub(super) const PER_REQUEST: &str = "2026-07-28";
 
-/// The revisions that begin with `initialize`, the newest first. The last is older than the first that was
-/// published, and some servers still negotiate it.
+/// Revisions that start with `initialize`, newest first. The last is older than the first published revision,
+/// but some servers still negotiate it.
 const INITIALIZED: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
 
-/// What was agreed on with a server.
+/// Negotiated revision and capabilities.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Agreed {
-    /// The revision.
+    /// Revision.
     pub(super) revision: &'static str,
-    /// Its capabilities.
+    /// Capabilities of the server.
     pub(super) declared: Declared,
 }
 
-/// The capabilities that a server declares, as far as they matter here.
+/// Capabilities of a server, as far as glossator uses them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Declared {
-    /// It has prompts.
+    /// Prompts.
     pub(super) prompts: bool,
-    /// It has resources.
+    /// Resources.
     pub(super) resources: bool,
-    /// It completes arguments of both.
+    /// Completions for arguments of both.
     pub(super) completions: bool,
     notifies_of_tools: bool,
     notifies_of_prompts: bool,
@@ -41,7 +41,7 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    /// The changes of its lists that it notifies of, in the form of `subscriptions/listen`.
+    /// List changes that the server sends notifications for, in the format of `subscriptions/listen`.
     pub(super) fn changes(&self) -> Map<String, Value> {
         let told = [
             ("toolsListChanged", self.notifies_of_tools),
@@ -52,7 +52,7 @@ impl Declared {
     }
 }
 
-/// The result of `initialize` or `server/discover`.
+/// Result of `initialize` or `server/discover`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Introduction<'a> {
@@ -65,7 +65,7 @@ struct Introduction<'a> {
 }
 
 impl Agreed {
-    /// From the result of `initialize`.
+    /// Parses the result of `initialize`.
     pub(super) fn of_initialize(result: &RawValue) -> Result<Self, Withheld> {
         let introduction = Introduction::read(result)?;
         let found = introduction.protocol_version.as_deref().unwrap_or_default();
@@ -77,7 +77,7 @@ impl Agreed {
         Ok(Self { revision, declared: introduction.declared() })
     }
 
-    /// From the result of `server/discover`.
+    /// Parses the result of `server/discover`.
     pub(super) fn of_discover(result: &RawValue) -> Result<Self, Withheld> {
         let introduction = Introduction::read(result)?;
         match introduction.supported_versions.iter().any(|version| version == PER_REQUEST) {
@@ -89,7 +89,7 @@ impl Agreed {
         }
     }
 
-    /// Whether there is no session.
+    /// Whether the revision has no sessions.
     pub(super) fn is_per_request(&self) -> bool {
         self.revision == PER_REQUEST
     }
@@ -125,13 +125,13 @@ impl<'a> Introduction<'a> {
     }
 }
 
-/// The parameters of `initialize`. No capability is declared: nobody is there to respond to requests of the
+/// Parameters of `initialize`. They declare no capabilities, because glossator does not serve requests of the
 /// server.
 pub(super) fn initialize() -> Map<String, Value> {
     object(json!({ "protocolVersion": INITIALIZED[0], "capabilities": {}, "clientInfo": client_info() }))
 }
 
-/// The parameters of a request as a revision wants them; `None` before one was agreed on.
+/// Parameters of a request with `_meta` as its revision requires.
 pub(super) fn params(outgoing: &Outgoing<'_>, id: u64, is_per_request: bool) -> Map<String, Value> {
     let mut meta = Map::new();
     if is_per_request {
@@ -150,7 +150,7 @@ pub(super) fn params(outgoing: &Outgoing<'_>, id: u64, is_per_request: bool) -> 
     params
 }
 
-/// The trace that a call belongs to (SEP-414): for servers that have no headers.
+/// Trace context in `_meta` (SEP-414), for transports without headers.
 fn trace(headers: &HeaderMap) -> impl Iterator<Item = (String, Value)> {
     const NAMES: [HeaderName; 2] =
         [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate")];

@@ -1,14 +1,13 @@
 //! MCP upstreams, all revisions since 2024-11-05: over Streamable HTTP, or a child process over stdio.
 //!
-//! [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`. `lifecycle` has
-//! the differences between revisions, `jsonrpc` the messages. `http` is Streamable HTTP, with `sse` parsing
-//! event streams. `child` is one child process for all calls, which `child_actor` owns and `child_output`
-//! reads.
+//! - [`McpUpstream`] calls tools, gets prompts, reads resources and lists them over a `Link`.
+//! - `lifecycle` has the differences between revisions, `jsonrpc` the messages.
+//! - `http` is Streamable HTTP; `sse` parses its event streams.
+//! - `child` is one child process for all calls; `child_actor` owns it, and `child_output` reads its output.
 //!
-//! The SDK's client is not used: it parses results into its own types, which lose unknown members of known
-//! blocks, the order of members, and the bytes, so that content could not be passed on byte for byte. It also
-//! hides the status and body of an HTTP error, which rules read, and does not support revisions before
-//! 2024-11-05.
+//! The SDK's client is not used. It parses results into its own types, which lose unknown members, the order
+//! of members and the exact bytes, so content could not be passed on byte for byte. It also hides the status
+//! and body of an HTTP error, which rules read, and does not support revisions before 2024-11-05.
 
 mod child;
 mod child_actor;
@@ -41,38 +40,38 @@ use crate::{
     translate::extract::MCP_MEDIA_TYPE,
 };
 
-/// One MCP server. Clones share the session with it, or the child.
+/// Client of one MCP server. Clones share the session, or the child process.
 ///
-/// Sends a tool call (or `prompts/get`, …) and returns the JSON-RPC response as a [`UpstreamResponse`] of
+/// It sends a tool call (or `prompts/get`, …) and returns the JSON-RPC response as an [`UpstreamResponse`] of
 /// type [`MCP_MEDIA_TYPE`]. Dropping the future sends `notifications/cancelled`.
 #[derive(Debug, Clone)]
 pub struct McpUpstream {
     name: UpstreamName,
     link: Link,
-    /// Notified when the lists of the server may have changed.
+    /// Notifies when the lists of the server may have changed.
     changed: watch::Sender<()>,
 }
 
-/// One MCP server, and how it is reached.
+/// Settings of one MCP server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct McpSettings {
-    /// The name that routes use.
+    /// Name that routes use.
     pub name: UpstreamName,
-    /// How it is reached.
+    /// Transport.
     pub transport: McpTransport,
 }
 
-/// How an MCP server is reached.
+/// Transport to an MCP server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum McpTransport {
-    /// At an address, as Streamable HTTP.
+    /// Streamable HTTP.
     Http(Box<HttpSettings>),
-    /// A program that is started, and spoken to over its standard input and output.
+    /// Child process over stdio.
     Child(Program),
 }
 
 impl McpSettings {
-    /// How it is reached by HTTP, where it is.
+    /// HTTP settings, if the transport is HTTP.
     pub fn http(&self) -> Option<&HttpSettings> {
         match &self.transport {
             McpTransport::Http(settings) => Some(settings),
@@ -87,26 +86,26 @@ enum Link {
     Child(Arc<ChildLink>),
 }
 
-/// A request on its way out.
+/// Outgoing request.
 struct Outgoing<'a> {
     method: &'static str,
     params: Map<String, Value>,
-    /// The tool, prompt or resource, for servers that require it in a header.
+    /// Name of the tool, prompt or resource, which revision 2026-07-28 requires in a header.
     name: Option<&'a str>,
-    /// Headers for a server that is reached over HTTP.
+    /// Headers for a server over HTTP.
     headers: &'a HeaderMap,
     limit_bytes: usize,
-    /// The call that it is sent for; `None` of requests of our own.
+    /// Call that the request is for. `None` for glossator's own requests.
     upstream_call: Option<&'a UpstreamCall>,
 }
 
 impl<'a> Outgoing<'a> {
-    /// Where progress is reported before its response is there.
+    /// Channel for progress before the response.
     fn meanwhile(&self) -> Option<&'a ProgressSender> {
         self.upstream_call.and_then(|upstream_call| upstream_call.meanwhile.as_ref())
     }
 
-    /// The account of its response's body.
+    /// Memory account for the response body.
     fn account(&self) -> BodyAccount<'a> {
         match self.upstream_call {
             Some(upstream_call) => upstream_call.account(self.limit_bytes),
@@ -115,30 +114,30 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// The response to a request.
+/// Response to a request.
 enum Answer {
-    /// A JSON-RPC response, whole.
+    /// Complete JSON-RPC response.
     Message(Bytes),
-    /// An HTTP response without a JSON-RPC message, with an error status.
+    /// HTTP error response without a JSON-RPC message.
     Refused(UpstreamResponse),
 }
 
-/// One list of a server, each entry as JSON.
+/// List of a server, each entry as JSON.
 pub type McpList = Vec<Box<RawValue>>;
 
-/// The lists of a server.
+/// All lists of a server.
 #[derive(Debug, Clone, Default)]
 pub struct McpLists {
     lists: [McpList; 4],
-    /// Whether it declares prompts.
+    /// Whether the server declares prompts.
     pub has_prompts: bool,
-    /// Whether it declares resources.
+    /// Whether the server declares resources.
     pub has_resources: bool,
-    /// Whether it declares completions.
+    /// Whether the server declares completions.
     pub completes: bool,
 }
 
-/// One of the lists of a server.
+/// Kind of list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListKind {
     /// `tools/list`.
@@ -151,22 +150,22 @@ pub enum ListKind {
     ResourceTemplates,
 }
 
-/// Which lists are wanted, beside that of the tools.
+/// Lists to fetch besides that of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WantedLists {
-    /// That of prompts.
+    /// List of prompts.
     pub prompts: bool,
-    /// Those of resources and of resource templates.
+    /// Lists of resources and of resource templates.
     pub resources: bool,
 }
 
 impl McpLists {
-    /// One of them.
+    /// List of one kind.
     pub fn of(&self, kind: ListKind) -> &McpList {
         &self.lists[kind as usize]
     }
 
-    /// Whether they are the same as others.
+    /// Whether two sets of lists are equal.
     pub fn are_same(&self, other: &Self) -> bool {
         let of = |lists: &Self| (lists.has_prompts, lists.has_resources, lists.completes);
         let texts = |lists: &Self| -> Vec<Vec<String>> {
@@ -177,7 +176,7 @@ impl McpLists {
 }
 
 impl ListKind {
-    /// Its method, and its member in the result.
+    /// Method of the request, and member of the result.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Tools => ("tools/list", "tools"),
@@ -189,18 +188,18 @@ impl ListKind {
 }
 
 impl McpUpstream {
-    /// How many entries of one list are read; those after them are left out.
+    /// Maximum number of entries read of one list. Further entries are ignored.
     pub const LIST_LIMIT: usize = 1000;
-    /// How many pages a server's list may have.
+    /// Maximum number of pages of one list.
     pub const PAGES_LIMIT: usize = 200;
-    /// How long one page of the list may be.
+    /// Longest page of a list.
     const PAGE_LIMIT_BYTES: usize = 8 << 20;
-    /// How long one page may take to come, when the server is there.
+    /// Timeout of one page once the server is initialized.
     const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
-    /// How long a server may take to introduce itself. A child may have to fetch itself first, as `npx` does.
+    /// Timeout of initialization. A child may have to download itself first, as `npx` does.
     const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-    /// Makes the client; nothing is connected or started yet.
+    /// Creates the client. It connects or starts nothing yet.
     pub fn new(settings: McpSettings) -> Self {
         let McpSettings { name, transport } = settings;
         let changed = watch::Sender::new(());
@@ -213,17 +212,17 @@ impl McpUpstream {
         Self { name, link, changed }
     }
 
-    /// The name that routes use.
+    /// Name that routes use.
     pub fn name(&self) -> &UpstreamName {
         &self.name
     }
 
-    /// Receives a notification when its lists may have changed since they were read.
+    /// Notifications that the lists may have changed since they were read.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Ends the session, or the child; the next request begins another.
+    /// Ends the session, or stops the child. The next request starts another.
     pub async fn close(&self) {
         match &self.link {
             Link::Http(link) => link.close().await,
@@ -231,12 +230,12 @@ impl McpUpstream {
         }
     }
 
-    /// Fetches the lists. If the list of prompts or resources fails, the one in `known` stays and the error
+    /// Fetches the lists. If a list of prompts or resources fails, the one in `known` is used and the error
     /// is returned beside it, so that the tools remain available.
     ///
     /// # Errors
     ///
-    /// [`UpstreamError`] when the server can't be reached, refuses, or answers something else.
+    /// [`UpstreamError`] if the server is unreachable, refuses, or sends an invalid response.
     pub async fn list(
         &self,
         wanted: WantedLists,
@@ -268,7 +267,7 @@ impl McpUpstream {
         Ok((lists, failed))
     }
 
-    /// One list, page by page.
+    /// Fetches one list, page by page.
     async fn list_of(&self, kind: ListKind) -> Result<McpList, UpstreamError> {
         let (mut list, mut cursor) = (McpList::new(), None::<String>);
         for _ in 0..Self::PAGES_LIMIT {
@@ -277,7 +276,7 @@ impl McpUpstream {
             if list.len() > Self::LIST_LIMIT {
                 break;
             }
-            // A server that returns the same page again and again has no more pages.
+            // A repeated cursor would loop, so it ends the list.
             match next.filter(|next| !next.is_empty() && cursor.as_ref() != Some(next)) {
                 Some(next) => cursor = Some(next),
                 None => return Ok(list),
@@ -289,7 +288,7 @@ impl McpUpstream {
         Ok(list)
     }
 
-    /// The entries of a page, and the cursor of the next one.
+    /// Fetches the entries of a page, and the cursor of the next one.
     async fn page(
         &self,
         kind: ListKind,
@@ -317,7 +316,7 @@ impl McpUpstream {
         let response = whole_response(&self.name, &text)?;
         let result = match &response.outcome {
             Ok(result) => result,
-            // It has nothing of that kind.
+            // The server has no list of that kind.
             Err(error) if error.code == RpcError::METHOD_NOT_FOUND => return Ok((McpList::new(), None)),
             Err(error) => return Err(not_mcp(&self.name, Withheld::from(error.clone()))),
         };
@@ -385,15 +384,15 @@ impl McpUpstream {
     }
 }
 
-/// Whether an error is that of an unknown tool: then the list of the server has changed. Revisions before
-/// 2026-07-28 left the code to the server.
+/// Whether an error means an unknown tool, so that the server's list has changed. Revisions before 2026-07-28
+/// do not prescribe the code.
 fn is_of_no_tool(error: &RpcError) -> bool {
     let says = |words: &str| error.message.to_ascii_lowercase().contains(words);
     error.code == RpcError::METHOD_NOT_FOUND
         || (error.code == RpcError::INVALID_PARAMS && (says("unknown tool") || says("not found")))
 }
 
-/// The one response that a text is.
+/// Parses the JSON-RPC response in a text.
 fn whole_response<'a>(upstream: &UpstreamName, text: &'a [u8]) -> Result<Response<'a>, UpstreamError> {
     let text = std::str::from_utf8(text).map_err(|error| not_mcp(upstream, error))?;
     let response = jsonrpc::messages(text).into_iter().find_map(jsonrpc::Message::into_response);

@@ -1,8 +1,8 @@
-//! Server-sent events, parsed as they arrive.
+//! Incremental parser of server-sent events.
 
 use bytes::{Buf, BytesMut};
 
-/// Parses a stream of events (HTML, section 9.2.6), piece by piece.
+/// Parser of an event stream (HTML, section 9.2.6), chunk by chunk.
 pub(super) struct Events {
     limit_bytes: usize,
     buffer: BytesMut,
@@ -11,33 +11,33 @@ pub(super) struct Events {
     is_there: bool,
 }
 
-/// An event is longer than is read.
+/// The data of an event is over the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
 impl Events {
-    /// For a stream whose events have at most so many bytes of data each.
+    /// Creates a parser for events of at most this much data.
     pub(super) fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, buffer: BytesMut::new(), searched: 0, data: String::new(), is_there: false }
     }
 
-    /// Takes the next piece of the stream.
+    /// Adds the next chunk of the stream.
     pub(super) fn push(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// How many bytes are held of what is not whole yet.
+    /// Bytes buffered for events that are not complete.
     pub(super) fn pending_bytes(&self) -> usize {
         self.buffer.len() + self.data.len()
     }
 
-    /// The data of the next event that is whole.
+    /// Returns the data of the next complete event.
     pub(super) fn next(&mut self) -> Result<Option<String>, TooLong> {
         while let Some(at) =
             self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))
         {
             let end = self.searched + at;
-            // Whether a line feed follows is not known yet.
+            // It is not known yet whether a line feed follows.
             if self.buffer[end] == b'\r' && end + 1 == self.buffer.len() {
                 self.searched = end;
                 return Ok(None);
@@ -58,7 +58,7 @@ impl Events {
             }
         }
         self.searched = self.buffer.len();
-        // Beside the data there are a few bytes of a field's name.
+        // The buffer may also hold a few bytes of a field name.
         match self.data.len() + self.buffer.len() > self.limit_bytes.saturating_add(64) {
             true => Err(TooLong),
             false => Ok(None),
