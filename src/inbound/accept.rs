@@ -1,13 +1,13 @@
-//! `Accept`: the media types that a client takes (RFC 9110, section 12.5.1).
+//! `Accept`: the media types that a client accepts (RFC 9110, section 12.5.1).
 
 use http::{HeaderMap, header};
 
-/// One media range, and its weight.
+/// A media range with its weight.
 #[derive(Debug, Clone, Copy)]
 pub struct MediaRange<'a> {
-    /// Such as `text/*`, without parameters.
+    /// The range without parameters, such as `text/*`.
     essence: &'a [u8],
-    /// From 0, which refuses it, to 1. One that can't be read is 0.
+    /// The weight (`q`), from 0 (not acceptable) to 1. An unparseable weight is 0.
     pub weight: f32,
 }
 
@@ -36,13 +36,13 @@ impl<'a> MediaRange<'a> {
         Self { essence, weight: weight.unwrap_or(1.0) }
     }
 
-    /// Whether it is exactly this media type.
+    /// Whether the range is exactly this media type.
     pub fn is(&self, media_type: &str) -> bool {
         self.essence.eq_ignore_ascii_case(media_type.as_bytes())
     }
 
-    /// How specific it is for this media type: 2 by its name, 1 as `type/*`, 0 as `*/*`. `None` if it does
-    /// not include it.
+    /// How specific the range is for this media type: 2 for the type itself, 1 for `type/*`, 0 for `*/*`.
+    /// `None` if the range does not include it.
     fn specificity(&self, media_type: &str) -> Option<u8> {
         if self.is(media_type) {
             return Some(2);

@@ -31,11 +31,11 @@ use crate::{
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// When to come again where tokens can't be checked.
+/// `Retry-After` while tokens can't be checked.
 const AGAIN_AFTER_SECONDS: u64 = 10;
 
-/// How often a stream is authorized again at least: an issuer may have taken the key away that a token was
-/// signed with.
+/// Maximum time until an open stream is authorized again: an issuer may have revoked the key that signed a
+/// token.
 const AUTHORIZED_EVERY: Duration = Duration::from_secs(60);
 
 /// The authentication rules, if clients are configured. Clones share them.
@@ -45,7 +45,7 @@ pub struct Guard(Arc<Rules>);
 #[derive(Debug, Default)]
 struct Rules {
     access: ArcSwapOption<Access>,
-    /// Sent when there are others.
+    /// Signals that the rules were replaced.
     changed: watch::Sender<()>,
 }
 
@@ -72,25 +72,25 @@ enum Credential {
     Replica,
 }
 
-/// Why a stream ends.
+/// Why an open stream is closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum Revoked {
-    /// The credential is not good any more.
+    /// The credential is no longer valid.
     #[error("{0}")]
     AuthError(AuthError),
-    /// It is another client's now, or allows something else.
+    /// The credential is now another client's, or grants other scopes.
     #[error("what the client may do has changed")]
     Changed,
 }
 
 impl Guard {
-    /// Goes by these rules from now on, or by none.
+    /// Replaces the rules; `None` if no clients are configured.
     pub fn replace(&self, access: Option<Arc<Access>>) {
         self.0.access.store(access);
         self.0.changed.send_replace(());
     }
 
-    /// The rules in force.
+    /// The active rules.
     pub fn access(&self) -> Option<Arc<Access>> {
         self.0.access.load_full()
     }
@@ -100,7 +100,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Rejection`].
+    /// [`Rejection`] if a credential is missing, malformed or invalid, or can't be checked.
     pub(super) async fn identify(&self, head: &mut Parts, arrival: &Arrival) -> Result<Identity, Rejection> {
         let Some(access) = self.access() else { return Ok(Identity::by_address(arrival)) };
         let found = async {
@@ -114,7 +114,7 @@ impl Guard {
         Ok(Identity { client: ClientIdentity::Client(client), credential, access: Some(access) })
     }
 
-    /// The same for a request whose client another replica has identified.
+    /// Identifies the client of a request that another replica has authenticated.
     pub(super) fn identify_forwarded(
         &self,
         head: &mut Parts,
@@ -132,7 +132,7 @@ impl Guard {
             && matches!(Credential::of(&head.headers, arrival), Ok(Credential::Nothing))
     }
 
-    /// The metadata at a path, by which clients find the authorization server.
+    /// OAuth metadata at a path, by which clients find the authorization server.
     pub fn metadata_at(&self, path: &str, needed: impl FnOnce() -> Scopes) -> Option<Value> {
         if !path.starts_with(METADATA_PATH) {
             return None;
@@ -140,7 +140,7 @@ impl Guard {
         self.0.access.load().as_ref()?.metadata_at(path, &needed())
     }
 
-    /// Ready when the client's stream must close; the log has the reason.
+    /// Completes when the client's stream must close; the reason is logged.
     pub(super) fn revoked(&self, context: &RequestContext) -> impl Future<Output = ()> + Send + use<> {
         let (guard, identity) = (self.clone(), context.identity.clone());
         let (request_id, address) = (context.arrival.request_id.clone(), context.arrival.address);
@@ -157,8 +157,8 @@ impl Guard {
         }
     }
 
-    /// How long a stream may stay open before it is authorized again; until a reload, if no clients are
-    /// configured.
+    /// Authorizes a stream again. Returns how long it may stay open until the next check, or `None` if only a
+    /// reload requires one.
     async fn authorize_again(
         &self,
         identity: &Identity,
@@ -193,7 +193,7 @@ async fn wait(changed: &mut watch::Receiver<()>, rest: Option<Duration>) {
     };
     tokio::select! {
         changed = changed.changed() => if changed.is_err() {
-            // Nobody is left who could change anything.
+            // The sender is dropped, so the rules can't change any more.
             std::future::pending().await
         },
         () = rest => {}
@@ -201,12 +201,12 @@ async fn wait(changed: &mut watch::Receiver<()>, rest: Option<Duration>) {
 }
 
 impl Identity {
-    /// The local process at our stdio: it has all rights.
+    /// The local process that uses our stdio: it has all rights.
     pub(super) fn local() -> Self {
         Self { client: ClientIdentity::Only, credential: Credential::Nothing, access: None }
     }
 
-    /// Without configured clients: the address of the request. An unknown address has no rights.
+    /// Identity by the address of the request, without configured clients. An unknown address has no rights.
     fn by_address(arrival: &Arrival) -> Self {
         let client = arrival.address.map_or(ClientIdentity::Unknown, ClientIdentity::at);
         Self { client, credential: Credential::of_connection(arrival), access: None }
@@ -229,7 +229,7 @@ impl Identity {
 }
 
 impl Credential {
-    /// The credential of a request; there may be one.
+    /// Reads the credential of a request; more than one is an error.
     fn of(headers: &HeaderMap, arrival: &Arrival) -> Result<Self, AuthError> {
         let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
         let (authorization, another) = (bearers.next(), bearers.next());
@@ -256,7 +256,7 @@ impl Credential {
 
     fn shown(&self) -> Result<PresentedCredential<'_>, AuthError> {
         Ok(match self {
-            // The other replica has seen it.
+            // The other replica has checked it.
             Self::Nothing | Self::Replica => PresentedCredential::Nothing,
             Self::Bearer(value) => {
                 PresentedCredential::Secret(Secret(bearer(readable(value)?).unwrap_or_default()))
@@ -285,7 +285,7 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Credentials for us are not forwarded to upstreams.
+/// Removes credentials for us, so that they are not forwarded to upstreams.
 fn remove_credentials(headers: &mut HeaderMap) {
     headers.remove(&API_KEY);
     let is_ours = |value: &HeaderValue| value.to_str().map_or(true, |value| bearer(value).is_some());
@@ -311,15 +311,15 @@ fn rejection(denied: &AuthError, access: &Access) -> Rejection {
     }
 }
 
-/// A body that fails when its client may not have it any more.
+/// A body that fails when its client is no longer authorized.
 pub(super) fn revocable(body: Body, revoked: impl Future<Output = ()> + Send + 'static) -> Body {
-    // `None` once the failure was reported.
+    // `None` after the error was returned.
     let mut revoked = Some(Box::pin(revoked));
     Body::new(MapPoll::new(body, move |polled: PolledFrame<axum::Error>, context: &mut Context<'_>| {
         let Some(pending) = &mut revoked else { return Poll::Ready(None) };
         if pending.as_mut().poll(context).is_ready() {
             revoked = None;
-            // Not its end: the client must not take a part for the whole.
+            // An error, not the end: the client must not mistake a part for the whole.
             return Poll::Ready(Some(Err(axum::Error::new("its client may not have it any more"))));
         }
         polled

@@ -1,16 +1,15 @@
-//! CGI (RFC 3875): one request of a web server, which starts the program for it.
+//! CGI (RFC 3875): serves one request for a web server, which starts the program for it.
 //!
-//! [`request`] builds an HTTP request from the variables that the web server sets, [`head`] writes the head
-//! of the response in the format that the web server reads. The request is then handled like every other, so
-//! REST, MCP and `passthrough` are the same as over a port of our own.
+//! - [`request`] builds an HTTP request from the variables that the web server sets.
+//! - [`head`] writes the response headers in the format that the web server reads.
 //!
-//! Not spoken is NPH, where the program writes the whole of HTTP itself (section 5).
+//! The request is handled like every other, so REST, MCP and `passthrough` work as on our own port. NPH,
+//! where the program writes the whole HTTP response itself, is not supported (section 5).
 //!
-//! What the web server vouches for: method, path, the length of the body, who is connected (`REMOTE_ADDR`),
-//! and whether that is by TLS (`HTTPS`). What it hands on as the client sent it: every `HTTP_…`, `Host` and
-//! `Origin` too, so those are held against what is allowed as they are on a port of our own. `SERVER_NAME` is
-//! often the client's word for the host; it is only looked at where there is no `Host`. `REMOTE_USER` is not
-//! looked at.
+//! The web server is trusted for the method, the path, the length of the body, the peer (`REMOTE_ADDR`) and
+//! TLS (`HTTPS`). Every `HTTP_…` variable comes from the client, `Host` and `Origin` too, so these are
+//! checked against the allowed ones as on our own port. `SERVER_NAME` often repeats the client's host; it is
+//! only used where there is no `Host`. `REMOTE_USER` is ignored.
 
 use std::{
     borrow::Cow,
@@ -33,8 +32,8 @@ use crate::{
     upstream::http::remove_hop_by_hop,
 };
 
-/// The path under which a web server has us (`SCRIPT_NAME`), without a slash at its end: what is told of
-/// endpoints begins with it.
+/// Path of this program on the web server (`SCRIPT_NAME`), without a trailing slash. Published paths of
+/// endpoints begin with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mount(Box<str>);
 
@@ -45,19 +44,19 @@ impl Mount {
     }
 }
 
-/// Why variables are no request. The text may reach the client.
+/// Why the variables are not a CGI request. The text may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotARequest {
     /// No web server started us, or one that does not speak CGI.
     #[error("variable `{0}` is not set: this program is started by a web server that speaks CGI")]
     Missing(&'static str),
-    /// A method, path or header that HTTP has not.
+    /// A method, path or header that HTTP does not allow.
     #[error("the request's {0} can't be read")]
     Unreadable(Cow<'static, str>),
 }
 
 impl NotARequest {
-    /// The HTTP status that says so.
+    /// The HTTP status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Missing(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -67,11 +66,11 @@ impl NotARequest {
 }
 
 const METHOD: &str = "REQUEST_METHOD";
-/// The name of a client's header, in capitals, is behind it.
+/// Prefix of the variables of client headers; the name follows in capitals.
 const HEADER: &str = "HTTP_";
 
-/// Whether a variable is the web server's account of a request. A client has a say in most of them, so a
-/// configuration must not take them for its own.
+/// Whether a variable describes the request. Clients control most of them, so the configuration must not read
+/// them as its own.
 pub fn is_of_request(name: &OsStr) -> bool {
     const NAMES: [&str; 17] = [
         "AUTH_TYPE",
@@ -97,11 +96,11 @@ pub fn is_of_request(name: &OsStr) -> bool {
         .is_some_and(|name| NAMES.contains(&name) || FAMILIES.iter().any(|family| name.starts_with(family)))
 }
 
-/// Makes a request of variables; its body is on `input`, and read when it is asked for.
+/// Builds a request from the variables. Its body is read from `input`, when it is needed.
 ///
 /// # Errors
 ///
-/// [`NotARequest`], to be answered with its status.
+/// [`NotARequest`], which has the status of the response.
 pub fn request(
     variables: &[(OsString, OsString)],
     input: impl AsyncRead + Unpin + Send + 'static,
@@ -119,7 +118,7 @@ pub fn request(
         length => Body::from_stream(pieces(input, length)),
     };
     remove_hop_by_hop(request.headers_mut());
-    // Nothing changes while one request is served, so no stream of changes may hold the process.
+    // Nothing changes while one request is served, so a stream of changes must not keep the process alive.
     let (peer, is_tls, ending) = (variables.peer(), variables.is_tls(), ShutdownSignal::at_once());
     let connection = Connection { peer, is_tls, ending, ..Connection::default() };
     let mount = Some(variables.mount().unwrap_or_default());
@@ -128,10 +127,10 @@ pub fn request(
     Ok(request)
 }
 
-/// How much of a body is read at a time, at most.
+/// Maximum bytes of a body that are read at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// So many bytes of an input, or all to its end.
+/// Reads `length` bytes of an input, or all of it.
 fn pieces(
     input: impl AsyncRead + Unpin + Send + 'static,
     length: Option<u64>,
@@ -157,7 +156,7 @@ fn unreadable(what: impl Into<Cow<'static, str>>) -> NotARequest {
 struct Variables<'a>(&'a [(OsString, OsString)]);
 
 impl Variables<'_> {
-    /// A variable's bytes; one that is empty is the same as one that is not there (RFC 3875, section 4.1).
+    /// A variable's value. An empty variable is the same as a missing one (RFC 3875, section 4.1).
     fn get(&self, name: &str) -> Option<&[u8]> {
         let (_, value) = self.0.iter().find(|(found, _)| found == name)?;
         Some(value.as_encoded_bytes()).filter(|value| !value.is_empty())
@@ -167,10 +166,10 @@ impl Variables<'_> {
         std::str::from_utf8(self.get(name)?).ok()
     }
 
-    /// The path below the program, and the query. The web server has undone the encoding of the one and not
-    /// of the other (sections 4.1.5 and 4.1.7).
+    /// The path below the program, and the query. The web server has decoded the path, but not the query
+    /// (sections 4.1.5 and 4.1.7).
     fn uri(&self) -> Result<Uri, NotARequest> {
-        /// What a path may not have as it is (RFC 3986, section 3.3).
+        /// Characters that a path must encode (RFC 3986, section 3.3).
         const PATH: &AsciiSet = &CONTROLS
             .add(b' ')
             .add(b'"')
@@ -187,7 +186,7 @@ impl Variables<'_> {
             .add(b'{')
             .add(b'|')
             .add(b'}');
-        /// What no client should have sent, and some do.
+        /// Characters that a query must encode, and that some clients do not.
         const QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
         let path = self.get("PATH_INFO").unwrap_or(b"/");
         if !path.starts_with(b"/") {
@@ -213,12 +212,12 @@ impl Variables<'_> {
     fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), NotARequest> {
         for (name, value) in self.0 {
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(HEADER)) else { continue };
-            // Their own variables tell of these.
+            // These have variables of their own.
             if matches!(name, "CONTENT_LENGTH" | "CONTENT_TYPE") {
                 continue;
             }
-            // No header of HTTP; other programs take the variable for the address of a proxy ("httpoxy"), and
-            // an upstream might be one.
+            // `Proxy` is not an HTTP header. Other programs read the variable as the address of a proxy
+            // ("httpoxy"), and the upstream may be one of them.
             if name == "PROXY" {
                 continue;
             }
@@ -242,13 +241,13 @@ impl Variables<'_> {
         Ok(())
     }
 
-    /// Whether the client came by TLS, as the web server says.
+    /// Whether the client's connection uses TLS, according to the web server.
     fn is_tls(&self) -> bool {
         self.text("HTTPS").is_some_and(|value| value.eq_ignore_ascii_case("on") || value == "1")
     }
 
-    /// How long the body is; `None` for one that ends with the input. Without a length there is none, but for
-    /// clients that sent it in chunks, which Apache hands on like that.
+    /// Length of the body; `None` if it ends with the input. Without a length there is no body, unless the
+    /// client sent it in chunks: Apache passes it on like that.
     fn length(&self, headers: &HeaderMap) -> Result<Option<u64>, NotARequest> {
         let Some(length) = self.get("CONTENT_LENGTH") else {
             return Ok((!headers.contains_key(header::TRANSFER_ENCODING)).then_some(0));
@@ -281,9 +280,9 @@ fn header_value(bytes: &[u8], name: &str) -> Result<HeaderValue, NotARequest> {
     HeaderValue::from_bytes(bytes).map_err(|_| unreadable(format!("header `{name}`")))
 }
 
-/// The head of a response, with the empty line at its end.
+/// Writes the response headers, with the empty line after them.
 ///
-/// The web server sets the headers of the connection itself.
+/// Hop-by-hop headers are removed, as the web server sets them itself.
 pub fn head(mut response: response::Parts, has_body: bool) -> Vec<u8> {
     remove_hop_by_hop(&mut response.headers);
     // A body must have a type (section 6.3.1), and a proxied upstream may not have sent one.
@@ -291,7 +290,7 @@ pub fn head(mut response: response::Parts, has_body: bool) -> Vec<u8> {
         response.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     }
     let mut out = Vec::with_capacity(512);
-    // Always set, or a `Location` beside it would make the web server request that itself (section 6.2.2).
+    // Always set: without it, a `Location` would make the web server request that itself (section 6.2.2).
     line(&mut out, "Status", status_line(response.status).as_bytes());
     for (name, value) in &response.headers {
         line(&mut out, &canonical(name.as_str()), value.as_bytes());
@@ -324,7 +323,7 @@ fn line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.push(b'\n');
 }
 
-/// `content-type` as people, and scripts round us, write it: `Content-Type`.
+/// `content-type` as people and scripts in front of us write it: `Content-Type`.
 fn canonical(name: &str) -> String {
     let words: Vec<String> = name
         .split('-')

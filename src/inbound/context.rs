@@ -60,7 +60,7 @@ pub(super) struct RequestContext {
 }
 
 impl Arrival {
-    /// Of a request with these headers; they may name it.
+    /// Context of a request with these headers, which may contain its id.
     pub fn new(connection: Arc<Connection>, headers: &HeaderMap) -> Self {
         Self {
             address: connection.peer.map(|peer| peer.ip().to_canonical()),
@@ -72,12 +72,13 @@ impl Arrival {
         }
     }
 
-    /// Of a message at our own pipe.
+    /// Context of a message on our own stdin.
     pub(super) fn of_pipe(connection: &Arc<Connection>) -> Self {
         Self { api: ApiKind::Stdio, ..Self::new(Arc::clone(connection), &HeaderMap::new()) }
     }
 
-    /// That of a request on its way to an API. Of one that came by no server of ours, nothing is known.
+    /// The context in a request's extensions. Where the listener added none, it is added with an unknown
+    /// connection.
     pub fn of<B>(request: &mut Request<B>) -> &mut Self {
         let unknown = match request.extensions().get::<Self>() {
             Some(_) => None,
@@ -88,7 +89,7 @@ impl Arrival {
         extensions.get_mut().expect("it is there by now")
     }
 
-    /// Takes that of a request for an API out of its head.
+    /// Removes the context from a request's extensions, for an API.
     pub fn take(head: &mut Parts, api: ApiKind) -> Self {
         let arrival = head.extensions.remove::<Self>();
         let arrival = arrival.unwrap_or_else(|| Self::new(Arc::default(), &head.headers));
@@ -96,12 +97,12 @@ impl Arrival {
         Self { api, ..arrival }
     }
 
-    /// The path that comes before every path of ours; mostly nothing.
+    /// The path prefix of all our endpoints, set by the web server over CGI; mostly empty.
     pub(super) fn mount(&self) -> &str {
         self.mount.as_ref().map_or("", Mount::as_str)
     }
 
-    /// The request that came so, for the log.
+    /// The request as the log describes it, before its client is identified.
     pub(super) fn logged<'a>(&'a self, head: &'a Parts) -> LoggedRequest<'a> {
         LoggedRequest { arrival: self, head: Some(head), client: None }
     }
@@ -112,7 +113,7 @@ impl RequestContext {
         self.identity.client()
     }
 
-    /// The request, for the log. One of a pipe has no head.
+    /// The request as the log describes it. `head` is `None` over stdio.
     pub(super) fn logged<'a>(&'a self, head: Option<&'a Parts>) -> LoggedRequest<'a> {
         LoggedRequest { arrival: &self.arrival, head, client: Some(self.client()) }
     }
@@ -127,7 +128,7 @@ pub(super) struct LoggedRequest<'a> {
 }
 
 impl LoggedRequest<'_> {
-    /// The log line of a request that no call came of.
+    /// Logs a request that is rejected before any call.
     pub(super) fn rejected(self, rejection: &Rejection) {
         let Self { arrival, head, client } = self;
         let request_id = &arrival.request_id;
@@ -155,11 +156,11 @@ impl LoggedRequest<'_> {
 pub struct Rejection {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The reason in the log: the same for every such request, as its own text is for `debug`.
+    /// The reason in the log: constant, as the full text is logged at `debug` only.
     pub reason: &'static str,
     /// The text for the client.
     pub text: Cow<'static, str>,
-    /// More of it, from a parser.
+    /// Details from a parser, appended to the text.
     pub detail: Option<String>,
     header: Option<Box<(HeaderName, HeaderValue)>>,
 }
@@ -176,20 +177,20 @@ impl Rejection {
         Self { header: Some(Box::new((name, value))), ..self }
     }
 
-    /// The same with more of its text, from a parser.
+    /// The same with details from a parser.
     #[must_use]
     pub fn with_detail(self, detail: String) -> Self {
         Self { detail: Some(detail), ..self }
     }
 
-    /// Adds its header, where it has one, to the response.
+    /// Adds the rejection's header, if it has one, to the response.
     pub fn add_header(&self, headers: &mut HeaderMap) {
         if let Some((name, value)) = self.header.as_deref() {
             headers.insert(name, value.clone());
         }
     }
 
-    /// For what the end of the server cuts off.
+    /// Rejects a request that the shutdown timeout cuts off.
     pub(super) fn shutting_down() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting down", SHUTTING_DOWN)
     }
@@ -207,27 +208,27 @@ impl Display for Rejection {
 /// The stages of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
-    /// It serves.
+    /// Requests are served.
     Serving,
-    /// It serves one request, and then ends.
+    /// The process serves one request, and then exits (CGI).
     OneRequest,
-    /// It finishes what is in flight. What would never end by itself ends.
+    /// The shutdown has begun: requests in flight are finished, and endless streams are closed.
     Begun,
-    /// The shutdown timeout is over: what is in flight is answered with an error.
+    /// The shutdown timeout is over: requests in flight get an error.
     Overdue,
 }
 
-/// Graceful shutdown, seen from a request: open streams end with it. Never, by default.
+/// Receiver of the shutdown's stages, by which open streams end. The default never shuts down.
 #[derive(Debug, Clone, Default)]
 pub struct ShutdownSignal(Option<watch::Receiver<Shutdown>>);
 
 impl ShutdownSignal {
-    /// Signal of a server: it has the last stage that was sent.
+    /// Signal of a server, with the last stage that was sent.
     pub fn new(shutdown: watch::Receiver<Shutdown>) -> Self {
         Self(Some(shutdown))
     }
 
-    /// For what serves one request, and then ends: nothing is worth waiting for.
+    /// Signal of a process that serves one request and then exits, so that nothing waits for events.
     pub fn at_once() -> Self {
         Self::new(watch::channel(Shutdown::OneRequest).1)
     }
@@ -237,7 +238,7 @@ impl ShutdownSignal {
         self.0.as_ref().map_or(Shutdown::Serving, |shutdown| *shutdown.borrow())
     }
 
-    /// Waits for the end to begin.
+    /// Waits until the shutdown begins.
     pub async fn come(&self) {
         let Some(mut shutdown) = self.0.clone() else { return std::future::pending().await };
         let _ = shutdown.wait_for(|shutdown| *shutdown > Shutdown::Serving).await;

@@ -87,7 +87,7 @@ pub struct FilterSettings {
     pub port: Port,
 }
 
-/// A port with a filter.
+/// The port that a filter protects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
     /// The port for clients. Without allowed origins, pages of this machine at other ports are admitted, so
@@ -101,7 +101,7 @@ impl Port {
     pub(super) const FOREIGN_PAGE: &str = "pages of other origins may not use this port; if this is its own \
                                            page, name the host in `admin.allowed_hosts`";
 
-    /// The section of its settings.
+    /// The section of the configuration with its settings.
     pub(super) fn section(self) -> &'static str {
         match self {
             Self::Clients => "server",
@@ -121,11 +121,11 @@ impl Port {
     }
 }
 
-/// This machine, as those on it call it.
+/// The hosts of loopback in URLs.
 pub(super) const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Whether a header is one of proxies (the client's address, the original URL): from anybody but a trusted
-/// proxy it would deceive the upstream.
+/// Whether a header is one that proxies set (client address, original URL). From anybody but a trusted proxy
+/// it would deceive the upstream.
 fn is_of_a_proxy(name: &str) -> bool {
     const NAMES: [&str; 7] = [
         "forwarded",
@@ -146,11 +146,11 @@ fn is_always_removed(name: &str) -> bool {
 }
 
 impl FilterSettings {
-    /// For [`body_limit_bytes`](Self::body_limit_bytes).
+    /// Default of [`body_limit_bytes`](Self::body_limit_bytes).
     pub const BODY_LIMIT_BYTES_DEFAULT: usize = 4 << 20;
-    /// For [`request_buffer_limit_bytes`](Self::request_buffer_limit_bytes).
+    /// Default of [`request_buffer_limit_bytes`](Self::request_buffer_limit_bytes).
     pub const REQUEST_BUFFER_LIMIT_BYTES_DEFAULT: usize = 64 << 20;
-    /// For [`body_timeout`](Self::body_timeout).
+    /// Default of [`body_timeout`](Self::body_timeout).
     pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 }
 
@@ -173,7 +173,7 @@ impl Setting for IpNet {
     }
 }
 
-/// A host that clients may use, or `*`.
+/// Pattern of allowed hosts: a host, or `*`.
 struct HostPattern(String);
 
 text_settings!(HostPattern, OriginPattern);
@@ -195,7 +195,7 @@ impl FromText for HostPattern {
     }
 }
 
-/// The origin of web pages, `null`, or `*`.
+/// Pattern of allowed origins: an origin, `null`, or `*`.
 struct OriginPattern(String);
 
 impl FromText for OriginPattern {
@@ -226,12 +226,12 @@ fn is_authority(text: &str) -> bool {
 }
 
 fn unexpected(expected: &str, text: &str, help: &str) -> Invalid {
-    // A password may come before an `@`.
+    // The text before an `@` may be a password.
     let found = if text.contains('@') { "a value with an `@`".to_owned() } else { format!("`{text}`") };
     Invalid::new(format!("expected {expected}, found {found}"), help)
 }
 
-/// The longest of a setting, in milliseconds.
+/// The maximum of `body_timeout`, in milliseconds.
 const HOUR: u64 = 3_600_000;
 
 /// The request filter. Clones share its settings and counts.
@@ -240,14 +240,14 @@ pub struct Filter {
     rules: Arc<ArcSwap<Rules>>,
     /// Counts rejections by reason.
     rejected: Words,
-    /// The bodies of requests that are being read or processed.
+    /// Counts the bytes of request bodies that are being read or processed.
     buffer: RequestBuffer,
     /// Identifies the clients of admitted requests.
     pub guard: Guard,
 }
 
 impl Filter {
-    /// A filter with these settings. An allowed host or origin that can't be parsed admits nobody.
+    /// Creates a filter. An allowed host or origin that can't be parsed matches nothing.
     pub fn new(settings: &FilterSettings) -> Self {
         let rejected = Words::default();
         rejected.expect([REJECTED_HOST, REJECTED_ORIGIN]);
@@ -260,17 +260,17 @@ impl Filter {
         }
     }
 
-    /// Applies other settings from now on.
+    /// Replaces the settings.
     pub fn replace(&self, settings: &FilterSettings) {
         self.rules.store(Arc::new(Rules::new(settings)));
     }
 
-    /// Admits a request, removes the headers that only trusted proxies may set, and notes the address of the
-    /// client.
+    /// Admits a request, removes the headers that only trusted proxies may set, and determines the client's
+    /// address.
     ///
     /// # Errors
     ///
-    /// [`Rejection`].
+    /// [`Rejection`] if the host or the origin is not allowed.
     pub fn admit(&self, head: &mut Parts, arrival: &mut Arrival) -> Result<Page, Rejection> {
         let rules = self.rules.load();
         let host = rules.check_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST))?;
@@ -290,16 +290,17 @@ impl Filter {
         Ok(page)
     }
 
-    /// Whether a request was sent to an allowed host name or to an address, and not to one of any names.
+    /// Whether the host of a request is an address or allowed by its name, and not only by `*`.
     pub fn knows_host(&self, head: &Parts) -> bool {
         self.rules.load().check_host(head).is_ok_and(|host| host.is_some())
     }
 
-    /// Admits a request by any host name, as probes use the address of a machine; but HTTP/1.1 requires one.
+    /// Admits a health probe with any host name, as probes use the address of a machine; but HTTP/1.1
+    /// requires a host.
     ///
     /// # Errors
     ///
-    /// [`Rejection`].
+    /// [`Rejection`] if the request has no valid host, or several.
     pub fn admit_probe(&self, head: &Parts) -> Result<(), Rejection> {
         let named = host_origin::named_host(head).inspect_err(|_| self.rejected.add(REJECTED_HOST));
         named.map(|_| ())
@@ -316,8 +317,8 @@ impl MeterSource for Filter {
     }
 }
 
-/// A web page of another origin that sends the request, if one does: whether it may read the response (Fetch,
-/// "CORS protocol"), or only links to us.
+/// The web page of another origin that sends the request, if one does: whether it may read the response
+/// (Fetch, "CORS protocol"), or only links to us.
 #[derive(Debug, Default)]
 pub struct Page {
     reader: Option<HeaderValue>,
@@ -339,7 +340,7 @@ impl Page {
         self.has_link
     }
 
-    /// Lets the page read the response.
+    /// Adds the CORS headers that let the page read the response.
     pub fn allow_read(self, response: &mut HeaderMap) {
         let Some(origin) = self.reader else { return };
         response.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -350,7 +351,8 @@ impl Page {
         response.append(header::VARY, HeaderValue::from_static("origin"));
     }
 
-    /// The response to `OPTIONS`, a preflight request or a plain one. `methods` as in `POST, OPTIONS`.
+    /// Responds to `OPTIONS`, a preflight request or a plain one. `methods` is a list such as `POST,
+    /// OPTIONS`.
     pub fn options(&self, request: &HeaderMap, methods: &str) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
@@ -370,25 +372,25 @@ impl Page {
     }
 }
 
-/// `Retry-After` for a body that the request buffer has no memory for.
+/// `Retry-After` of a request whose body does not fit in the request buffer.
 const RETRY_AFTER_SECONDS: u64 = 2;
 
-/// The part of each body that is not counted. Clients that send long bodies and never end them do not block
-/// clients whose bodies are short. Most are shorter.
+/// The bytes of each body that are not counted. Most bodies are shorter, so clients that send long bodies and
+/// never end them do not block most others.
 const FREE_BYTES: usize = 16 << 10;
 
-/// The bytes of all bodies in memory. Clones share the count.
+/// Counter of the bytes of all bodies in memory. Clones share it.
 #[derive(Debug, Clone, Default)]
 struct RequestBuffer(Arc<AtomicUsize>);
 
-/// The bytes of one body, released when it is dropped.
+/// The counted bytes of one body, released on drop.
 #[derive(Debug)]
 struct Reservation {
     buffer: RequestBuffer,
     counted_bytes: usize,
 }
 
-/// A body that counts until all its parts are dropped.
+/// A body that is counted until all its slices are dropped.
 struct CountedBody {
     bytes: Vec<u8>,
     _reservation: Reservation,
@@ -407,7 +409,7 @@ impl RequestBuffer {
 }
 
 impl Reservation {
-    /// Whether the limit allows a body of this length.
+    /// Grows the reservation to a body of this length. Returns whether the limit allows it.
     #[must_use]
     fn grow_to(&mut self, length_bytes: usize, limit_bytes: usize) -> bool {
         let more = length_bytes.saturating_sub(FREE_BYTES).saturating_sub(self.counted_bytes);
@@ -416,7 +418,7 @@ impl Reservation {
         before.saturating_add(more) <= limit_bytes
     }
 
-    /// The body, which counts until all its parts are dropped.
+    /// Wraps the body, which is counted until all its slices are dropped.
     fn with(self, bytes: Vec<u8>) -> Bytes {
         Bytes::from_owner(CountedBody { bytes, _reservation: self })
     }
@@ -428,7 +430,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The reasons for which a body is rejected, in the log and in metrics.
+/// The reasons for rejected bodies, in the log and in metrics.
 const BODY_REASONS: [&str; 5] =
     ["body_too_long", "body_slow", "bodies_too_many", "body_coded", "body_cut_off"];
 
@@ -452,7 +454,7 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// [`Rejection`] when it is longer than its limit, too slow, or breaks off, or when others send too much.
+    /// [`Rejection`] if the body is too long, too slow or cut off, or if the request buffer is full.
     pub async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Rejection> {
         let read = self.try_read(headers, body).await;
         if let Err(rejection) = &read {
@@ -505,7 +507,7 @@ impl Filter {
     }
 }
 
-/// Whether the end of an HTTP/1 request is ambiguous: it is chunked more than once.
+/// Whether the end of an HTTP/1 request is ambiguous: `chunked` occurs more than once.
 pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let is_chunked = |coding: &&[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
@@ -514,7 +516,7 @@ pub fn ends_ambiguously(headers: &HeaderMap) -> bool {
     codings.map(chunked).sum::<usize>() > 1
 }
 
-/// The response to such a request (RFC 9112, section 6.1): nothing more is read from its connection.
+/// Rejects such a request (RFC 9112, section 6.1): nothing more is read from its connection.
 pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
     let (mut parts, _) = request.into_parts();
     let arrival = Arrival::take(&mut parts, ApiKind::Rest);
@@ -529,7 +531,7 @@ pub fn reject_ambiguous_end(request: Request<Body>) -> Response<Body> {
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Reads a network such as `10.0.0.0/8`, or a single address.
+/// Parses a network such as `10.0.0.0/8`, or a single address.
 pub fn parse_network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
@@ -560,7 +562,7 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAdd
     client
 }
 
-/// An address, with a port or without.
+/// Parses an address, with or without a port.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let address = bare.parse::<IpAddr>().ok();
@@ -621,7 +623,7 @@ mod tests {
         check(&settings, "evil.example.com", None, true);
         check(&settings, "evil.example.com:8080", Some("http://evil.example.com:8080"), false);
         check(&settings, "127.0.0.1.evil.example.com", Some("http://127.0.0.1.evil.example.com"), false);
-        // An address is no name that somebody could have pointed here.
+        // No DNS name can pretend to be an address.
         for ours in ["10.1.2.3:8080", "[fd00::1]:8080", "localhost:8080"] {
             check(&settings, ours, Some(&format!("http://{ours}")), true);
             check(&settings, ours, Some("http://evil.example.com:8080"), false);
@@ -677,7 +679,7 @@ mod tests {
         assert!(filter.read(&announced, Body::empty()).await.is_err());
     }
 
-    /// A body whose pieces are sent; it ends when its sender is dropped.
+    /// A body whose pieces come through a channel; it ends when the sender is dropped.
     struct Sent(mpsc::UnboundedReceiver<&'static str>);
 
     impl http_body::Body for Sent {
@@ -701,7 +703,7 @@ mod tests {
         (sender, Body::new(Sent(pieces)))
     }
 
-    /// With a length it is one of the short ones.
+    /// Headers of a body of known length, and of one of unknown length.
     fn lengths() -> [HeaderMap; 2] {
         [headers(&[("content-length", "7")]), HeaderMap::new()]
     }

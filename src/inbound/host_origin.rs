@@ -10,20 +10,20 @@ use super::{
     filter::{FilterSettings, LOOPBACK, Page, Port},
 };
 
-/// The relation of a page to the target of its request, which browsers send with or without an `Origin`
-/// (Fetch Metadata).
+/// Header with the relation of a page to the target of its request. Browsers send it with or without an
+/// `Origin` (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// The rules that every request is checked by.
+/// The compiled settings of a request filter.
 #[derive(Debug)]
 pub(super) struct Rules {
     port: Port,
     hosts: Vec<HostRule>,
-    /// Pages that may read responses.
+    /// Origins of pages that may read responses.
     origins: Vec<OriginRule>,
-    /// Pages that are admitted all the same: no DNS name was pointed at us for them.
+    /// Loopback origins. They are admitted without CORS headers: no DNS name pointed at us can have one.
     tolerated: Vec<OriginRule>,
     pub(super) body_limit_bytes: usize,
     pub(super) request_buffer_limit_bytes: usize,
@@ -52,7 +52,7 @@ enum OriginRule {
     Origin { scheme: String, host: HostAndPort },
 }
 
-/// A host in lower case, an IPv6 address in brackets, and a port if one is written.
+/// A host in lower case (IPv6 in brackets), and its port if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostAndPort {
     host: String,
@@ -60,7 +60,7 @@ pub(super) struct HostAndPort {
 }
 
 impl HostAndPort {
-    /// Whether it needs no DNS: an address, or this machine.
+    /// Whether the host needs no DNS: an IP address or `localhost`.
     fn is_no_name(&self) -> bool {
         let address = self.host.trim_start_matches('[').trim_end_matches(']');
         self.host == "localhost" || address.parse::<std::net::IpAddr>().is_ok()
@@ -69,13 +69,13 @@ impl HostAndPort {
     fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok()?;
         let (host, port) = (authority.host(), authority.port_u16());
-        // A port that is no number of one is not as good as none.
+        // An invalid port is not the same as no port.
         let has_port = !matches!(authority.as_str().strip_prefix(host), Some("" | ":"));
         let plain = !authority.as_str().contains('@') && !host.is_empty() && has_port == port.is_some();
         plain.then(|| Self { host: host.to_ascii_lowercase(), port })
     }
 
-    /// Whether `found` is this host; without a port, on any.
+    /// Whether `found` is this host. Without a port, every port matches.
     fn covers(&self, found: &Self) -> bool {
         self.host == found.host && (self.port.is_none() || self.port == found.port)
     }
@@ -109,9 +109,9 @@ impl Rules {
         }
     }
 
-    /// The host that was addressed, if it is allowed by its name, or is an address; `None` when it is only
-    /// one of any. A page of a name that is not ours may have been pointed at this address, and is then no
-    /// page of ours.
+    /// Checks `Host`. Returns the host if it is allowed by name or is an address, and `None` if only `*`
+    /// allows it. In the latter case no page counts as our own: DNS rebinding may have pointed its name at
+    /// this address.
     pub(super) fn check_host(&self, head: &Parts) -> Result<Option<HostAndPort>, Rejection> {
         let Named { host, written } = named_host(head)?;
         let by_name = self.hosts.iter().any(|rule| match rule {
@@ -129,14 +129,14 @@ impl Rules {
         }
     }
 
-    /// The web page that sends the request, where one does.
+    /// Checks `Origin`. Returns the web page that sends the request, if one does.
     pub(super) fn check_origin(
         &self,
         headers: &HeaderMap,
         host: Option<&HostAndPort>,
     ) -> Result<Page, Rejection> {
         let mut page = Page::default();
-        // Several `Origin` headers are no browser's work: each must be allowed.
+        // No browser sends several `Origin` headers: each must be allowed.
         for value in headers.get_all(header::ORIGIN) {
             let text = value.to_str().unwrap_or("").trim();
             let origin = parse_origin(text);
@@ -165,8 +165,8 @@ impl Rules {
         }
     }
 
-    /// Browsers send no `Origin` with an image that a page shows or a link that it leads to, but mark the
-    /// request as cross-site.
+    /// Checks `Sec-Fetch-Site`. Browsers send no `Origin` with an embedded image or a followed link, but mark
+    /// the request as cross-site.
     fn check_site(&self, headers: &HeaderMap, site: &[u8]) -> Result<Page, Rejection> {
         if !matches!(site, b"cross-site" | b"same-site") {
             return Ok(Page::default());
@@ -179,7 +179,7 @@ impl Rules {
         {
             Ok(Page::default())
         } else if is(SEC_FETCH_MODE, b"navigate") && is(SEC_FETCH_DEST, b"document") {
-            // Somebody follows a link, as to a page that is handed through.
+            // A person follows a link, for example to a page of `passthrough`.
             Ok(Page::with_link())
         } else {
             Err(self.port.foreign_page())
@@ -187,19 +187,19 @@ impl Rules {
     }
 }
 
-/// The host that a request names.
+/// The host in a request.
 pub(super) struct Named<'h> {
-    /// Where there is one that can be read.
+    /// The parsed host, if it is valid.
     host: Option<HostAndPort>,
     written: Option<&'h [u8]>,
 }
 
-/// The one host that a request names, whichever it is.
+/// Reads the host of a request, whether it is allowed or not.
 pub(super) fn named_host(head: &Parts) -> Result<Named<'_>, Rejection> {
     let mut values = head.headers.get_all(header::HOST).iter();
     let (first, more) = (values.next(), values.next());
     if more.is_some() {
-        // A proxy before us may have read another one (RFC 9112, section 3.2).
+        // A proxy in front of us may have used another one (RFC 9112, section 3.2).
         let text = "the request names more than one host; it must name one";
         return Err(Rejection::new(StatusCode::BAD_REQUEST, "more than one host", text));
     }
@@ -226,8 +226,9 @@ fn are_of(rules: &[OriginRule], text: &str, origin: Option<&(String, HostAndPort
     })
 }
 
-/// Whether this is the origin that is named. Without a port it is that of its scheme, as in browsers: another
-/// port is another origin. Of this machine, where each program has a port, any is meant.
+/// Whether `found` is the origin of this scheme that `named` allows. Without a port, the default port of the
+/// scheme is meant, as in browsers. A loopback host without a port matches every port, as each local program
+/// has its own.
 fn is_origin(scheme: &str, named: &HostAndPort, found: &HostAndPort) -> bool {
     let usual = match scheme {
         "http" => Some(80),
@@ -238,14 +239,14 @@ fn is_origin(scheme: &str, named: &HostAndPort, found: &HostAndPort) -> bool {
     named.host == found.host && (any_port || named.port.or(usual) == found.port.or(usual))
 }
 
-/// The beginning of a URL that is its origin.
+/// The origin at the beginning of a URL.
 fn origin_part(url: &str) -> &str {
     let from = url.find("://").map_or(0, |found| found + 3);
     let end = url[from..].find(['/', '?', '#']).map_or(url.len(), |found| from + found);
     &url[..end]
 }
 
-/// `scheme://host[:port]` and nothing after it.
+/// Parses `scheme://host[:port]` with nothing after it.
 fn parse_origin(text: &str) -> Option<(String, HostAndPort)> {
     let (scheme, rest) = text.split_once("://")?;
     Some((scheme.to_ascii_lowercase(), HostAndPort::parse(rest)?))

@@ -1,4 +1,4 @@
-//! The way to the client of a request before its result.
+//! Messages to the client of a request before its result.
 //!
 //! - [`Outbox`]: queue of messages that are sent before the result.
 //! - [`OpenRequests`]: our open requests to clients up to 2025-11-25, which respond with a message of their
@@ -36,37 +36,37 @@ pub(super) struct Outbox {
     /// `None` where the client accepts nothing but the result.
     sender: Option<mpsc::Sender<Bytes>>,
     questions: Arc<OpenRequests>,
-    /// Whose answers are taken, where clients are told apart.
+    /// The client whose responses are accepted.
     client: ClientIdentity,
 }
 
 /// The other end, from which a transport sends messages in order.
 pub(super) type Mailbox = mpsc::Receiver<Bytes>;
 
-/// Why a client gave no answer.
+/// Why a client sent no input response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unanswered {
-    /// There is no way to ask it.
+    /// The client can't receive requests.
     #[error("the client takes no questions on this request")]
     NoWay,
-    /// It does not read, or too many wait for theirs.
+    /// The client does not read, or too many requests are open.
     #[error("too many questions wait for an answer")]
     TooMany,
-    /// Nothing came in time.
+    /// No response came in time.
     #[error("no answer came within {0:?}")]
     TooLate(Duration),
-    /// It answered with a JSON-RPC error.
+    /// The client responded with a JSON-RPC error.
     #[error("the client refused: {message} ({})", code.0)]
     Refused {
         /// Its code.
         code: ErrorCode,
-        /// Its words.
+        /// Its message.
         message: String,
     },
 }
 
 impl Outbox {
-    /// For a client that reads a stream, and what is put into it.
+    /// Creates a queue for a client that reads a stream, and its receiver.
     pub(super) fn new(questions: Arc<OpenRequests>) -> (Self, Mailbox) {
         let (sender, mailbox) = mpsc::channel(OUTBOX_LIMIT);
         (Self { sender: Some(sender), questions, client: ClientIdentity::Only }, mailbox)
@@ -77,12 +77,12 @@ impl Outbox {
         Self { client, ..self }
     }
 
-    /// For a client that takes one JSON document.
+    /// Creates a queue for a client that accepts one JSON document.
     pub(super) fn closed(questions: Arc<OpenRequests>) -> Self {
         Self { sender: None, questions, client: ClientIdentity::Only }
     }
 
-    /// Whether anything but the result reaches the client.
+    /// Whether messages other than the result reach the client.
     pub(super) fn is_open(&self) -> bool {
         self.sender.is_some()
     }
@@ -92,7 +92,7 @@ impl Outbox {
     pub(super) fn notify(&self, method: &str, params: &Value) {
         if let Some(sender) = &self.sender {
             let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
-            // Full, or nobody reads any more.
+            // Full or closed.
             let _ = sender.try_send(message.to_string().into());
         }
     }
@@ -101,7 +101,7 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// [`Unanswered::NoWay`] when nobody reads any more, or never did.
+    /// [`Unanswered::NoWay`] if the client does not read any more, or accepts no stream.
     pub(super) async fn send(&self, method: &str, params: &Value) -> Result<(), Unanswered> {
         let sender = self.sender.as_ref().ok_or(Unanswered::NoWay)?;
         let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
@@ -112,7 +112,7 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// [`Unanswered`].
+    /// [`Unanswered`] if there is no result.
     pub(super) async fn send_request(
         &self,
         method: &str,
@@ -133,26 +133,26 @@ impl Outbox {
 /// Limit of our open requests to clients.
 const QUESTIONS_LIMIT: usize = 10_000;
 
-/// The response in a client's result.
+/// A client's result or error.
 pub(super) type Answered = Result<Box<RawValue>, ErrorData>;
 
-/// Our requests to clients that wait for a response, in this process.
+/// Our open requests to clients, in this process.
 #[derive(Debug, Default)]
 pub(super) struct OpenRequests {
-    /// Gives them their ids, where other replicas shall be able to read those.
+    /// Issues the ids, which other replicas can decrypt.
     peers: Option<Peers>,
     waiting: Mutex<HashMap<String, PendingAnswer>>,
 }
 
-/// An open request.
+/// An entry of the table of open requests.
 #[derive(Debug)]
 struct PendingAnswer {
-    /// Whose answer is taken, where clients are told apart.
+    /// The client whose response is accepted, if clients have identities.
     owner: Option<Box<str>>,
     answer: oneshot::Sender<Answered>,
 }
 
-/// One of them; it is withdrawn when this is dropped.
+/// An open request, withdrawn on drop.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
     id: String,
@@ -161,7 +161,7 @@ pub(super) struct OpenRequest {
 }
 
 impl OpenRequests {
-    /// None yet, of a server that has these other replicas.
+    /// Creates an empty table, with these other replicas.
     pub(super) fn among(peers: Peers) -> Self {
         Self { peers: Some(peers), waiting: Mutex::default() }
     }
@@ -171,12 +171,12 @@ impl OpenRequests {
         self.peers.as_ref()
     }
 
-    /// A name that nobody can guess, and by which other replicas find this one.
+    /// An unpredictable name, by which other replicas find this one.
     pub(super) fn name(&self) -> String {
         self.peers.as_ref().map_or_else(random_id, Peers::name)
     }
 
-    /// A request to a client, under an unpredictable id. `None` when too many wait.
+    /// Opens a request to a client, under an unpredictable id. `None` if too many are open.
     pub(super) fn open(self: &Arc<Self>, owner: Option<&str>) -> Option<OpenRequest> {
         let (sender, answer) = oneshot::channel();
         let id = self.name();
@@ -188,7 +188,7 @@ impl OpenRequests {
         Some(OpenRequest { id, answer, all: Arc::clone(self) })
     }
 
-    /// Hands an answer to whoever waits for it; whether anybody does, of this client.
+    /// Passes a response to the call that waits for it. Returns whether one does, of this client.
     pub(super) fn answer(&self, id: &str, owner: Option<&str>, answered: Answered) -> bool {
         let mut waiting = self.waiting();
         if waiting.get(id).is_none_or(|asked| asked.owner.as_deref() != owner) {
@@ -203,12 +203,12 @@ impl OpenRequests {
 }
 
 impl OpenRequest {
-    /// The id of the request that asks it.
+    /// The id of the request.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Waits for the answer.
+    /// Waits for the response.
     pub(super) async fn answer(mut self) -> Result<Box<RawValue>, Unanswered> {
         match (&mut self.answer).await {
             Ok(Ok(result)) => Ok(result),
@@ -226,7 +226,7 @@ impl Drop for OpenRequest {
     }
 }
 
-/// A client that may want to know how its call goes on.
+/// Subscriber to the progress and log messages of a call, for the client of a request.
 #[derive(Debug)]
 pub(super) struct CallSubscriber<'a> {
     outbox: &'a Outbox,
@@ -236,11 +236,11 @@ pub(super) struct CallSubscriber<'a> {
 }
 
 impl<'a> CallSubscriber<'a> {
-    /// The notifications that the client of a request has requested.
+    /// Creates a subscriber with the notifications that the client has requested.
     ///
     /// # Errors
     ///
-    /// When it asks for lines of a level that there is not.
+    /// When the requested log level does not exist.
     pub(super) fn of(protocol: &Protocol, client: &'a RpcContext<'_>) -> Result<Self, RpcError> {
         let meta = &client.request.meta;
         let level = match client.revision.era() {
@@ -278,7 +278,7 @@ impl Subscriber for CallSubscriber<'_> {
     }
 }
 
-/// Whole numbers as people write them.
+/// A number, without a fraction if it is whole.
 fn number(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole, and in the range")]

@@ -1,8 +1,8 @@
 //! The context of a message: its transport and headers, its client and revision.
 //!
-//! Revision 2026-07-28 repeats parts of the body in headers. Balancers and gateways decide by them without
-//! reading the body, so a request in which the two differ is rejected (MCP 2026-07-28, Streamable HTTP,
-//! "Server Validation").
+//! Revision 2026-07-28 repeats parts of the body in headers. Load balancers and gateways decide by them
+//! without reading the body, so a request in which the two differ is rejected (MCP 2026-07-28, Streamable
+//! HTTP, "Server Validation").
 
 use std::{
     borrow::Cow,
@@ -51,13 +51,13 @@ pub(super) struct MessageContext<'a> {
 
 #[derive(Debug, Clone, Copy)]
 enum Transport<'a> {
-    /// An HTTP request of its own, with its head.
+    /// An HTTP request, with its headers.
     Http(&'a Parts),
-    /// A line of a pipe, after the handshake, if there was one.
+    /// A line from stdin, after the handshake if there was one.
     Stdio(Option<&'a Handshake>),
 }
 
-/// The handshake of a client at a pipe: over HTTP, each request would have this in its headers.
+/// The handshake of a stdio client. Over HTTP, each request has these values in its headers.
 #[derive(Debug)]
 pub(super) struct Handshake {
     pub(super) revision: Revision,
@@ -65,7 +65,7 @@ pub(super) struct Handshake {
     pub(super) session: String,
 }
 
-/// The session of a pipe, by which requests in flight are found; no session over HTTP has such an id.
+/// The session id of stdio, by which requests in flight are found; no HTTP session has this id.
 const STDIO_SESSION: &str = "stdio";
 
 impl<'a> MessageContext<'a> {
@@ -91,18 +91,18 @@ impl<'a> MessageContext<'a> {
         self.head().is_none()
     }
 
-    /// The headers of the HTTP request, which a route may forward; a pipe has none.
+    /// The headers of the HTTP request, which a route may forward; none over stdio.
     pub(super) fn headers(self) -> &'a HeaderMap {
         static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
         self.head().map_or(&NONE, |head| &head.headers)
     }
 
-    /// The request, for the log.
+    /// The request as the log describes it.
     pub(super) fn logged(self) -> LoggedRequest<'a> {
         self.context.logged(self.head())
     }
 
-    /// The method of the HTTP request; a pipe has none.
+    /// The method of the HTTP request; `None` over stdio.
     pub(super) fn method(self) -> Option<&'a Method> {
         self.head().map(|head| &head.method)
     }
@@ -156,7 +156,7 @@ impl<'a> MessageContext<'a> {
         }
     }
 
-    /// Checks `Mcp-Method` of a notification, which may be missing: but a gateway that decides by it must not
+    /// Checks `Mcp-Method` of a notification. It may be missing, but a gateway that decides by it must not
     /// read another method than we do.
     ///
     /// # Errors
@@ -221,26 +221,27 @@ impl<'a> MessageContext<'a> {
         }
     }
 
-    /// The same where it may be over: a pipe is a session of its own.
+    /// The session id of an HTTP request, which may have ended. `None` over stdio, which is a session of its
+    /// own.
     ///
     /// # Errors
     ///
-    /// [`RpcError::Headers`] when there are two.
+    /// [`RpcError::Headers`] when there are two different ones.
     pub(super) fn session_to_check(self) -> Result<Option<&'a str>, RpcError> {
         self.head().map_or(Ok(None), |head| sole(&head.headers, &SESSION_ID))
     }
 
-    /// Ready when what the message came by is about to end.
+    /// Completes when the shutdown of the server begins.
     pub(super) fn ending(self) -> impl Future<Output = ()> + 'a {
         self.context.arrival.connection.ending.come()
     }
 
-    /// The session whose later messages can cancel this one: that of a legacy request over HTTP, or a pipe.
-    /// Since 2026-07-28 a client over HTTP cancels its request by closing the connection.
+    /// The session whose later messages can cancel this one: a legacy session over HTTP, or stdio. Since
+    /// 2026-07-28 a client over HTTP cancels its request by closing the connection.
     pub(super) fn cancelling_session(self) -> Option<&'a str> {
         match self.transport {
-            // A request since 2026-07-28 has no session, whatever its headers name: it would replace a
-            // request of that session.
+            // A request since 2026-07-28 has no session, whatever its headers name: it would occupy the id of
+            // a request of that session.
             Transport::Http(_) => self.session().filter(|_| {
                 self.revision().is_ok_and(|revision| match revision.era() {
                     Era::Handshake => true,
@@ -252,7 +253,7 @@ impl<'a> MessageContext<'a> {
     }
 }
 
-/// Members of a result that concern the connection to the upstream.
+/// Members of a result that concern the connection to the upstream, and are not forwarded.
 const CONNECTION_MEMBERS: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_meta"];
 
 /// Context of one JSON-RPC request, until its result is sent.
@@ -261,9 +262,9 @@ pub(super) struct RpcContext<'a> {
     pub(super) revision: Revision,
     pub(super) request: &'a Request<'a>,
     pub(super) carrier: MessageContext<'a>,
-    /// Its name in the log and in errors.
+    /// Its id in the log and in errors.
     pub(super) request_id: RequestId,
-    /// The queue of messages before the result.
+    /// The queue of messages that are sent before the result.
     pub(super) outbox: &'a Outbox,
     pub(super) seal: &'a Seal,
     /// `_meta` of every result.
@@ -284,11 +285,11 @@ impl RpcContext<'_> {
         self.carrier.capabilities(self.request, self.revision, self.seal)
     }
 
-    /// Whether its scopes allow something.
+    /// Checks that the client's scopes include the needed ones.
     ///
     /// # Errors
     ///
-    /// [`RpcError::Forbidden`] when it may not.
+    /// [`RpcError::Forbidden`] when they do not.
     pub(super) fn may(&self, needed: &Scopes) -> Result<(), RpcError> {
         match needed.is_empty() || self.carrier.client().may(needed) {
             true => Ok(()),
@@ -296,7 +297,7 @@ impl RpcContext<'_> {
         }
     }
 
-    /// The cache scope of lists: where clients are distinguished, each sees its own.
+    /// The cache scope of lists: `private` if clients have identities, as each one then has its own list.
     pub(super) fn cache_scope(&self) -> &'static str {
         if self.carrier.owner().is_some() { "private" } else { "public" }
     }
@@ -327,7 +328,7 @@ impl RpcContext<'_> {
         RpcResponse::tool_result(self.request.id, self.revision, &result, self.meta)
     }
 
-    /// A result with the members of an upstream's, byte for byte. The cache hints of a resource are the
+    /// A result with the members of an upstream's, byte for byte. Cache hints of a resource are the
     /// upstream's, or `ttlMs: 0`.
     pub(super) fn forwarded(&self, members: &Members, resource: Option<&Proxied>) -> RpcResponse {
         let of = |name: &str| members.get(name).map(|value| RawValue::get(value));
@@ -338,7 +339,7 @@ impl RpcContext<'_> {
             .collect();
         let hints = resource.and_then(|resource| {
             let lasts: u64 = of("ttlMs").and_then(|text| text.parse().ok()).unwrap_or(0);
-            // Forwarded headers may decide the content.
+            // The content may depend on forwarded headers.
             let is_private = resource.route.request.forwards_headers();
             let is_public = of("cacheScope") == Some("\"public\"") && !is_private;
             let scope = if is_public { self.cache_scope() } else { "private" };
@@ -350,7 +351,7 @@ impl RpcContext<'_> {
         self.result_with(&WithHints { members: shown, hints }, meta)
     }
 
-    /// A call with these arguments, made for the request.
+    /// A call with these arguments on behalf of the request.
     pub(super) fn call(&self, arguments: Map<String, Value>) -> Call<'_> {
         let Arrival { request_id, span, address, api, .. } = &self.carrier.context.arrival;
         let client = self.carrier.client().clone();
@@ -364,15 +365,14 @@ impl RpcContext<'_> {
         Call { address, trace, protocol: self.revision.as_str(), span, message: Some(message), ..call }
     }
 
-    /// The trace of the request in its `_meta`, which precedes that of its HTTP headers.
+    /// The trace context in `_meta` of the request, which precedes the one in its HTTP headers.
     pub(super) fn trace(&self) -> Option<TraceContext> {
         let (parent, state) = self.request.meta.trace();
         TraceContext::of(&parent?, state.as_deref())
     }
 }
 
-/// The value of a header that there must not be two of. One that some proxy repeated word for word counts
-/// once.
+/// The value of a header that must not occur twice. Identical repetitions, as some proxies add, count as one.
 pub(super) fn sole(headers: &HeaderMap, name: impl AsHeaderName + Copy) -> Result<Option<&str>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -390,7 +390,7 @@ pub(super) fn sole(headers: &HeaderMap, name: impl AsHeaderName + Copy) -> Resul
     }
 }
 
-/// `Mcp-Param-…` repeat the arguments that the tool's input schema marks with `x-mcp-header`.
+/// Checks `Mcp-Param-…`, which repeat the arguments that the tool's input schema marks with `x-mcp-header`.
 fn check_arguments(
     headers: &HeaderMap,
     schema: &Map<String, Value>,
@@ -403,7 +403,7 @@ fn check_arguments(
         if let Some(suffix) = property.get("x-mcp-header").and_then(Value::as_str) {
             check_argument(headers, suffix, argument)?;
         }
-        // A marked property may lie deeper, as long as only `properties` lead to it.
+        // A marked property may be nested, as long as only `properties` lead to it.
         let none = Map::new();
         check_arguments(headers, property, argument.and_then(Value::as_object).unwrap_or(&none))?;
     }
@@ -424,7 +424,7 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
         Some(Value::String(text)) => Some(text.as_str().into()),
         Some(Value::Bool(flag)) => Some(flag.to_string().into()),
         Some(Value::Number(number)) => Some(number.to_string().into()),
-        // Arrays and objects have no header; the input schema is about to refuse them.
+        // Arrays and objects have no header; the input schema will reject them.
         Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => None,
     };
     match (sole(headers, name.as_str())?, expected) {
@@ -443,16 +443,16 @@ fn check_argument(headers: &HeaderMap, suffix: &str, argument: Option<&Value>) -
     }
 }
 
-/// The largest whole number that every reader of a header has exactly: 2^53 - 1 (MCP 2026-07-28, Streamable
+/// The largest integer that every reader of a header represents exactly: 2^53 - 1 (MCP 2026-07-28, Streamable
 /// HTTP, "Schema Extension").
 const MOST_SAFE: u64 = 9_007_199_254_740_991;
 
-/// Whether no reader takes the number for another one.
+/// Whether every reader gets exactly this number.
 fn is_safe(number: &Number) -> bool {
     number.as_f64().is_some_and(|value| value.abs() <= MOST_SAFE as f64)
 }
 
-/// `42.0` and `42` are the same number. Neither is beyond what a double has exactly.
+/// `42.0` and `42` are the same number. Both must be in the exact range of a double.
 fn equal_as_numbers(one: &str, other: &str) -> bool {
     match (one.parse::<f64>(), other.parse::<f64>()) {
         (Ok(one), Ok(other)) => one == other && one.abs() <= MOST_SAFE as f64,
@@ -460,7 +460,7 @@ fn equal_as_numbers(one: &str, other: &str) -> bool {
     }
 }
 
-/// Undoes the sentinel `=?base64?…?=` round a value that is not plain ASCII.
+/// Decodes the sentinel `=?base64?…?=` around a value that is not plain ASCII.
 fn decoded<'a>(name: &str, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
     let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Ok(value.into());
@@ -556,12 +556,12 @@ mod tests {
             check(&[("mcp-param-count", odd)], json!({ "count": 42 }), Err("but the body says `42`"));
         }
         check(&[("mcp-param-count", "9007199254740991")], json!({ "count": 9007199254740991_u64 }), Ok(()));
-        // Equal to the letter, and not the same number to every reader.
+        // The same text, but not the same number to every reader.
         for beyond in [json!(9007199254740993_u64), json!(-9007199254740992_i64)] {
             let text = beyond.to_string();
             check(&[("mcp-param-count", &text)], json!({ "count": beyond }), Err("-9007199254740991 to"));
         }
-        // A text of digits is a text.
+        // A string of digits is a string.
         check(&[("mcp-param-region", "042")], json!({ "region": "42" }), Err("is `042`"));
     }
 

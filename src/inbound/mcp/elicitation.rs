@@ -23,34 +23,33 @@ use crate::{
     translate::Sample,
 };
 
-/// Asks the client of a request, and knows afterwards whether the request ends with questions.
+/// Elicitor of a request: sends input requests to its client, or collects them for its result.
 #[derive(Debug)]
 pub(super) struct RequestElicitor<'a> {
     client: &'a RpcContext<'a>,
     asking: &'a Asking,
-    /// A digest of the request: its state is of no use for another one.
+    /// A digest of the request: the state of another request is rejected.
     subject: String,
     /// The input responses that came with the request (since 2026-07-28).
     round: ElicitationRound,
 }
 
-/// The input responses of a client so far, for its next request.
+/// The state that a client returns with its next request: the input responses so far.
 #[derive(Default, Serialize, Deserialize)]
 struct RequestState {
     subject: String,
     answers: Map<String, Value>,
-    /// The names of the input requests that were sent with it: the request that follows responds to these and
-    /// no others.
+    /// The names of the input requests that were sent with it: only responses to these are accepted.
     #[serde(default)]
     asked: Vec<String>,
 }
 
 impl<'a> RequestElicitor<'a> {
-    /// For a request of `name` with these arguments.
+    /// Creates the elicitor for a request of `name` with these arguments.
     ///
     /// # Errors
     ///
-    /// When the request brings a state that was not given out for it, or answers that are none.
+    /// When the request has a state of another request, or its input responses are malformed.
     pub(super) fn new(
         client: &'a RpcContext<'a>,
         asking: &'a Asking,
@@ -60,7 +59,7 @@ impl<'a> RequestElicitor<'a> {
         let capabilities = || abilities(client.revision, &client.capabilities());
         let (abilities, subject, answered, responses) = match client.revision.era() {
             Era::PerRequest => {
-                // Most tools ask nothing, and nothing is brought back to them.
+                // Most tools request no input, and their requests have no state.
                 let [request_state, input_responses] =
                     ["requestState", "inputResponses"].map(|name| client.request.param(name));
                 let request_state = request_state.optional_text("params.requestState")?;
@@ -95,7 +94,7 @@ impl<'a> RequestElicitor<'a> {
     ///
     /// # Errors
     ///
-    /// When the client can't be asked, or its answers are none.
+    /// When the client lacks a capability, or an input response is invalid.
     pub(super) fn end(self) -> Result<Option<RpcResponse>, RpcError> {
         match self.round.outcome {
             RoundOutcome::Settled => Ok(None),
@@ -115,7 +114,7 @@ impl<'a> RequestElicitor<'a> {
         }
     }
 
-    /// The older era: asks one after the other, as a person answers.
+    /// Legacy revisions: sends one input request after the other, as a person responds.
     async fn ask_now(&self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
         let mut answers = Map::new();
         for question in questions {
@@ -159,13 +158,13 @@ impl Elicitor for RequestElicitor<'_> {
     fn unable(&mut self, missing: Vec<Missing>) {
         match self.client.revision.era() {
             Era::PerRequest => self.round.unable(missing),
-            // A model reads the tool error.
+            // The model reads a tool error instead.
             Era::Handshake => {}
         }
     }
 }
 
-/// Questions by name, as the newer era asks them.
+/// Input requests by name, in the form of revision 2026-07-28.
 pub(super) fn requests(questions: &[Question], revision: Revision) -> Map<String, Value> {
     let requests = questions.iter().map(|question| {
         let (method, params) = request(question, revision);
@@ -181,7 +180,7 @@ fn subject((method, owner): (&str, Option<&str>), name: &str, arguments: &Map<St
     fingerprint(written.as_bytes())
 }
 
-/// JSON with the members of objects by name, so that their order makes no difference.
+/// Writes JSON with the members of objects sorted by name, so that their order makes no difference.
 fn write_sorted(value: &Value, out: &mut String) {
     match value {
         Value::Object(members) => {
@@ -209,7 +208,7 @@ fn write_sorted(value: &Value, out: &mut String) {
     }
 }
 
-/// The state that a request brings back.
+/// Decrypts the state that a request returns.
 fn opened(client: &RpcContext<'_>, token: &str, subject: &str) -> Result<RequestState, RpcError> {
     let refuse =
         |why: &str| RpcError::Params(format!("`params.requestState`: {why}; call again without it").into());
@@ -225,13 +224,13 @@ fn opened(client: &RpcContext<'_>, token: &str, subject: &str) -> Result<Request
     }
 }
 
-/// Gives to each question the answer that came, and knows afterwards what is left to ask.
+/// One round of input requests: matches responses to them, and records what is missing.
 #[derive(Debug)]
 pub(super) struct ElicitationRound {
     pub(super) abilities: Abilities,
     /// All input responses, of this request and of earlier ones.
     pub(super) answered: Map<String, Value>,
-    /// The input responses of this request, until they are removed.
+    /// The input responses of this request, until they are matched.
     responses: Option<Map<String, Value>>,
     pub(super) outcome: RoundOutcome,
 }
@@ -239,13 +238,13 @@ pub(super) struct ElicitationRound {
 /// The outcome of a round.
 #[derive(Debug)]
 pub(super) enum RoundOutcome {
-    /// Nothing, as far as is known.
+    /// No input is missing, as far as is known.
     Settled,
-    /// These questions.
+    /// These input requests are open.
     Open(Vec<Question>),
-    /// An answer is none.
+    /// An input response is invalid.
     Wrong(String),
-    /// This client can't be asked.
+    /// The client lacks these capabilities.
     Unable(Vec<Missing>),
 }
 
@@ -259,9 +258,10 @@ impl ElicitationRound {
     }
 
     pub(super) fn take(&mut self, questions: Vec<Question>) -> Result<Map<String, Value>, String> {
-        /// Nobody reads it: the request ends with questions or a refusal.
+        /// Nobody reads it: the request ends with input requests or an error.
         const PENDING: &str = "The client is asked first.";
-        // They were given to what was asked before; what is asked from now on waits for another request.
+        // The responses belong to input requests that were sent earlier; further ones need another request of
+        // the client.
         let mut responses = self.responses.take().unwrap_or_default();
         let (mut taken, mut open) = (Map::new(), Vec::new());
         for question in questions {
@@ -375,8 +375,8 @@ fn sample_params(sample: &Sample) -> Value {
     params
 }
 
-/// A form as a revision has it. Before 2025-11-25 a choice with titles has them beside it, and only a flag
-/// has a default.
+/// A form in the format of a revision. Before 2025-11-25, the titles of choices are in a separate list, and
+/// only booleans have a default.
 fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, Value> {
     match revision {
         Revision::R2025_11_25 | Revision::R2026_07_28 => return document,
@@ -403,7 +403,7 @@ fn form_of(revision: Revision, mut document: Map<String, Value>) -> Map<String, 
 ///
 /// # Errors
 ///
-/// [`Unfit::Wrong`] when the specification does not have it for such an input request.
+/// [`Unfit::Wrong`] if the specification does not allow it for such an input request.
 fn answer(question: &Question, result: Value) -> Result<InputAnswer, Unfit> {
     let wrong = |what: &str| Unfit::Wrong(format!("the answer to `{}` {what}", question.name));
     let Value::Object(mut result) = result else { return Err(wrong("must be an object")) };

@@ -23,19 +23,19 @@ const BATCH_LIMIT: usize = 100;
 /// Limit of a progress token, in bytes: it is repeated in every notification.
 const TOKEN_LIMIT_BYTES: usize = 1024;
 
-/// One message of a client.
+/// A message from a client.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
     Request(Request<'a>),
     Notification(Notification<'a>),
-    /// An answer to a question of ours: its result or its error.
+    /// A response to a request of ours: its result or its error.
     Response {
         id: Id<'a>,
         answered: Result<&'a RawValue, &'a RawValue>,
     },
 }
 
-/// A request that waits for an answer.
+/// A request, which needs a response.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) id: Id<'a>,
@@ -43,14 +43,14 @@ pub(super) struct Request<'a> {
     /// `_meta` of its parameters.
     pub(super) meta: Meta<'a>,
     params: Members<'a>,
-    /// All of it, as it came.
+    /// The whole message as it was received.
     pub(super) message: &'a [u8],
 }
 
-/// A notification or response.
+/// A notification.
 #[derive(Debug)]
 pub(super) struct Notification<'a> {
-    /// `None` when it is no text.
+    /// `None` if it is not a string.
     pub(super) method: Option<Cow<'a, str>>,
     params: Member<'a>,
 }
@@ -59,7 +59,7 @@ pub(super) struct Notification<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Id<'a>(&'a RawValue);
 
-/// Why a body is no message, and its id and method if those could be read.
+/// Why a body is not a message, with its id and method if those could be read.
 #[derive(Debug)]
 pub(super) struct Rejected<'a> {
     pub(super) id: Option<Id<'a>>,
@@ -67,7 +67,7 @@ pub(super) struct Rejected<'a> {
     pub(super) refusal: RpcError,
 }
 
-/// A member of an object as it was written, if it is there. One that is `null` is.
+/// A member of an object as raw JSON, if it is present. `null` counts as present.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Member<'a>(Option<&'a RawValue>);
 
@@ -81,8 +81,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The members of an object as they were written. None may be there twice: a proxy before us may have read
-/// the other.
+/// The members of an object as raw JSON. A duplicate is an error: a proxy in front of us may have read the
+/// other one.
 #[derive(Debug, Default)]
 struct Members<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
 
@@ -137,16 +137,16 @@ pub(super) struct Meta<'a> {
     tracestate: Member<'a>,
 }
 
-/// Reads the one message of a body.
+/// Parses the single message of a body.
 ///
 /// # Errors
 ///
-/// [`Rejected`] when it is not JSON, not one JSON-RPC 2.0 message, or has parameters that no method takes.
+/// [`Rejected`] when it is not JSON, not one JSON-RPC 2.0 message, or has parameters that no method accepts.
 pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
     let envelope = envelope(body).map_err(|refusal| Rejected { id: None, method: None, refusal })?;
     let [method_member, params] = ["method", "params"].map(|name| envelope.get(name));
     let method = method_member.text();
-    // The id first: whatever else is wrong, the client then learns which of its requests was meant.
+    // The id first: whatever else is wrong, the error then names the request that it is for.
     let id = envelope.get("id").0.map(Id::of).transpose();
     let id = id.map_err(|refusal| Rejected { id: None, method: method.clone(), refusal })?;
     let reject = |refusal| Rejected { id, method: method.clone(), refusal };
@@ -173,7 +173,7 @@ pub(super) fn message(body: &[u8]) -> Result<Message<'_>, Rejected<'_>> {
     }
 }
 
-/// The messages of a batch; `None` for a body that is none.
+/// Parses the messages of a batch; `None` if the body is not a batch.
 ///
 /// # Errors
 ///
@@ -197,7 +197,7 @@ pub(super) fn batch(body: &[u8]) -> Option<Result<Vec<&RawValue>, RpcError>> {
     })
 }
 
-/// Reads no further than to the first message that is too many.
+/// Stops at the first message beyond the limit.
 struct BatchVisitor;
 
 impl<'de> Visitor<'de> for BatchVisitor {
@@ -219,7 +219,7 @@ impl<'de> Visitor<'de> for BatchVisitor {
     }
 }
 
-/// Whether it is a request.
+/// Whether a message gets a response: a request, or an invalid message.
 pub(super) fn wants_answer(body: &[u8]) -> bool {
     match message(body) {
         Ok(Message::Request(_)) | Err(_) => true,
@@ -228,17 +228,17 @@ pub(super) fn wants_answer(body: &[u8]) -> bool {
 }
 
 impl<'a> Request<'a> {
-    /// One of its parameters.
+    /// A parameter.
     pub(super) fn param(&self, name: &str) -> Member<'a> {
         self.params.get(name)
     }
 
-    /// `params.name`: of a tool or a prompt.
+    /// `params.name`: the name of a tool or a prompt.
     pub(super) fn name(&self) -> Result<Cow<'a, str>, RpcError> {
         self.param("name").required_text("params.name")
     }
 
-    /// `params.arguments`. None at all are the same as none in an object.
+    /// `params.arguments`. Missing arguments are the same as an empty object.
     pub(super) fn arguments(&self) -> Result<Map<String, Value>, RpcError> {
         self.param("arguments").optional_object("params.arguments")
     }
@@ -254,28 +254,28 @@ impl<'a> Notification<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// The same, without one that is `null`.
+    /// The same, where `null` counts as missing.
     pub(super) fn unless_null(self) -> Self {
         Self(self.0.filter(|raw| raw.get() != "null"))
     }
 
-    /// The text, if it is one.
+    /// The string, if it is one.
     pub(super) fn text(self) -> Option<Cow<'a, str>> {
         serde_json::from_str(self.0?.get()).ok().map(|Text(text)| text)
     }
 
-    /// The text, which must be there; `path` is where, such as `params.name`.
+    /// The string, which is required. `path` is its place in the message, such as `params.name`.
     pub(super) fn required_text(self, path: &str) -> Result<Cow<'a, str>, RpcError> {
         self.text().ok_or_else(|| RpcError::Params(format!("`{path}` must be a string").into()))
     }
 
-    /// The text, where there is one.
+    /// The string, if the member is present.
     pub(super) fn optional_text(self, path: &str) -> Result<Option<Cow<'a, str>>, RpcError> {
         self.0.map(|_| self.required_text(path)).transpose()
     }
 
-    /// The object, where there is one. What is derived by `serde` would also take a list of its members'
-    /// values.
+    /// The object, if the member is present. A derived `Deserialize` would also accept an array of the
+    /// members' values.
     pub(super) fn object<T: Deserialize<'a>>(self, path: &str) -> Result<Option<T>, RpcError> {
         let Some(raw) = self.0.map(RawValue::get) else { return Ok(None) };
         if !raw.starts_with('{') {
@@ -285,17 +285,17 @@ impl<'a> Member<'a> {
         object.map_err(|error| RpcError::Params(format!("`{path}`: {}", without_place(&error)).into()))
     }
 
-    /// The object, or an empty one where there is none, or `null`.
+    /// The object; empty if the member is missing or `null`.
     pub(super) fn optional_object<T: Deserialize<'a> + Default>(self, path: &str) -> Result<T, RpcError> {
         Ok(self.unless_null().object(path)?.unwrap_or_default())
     }
 
-    /// The object, or an empty one for whatever else it is.
+    /// The object; empty for every other type.
     pub(super) fn object_or_empty(self) -> Map<String, Value> {
         self.object("").ok().flatten().unwrap_or_default()
     }
 
-    /// A level of log lines.
+    /// A log level.
     pub(super) fn level(self, path: &str) -> Result<LogLevel, RpcError> {
         let level = self.text().and_then(|text| text.parse().ok());
         let names = || LogLevel::NAMES.join(", ");
@@ -307,7 +307,7 @@ fn envelope(body: &[u8]) -> Result<Members<'_>, RpcError> {
     let not_json = |error: &serde_json::Error| RpcError::NotJson(error.to_string());
     match body.trim_ascii_start().first() {
         Some(b'{') => serde_json::from_slice(body).map_err(|error| {
-            // A member that is there twice is noticed before the end: is the rest JSON at all?
+            // A duplicate member stops the parser early: is the rest JSON at all?
             match serde_json::from_slice::<&RawValue>(body) {
                 Err(error) => not_json(&error),
                 Ok(_) if error.classify() == Category::Data => {
@@ -327,7 +327,7 @@ fn envelope(body: &[u8]) -> Result<Members<'_>, RpcError> {
     }
 }
 
-/// serde_json's words without its "at line 1 column 7", which counts from the start of a part.
+/// The message of serde_json without its "at line 1 column 7", which counts from the start of a part.
 pub(super) fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
@@ -344,39 +344,39 @@ impl<'a> Id<'a> {
         }
     }
 
-    /// The same as a value, digit by digit.
+    /// The id as a value, with all its digits.
     pub(super) fn to_value(self) -> Value {
         serde_json::from_str(self.0.get()).expect("an id was read as JSON")
     }
 
-    /// The JSON token.
+    /// The raw JSON.
     pub(super) fn as_json(self) -> &'a str {
         self.0.get()
     }
 
-    /// The same, to be put into an answer.
+    /// The raw JSON, for a response.
     pub(super) fn as_raw(self) -> &'a RawValue {
         self.0
     }
 
-    /// The text, if it is one.
+    /// The string, if it is one.
     pub(super) fn as_text(self) -> Option<String> {
         serde_json::from_str(self.0.get()).ok()
     }
 }
 
 impl<'a> Meta<'a> {
-    /// The revision that the request speaks.
+    /// The revision that the request declares.
     pub(super) fn protocol_version(&self) -> Result<Option<Cow<'a, str>>, RpcError> {
         self.protocol_version.optional_text("io.modelcontextprotocol/protocolVersion")
     }
 
-    /// The capabilities of the client, which each request has since 2026-07-28.
+    /// The client's capabilities, which each request declares since 2026-07-28.
     pub(super) fn capabilities(&self) -> Map<String, Value> {
         self.client_capabilities.object_or_empty()
     }
 
-    /// Whether the client says what it is capable of, as the newer era requires.
+    /// Checks that the client declares its capabilities, as revision 2026-07-28 requires.
     pub(super) fn check_capabilities(&self) -> Result<(), RpcError> {
         let path = "io.modelcontextprotocol/clientCapabilities";
         match self.client_capabilities.0.map(|raw| raw.get().starts_with('{')) {
@@ -386,14 +386,13 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// Which log lines the client wants of this request.
+    /// The log level that the client requests for this request.
     pub(super) fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
         let level = self.log_level;
         level.0.map(|_| level.level("io.modelcontextprotocol/logLevel")).transpose()
     }
 
-    /// By what the client knows the progress of this request: a text or a whole number; anything else is
-    /// none.
+    /// The progress token: a string or an integer. Anything else counts as none.
     pub(super) fn progress_token(&self) -> Option<Value> {
         let token: Value = serde_json::from_str(self.progress_token.0?.get()).ok()?;
         let whole = |number: &Number| {
@@ -408,7 +407,7 @@ impl<'a> Meta<'a> {
         fits.then_some(token)
     }
 
-    /// The trace that the request belongs to: `traceparent` and `tracestate`, not yet checked.
+    /// The trace context: `traceparent` and `tracestate`, not yet checked.
     pub(super) fn trace(&self) -> (Option<Cow<'a, str>>, Option<Cow<'a, str>>) {
         (self.traceparent.text(), self.tracestate.text())
     }
@@ -537,7 +536,7 @@ mod tests {
         let many = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
         check(&many(BATCH_LIMIT), Ok(&vec!["{}"; BATCH_LIMIT]));
         check(&many(BATCH_LIMIT + 1), Err("at most 100"));
-        // How many values there may be is a limit of each message.
+        // The limit of values applies to each message.
         let long = format!("[{}0]", "0,".repeat(ARGUMENT_VALUE_LIMIT - 1));
         check(&format!("[{long},{long}]"), Ok(&[&long, &long]));
     }

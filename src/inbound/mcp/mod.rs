@@ -78,17 +78,17 @@ pub use replicas::PeerAddress;
 pub use resumable::ResumeSettings;
 pub use stdio::{Line, Parted};
 
-/// The methods of the endpoint.
+/// The `Allow` of the endpoint.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 
 /// The same where `GET` would open no stream.
 const METHODS_WITHOUT_STREAM: &str = "POST, DELETE, OPTIONS";
 
-/// How long a client hears nothing before a stream begins, that says so from time to time: connections on
-/// which nothing happens are cut by what stands between.
+/// Time without a message after which the response becomes a stream with keep-alive comments: proxies close
+/// idle connections.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// For a stream that can't be resumed.
+/// Error for a stream that can't be resumed.
 const GONE: &str = "`Last-Event-ID`: what followed this event is no longer kept; call again";
 
 /// The MCP endpoint. Cheap to clone.
@@ -99,21 +99,20 @@ pub struct Mcp {
 }
 
 impl Mcp {
-    /// An endpoint for the tools of `gateway`.
+    /// Creates an endpoint for the tools of `gateway`.
     pub fn new(gateway: Gateway, settings: McpSettings, filter: Filter) -> Self {
         let protocol = Protocol::new(gateway, settings, filter.guard.clone());
         Self { protocol: Arc::new(protocol), filter }
     }
 
-    /// The JSON-RPC errors that messages were answered with.
+    /// Counters of the JSON-RPC errors in responses.
     pub fn error_counts(&self) -> impl MeterSource + use<> {
         self.protocol.errors.clone()
     }
 
-    /// Answers one HTTP request, whatever its path.
+    /// Responds to one HTTP request, on any path.
     ///
-    /// Dropping the future, or the body of the response, ends the call, and with it the request to the
-    /// upstream.
+    /// Dropping the future, or the body of the response, cancels the call and its upstream request.
     pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let mut arrival = Arrival::take(&mut head, ApiKind::Mcp);
@@ -140,8 +139,8 @@ impl Mcp {
         response
     }
 
-    /// Finds out who sends a request, by its own credential or by the word of another replica: that holds for
-    /// one body, which is read then.
+    /// Identifies the client of a request by its own credential, or by the signed identity from another
+    /// replica. That one is valid for a single body, which is read here.
     async fn identify(
         &self,
         head: &mut Parts,
@@ -180,7 +179,7 @@ impl Mcp {
         read.map_err(|rejection| Box::new(response::rejected(request, &rejection)))
     }
 
-    /// Responds to a request without a message: those of a session up to 2025-11-25.
+    /// Responds to a request without a message: `GET` or `DELETE` of a session up to 2025-11-25.
     async fn respond_without_message(&self, carrier: MessageContext<'_>) -> Response<Body> {
         let responded = match carrier.method() {
             Some(&Method::GET) => Box::pin(self.get(carrier)).await,
@@ -192,8 +191,8 @@ impl Mcp {
         })
     }
 
-    /// Opens a stream of notifications, for a session up to 2025-11-25. A request that accepts no stream is a
-    /// person with a browser; one without a session can't be notified.
+    /// Opens a stream of notifications, for a session up to 2025-11-25. A request that accepts no stream
+    /// comes from a person with a browser; one without a session can't be notified.
     async fn get(&self, carrier: MessageContext<'_>) -> Result<Response<Body>, RpcError> {
         let headers = carrier.headers();
         let session = match (carrier.revision()?.era(), carrier.session_to_check()?) {
@@ -206,7 +205,7 @@ impl Mcp {
         match ending.now() {
             Shutdown::Serving => {}
             Shutdown::OneRequest => return Ok(response::wrong_method(METHODS_WITHOUT_STREAM)),
-            // Not "there are no streams": a client would never try again.
+            // Not 405: the client would assume that there are no streams, and never try again.
             Shutdown::Begun | Shutdown::Overdue => {
                 return Ok(response::rejected(carrier.logged(), &Rejection::shutting_down()));
             }
@@ -296,13 +295,13 @@ impl Mcp {
     }
 }
 
-/// The body of a request, read by now where another replica has forwarded it.
+/// The body of a request. It has been read already if another replica forwarded the request.
 enum RequestBody {
     Unread(Body),
     Whole(Bytes),
 }
 
-/// The session of a request of the older era, and its revision.
+/// The session of a legacy request, and its revision.
 fn older_session(carrier: MessageContext<'_>) -> Option<(String, Revision)> {
     let session = carrier.session()?;
     let revision = carrier.revision().ok().filter(|revision| revision.era() == Era::Handshake)?;
@@ -332,7 +331,7 @@ pub struct McpSettings {
     #[key(skip)]
     pub peer_tls: Option<ClientTls>,
     /// Maximum number of open notification streams.
-    // Half of the connections are left for calls.
+    // Half of the connections remain for calls.
     #[key(range = 0..=1_000_000, default = 2048, restart)]
     pub max_streams: usize,
     /// Maximum per client, so that one client cannot use all of them; further ones are rejected.
@@ -368,7 +367,7 @@ pub struct McpServerSettings {
     pub list_ttl: Duration,
 }
 
-/// The longest of a setting, in milliseconds.
+/// One hour in milliseconds, for the ranges of the settings.
 const HOUR: u64 = 3_600_000;
 
 fn read_name(value: &Cursor<'_>) -> Checked<String> {
@@ -381,7 +380,7 @@ fn read_name(value: &Cursor<'_>) -> Checked<String> {
 }
 
 impl McpSettings {
-    /// An advertised address is of use only with a key that replicas share.
+    /// Requires a secret key for an advertised URL, which is of use only with a key that replicas share.
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         if let (Some(url), None) = (section.entry("advertise_url"), &self.secret_key) {
             let help = "write `secret_key`, the same on every replica: `openssl rand -base64 32` makes one";

@@ -22,13 +22,13 @@ use crate::{
     route::{McpMethod, Suggestions},
 };
 
-/// One page of the list.
+/// `prompts/list`.
 pub(super) fn list(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let snapshot = protocol.gateway.snapshot();
     protocol.server_info.list(&snapshot.lists.prompts, snapshot.awaited.prompts.is_empty(), client)
 }
 
-/// The messages of one prompt.
+/// `prompts/get`.
 pub(super) async fn get(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let name = client.request.name()?;
     let arguments = client.request.arguments()?;
@@ -79,7 +79,7 @@ async fn forward(
     }
 }
 
-/// The messages for arguments that were checked: whatever is to be asked first has been asked.
+/// The messages for checked arguments, after all input requests.
 async fn messages(
     client: &RpcContext<'_>,
     snapshot: &Snapshot,
@@ -157,7 +157,7 @@ fn reference<'a>(request: &Request<'a>) -> Result<Reference<'a>, RpcError> {
     }
 }
 
-/// `params.context.arguments`: the arguments that are there already (since 2025-06-18).
+/// `params.context.arguments`: the arguments that are already filled in (since 2025-06-18).
 fn context_arguments(request: &Request<'_>) -> Result<Map<String, Value>, RpcError> {
     match request.param("context").optional_object::<WrittenContext>("") {
         Ok(WrittenContext { arguments })
@@ -186,8 +186,8 @@ pub(super) async fn complete(protocol: &Protocol, client: &RpcContext<'_>) -> Re
     Ok(client.result(&completion(&suggestions)))
 }
 
-/// The proxied prompt or resource template of a reference, unless the configuration has its own, and the
-/// reference as the upstream knows it.
+/// The proxied prompt or resource template of a reference, and the reference in the upstream's terms. `None`
+/// if the configuration has its own.
 fn proxied_entry<'s>(snapshot: &'s Snapshot, reference: &Reference<'_>) -> Option<(&'s Proxied, Value)> {
     match reference {
         Reference::Prompt(name) => {

@@ -1,4 +1,4 @@
-//! The protocol without its transports: from one message to what it is answered with.
+//! The protocol without its transports: from a message to its response.
 
 use std::{pin::pin, sync::Arc, time::SystemTime};
 
@@ -33,11 +33,11 @@ use crate::{
     pipeline::Gateway,
 };
 
-/// Dispatches messages of all transports, and has the state of the endpoint.
+/// Dispatches the messages of all transports, and holds the state of the endpoint.
 #[derive(Debug)]
 pub(super) struct Protocol {
     pub(super) gateway: Gateway,
-    /// Whom streams that stay open ask again.
+    /// Authorizes open streams again.
     pub(super) guard: Guard,
     pub(super) server_info: ServerInfo,
     pub(super) seal: Seal,
@@ -80,8 +80,7 @@ impl Protocol {
         }
     }
 
-    /// Ready when the sender of a message may not have a stream open any more. At a pipe there is nobody
-    /// else.
+    /// Completes when the sender of a message may no longer have an open stream; never over stdio.
     pub(super) async fn revoked(&self, carrier: MessageContext<'_>) {
         match carrier.is_stdio() {
             true => std::future::pending().await,
@@ -89,8 +88,8 @@ impl Protocol {
         }
     }
 
-    /// Answers a message with a JSON-RPC error, and counts it. `method` is that of the message, where it
-    /// could be read.
+    /// Responds to a message with a JSON-RPC error, and counts it. `method` is `None` if it could not be
+    /// read.
     pub(super) fn refuse(
         &self,
         carrier: MessageContext<'_>,
@@ -103,11 +102,10 @@ impl Protocol {
         RpcResponse::error(carrier.logged(), id, revision, refusal)
     }
 
-    /// Takes what a client sent: one message, or a batch where its revision has them. `None` where there is
-    /// nothing to say: it was a notification, or an answer.
+    /// Handles a body: one message, or a batch if the revision has them. `None` if there is no response, as
+    /// to a notification or to a response.
     ///
-    /// What a request has to say before its result goes into `outbox`. Dropping the future ends what the
-    /// message asks for.
+    /// Messages before the result of a request go to `outbox`. Dropping the future cancels the request.
     pub(super) async fn take(
         &self,
         carrier: MessageContext<'_>,
@@ -124,7 +122,7 @@ impl Protocol {
         }
     }
 
-    /// Takes all messages of a batch at once, and answers those that want an answer.
+    /// Handles all messages of a batch at once, and collects the responses.
     async fn batch(
         &self,
         carrier: MessageContext<'_>,
@@ -147,7 +145,7 @@ impl Protocol {
         (!answers.is_empty()).then(|| RpcResponse::batch(answers))
     }
 
-    /// Takes one message.
+    /// Handles one message.
     async fn message(
         &self,
         carrier: MessageContext<'_>,
@@ -156,7 +154,7 @@ impl Protocol {
     ) -> Option<RpcResponse> {
         let request = match message::message(body) {
             Ok(Message::Request(request)) => request,
-            // Boxed, as what every call moves should have no room for it.
+            // Boxed, so that the future of every call has no space for it.
             other => return Box::pin(self.other_message(carrier, body, other)).await,
         };
         let session = carrier.cancelling_session();
@@ -171,7 +169,7 @@ impl Protocol {
         }
     }
 
-    /// Takes a notification, an answer, or what is no message.
+    /// Handles a notification, a response, or an invalid message.
     async fn other_message(
         &self,
         carrier: MessageContext<'_>,
@@ -179,7 +177,7 @@ impl Protocol {
         message: Result<Message<'_>, Rejected<'_>>,
     ) -> Option<RpcResponse> {
         let said = carrier.revision();
-        // For what is said before a request's own word is known.
+        // For errors before the revision of a request is known.
         let assumed = said.as_ref().copied().unwrap_or(Revision::R2026_07_28);
         let refuse = |id, refusal: &RpcError| Some(self.refuse(carrier, id, None, assumed, refusal));
         let (message, revision) = match (message, said) {
@@ -212,7 +210,7 @@ impl Protocol {
             (Message::Response { id, answered }, _) => match self.answered(carrier, id, answered) {
                 true => None,
                 false if self.hand_on(carrier, id, body).await => None,
-                // At a pipe it can only be one that comes too late, which is nothing to answer.
+                // Over stdio it can only be late, and needs no response.
                 false if carrier.is_stdio() => None,
                 false => refuse(
                     None,
@@ -226,7 +224,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the message's session is one that is taken. The newer era has none, whatever a header says.
+    /// Checks the session of a message. Since 2026-07-28 there are none, whatever a header names.
     fn check_session(&self, carrier: MessageContext<'_>, revision: Revision) -> Result<(), RpcError> {
         match revision.era() {
             Era::Handshake => self.sessions.check(carrier.session_to_check()?, carrier.owner()),
@@ -234,7 +232,7 @@ impl Protocol {
         }
     }
 
-    /// The rest of a stream after the event with this id, wherever the stream is.
+    /// The rest of a stream after the event with this id, from this replica or another.
     pub(super) async fn resumed(
         &self,
         carrier: MessageContext<'_>,
@@ -248,7 +246,7 @@ impl Protocol {
         self.questions.peers()?.resume(name, carrier).await
     }
 
-    /// Hands a client's answer to the call that waits for it; whether one does.
+    /// Passes a client's response to the call that waits for it. Returns whether one does.
     fn answered(
         &self,
         carrier: MessageContext<'_>,
@@ -264,7 +262,7 @@ impl Protocol {
         self.questions.answer(&id, carrier.owner(), answered)
     }
 
-    /// Hands a client's answer on to the replica that asked; whether one took it.
+    /// Forwards a client's response to the replica that sent the request. Returns whether it was accepted.
     async fn hand_on(&self, carrier: MessageContext<'_>, id: Id<'_>, body: &[u8]) -> bool {
         let (Some(id), Some(peers)) = (id.as_text(), self.questions.peers()) else { return false };
         peers.hand_on(&id, carrier, body).await
@@ -331,11 +329,10 @@ impl Protocol {
         })?;
         let server_info = &self.server_info;
         if method != Method::Initialize {
-            // A client whose session is over may say so while it begins another.
+            // A client whose session has ended may still name it while it begins another.
             self.check_session(client.carrier, revision)?;
         }
-        // All but calls are boxed: where one future has room for the largest of them, it is that which every
-        // call moves.
+        // All but calls are boxed: the future of every call would have the size of the largest of them.
         match method {
             Method::Initialize => {
                 let requested = request.param("protocolVersion").required_text("params.protocolVersion")?;

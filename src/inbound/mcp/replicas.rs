@@ -42,7 +42,7 @@ use crate::{
     },
 };
 
-/// Lifetime of the id of our request to a client.
+/// Lifetime of the id of a request from us to a client.
 const QUESTION_LIFE: Duration = Duration::from_secs(60 * 60);
 
 /// Timeout of a request to another replica.
@@ -54,23 +54,23 @@ const REPLY_LIMIT_BYTES: usize = 64 << 10;
 /// Limit of its response to a forwarded request, in bytes: a result with its envelope.
 const RESULT_LIMIT_BYTES: usize = 256 << 20;
 
-/// Marks an answer that was handed on, so that it is not again.
+/// Marks a forwarded message, so that it is not forwarded again.
 const HANDED_ON: HeaderName = HeaderName::from_static("glossator-handed-on");
 
-/// The headers that the other replica needs.
+/// The headers that are forwarded with an input response.
 const CARRIED: [HeaderName; 5] = [HOST, CONTENT_TYPE, ACCEPT, PROTOCOL_VERSION, SESSION_ID];
 
-/// The other replicas: forwarding to them, and names by which they find this one.
+/// The other replicas: forwards messages to them, and issues names that lead them back to this one.
 #[derive(Debug)]
 pub(super) struct Peers {
     seal: Seal,
-    /// Where other replicas reach this one.
+    /// The URL at which other replicas reach this one.
     own: Option<PeerAddress>,
     /// TLS settings for reaching them.
     tls: Option<ClientTls>,
 }
 
-/// Where a replica is reached: `http://10.0.0.7:8080`, or the same with `https://`.
+/// The URL of a replica: `http://10.0.0.7:8080`, or the same with `https://`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerAddress {
     written: String,
@@ -90,13 +90,13 @@ impl FromText for PeerAddress {
 }
 
 impl PeerAddress {
-    /// Reads it. `None` for what is no address over the network.
+    /// Parses a URL. `None` if it is not an address in the network.
     pub fn parse(written: &str) -> Option<Self> {
         let address: Address = written.parse().ok()?;
         address.socket().is_none().then(|| Self { written: written.to_owned(), address })
     }
 
-    /// Whether it is reached through TLS.
+    /// Whether it is reached over TLS.
     pub fn is_tls(&self) -> bool {
         self.address.is_tls()
     }
@@ -107,7 +107,8 @@ impl Peers {
         Self { seal, own, tls }
     }
 
-    /// A name for a question of ours, or a stream, which nobody can guess.
+    /// An unpredictable name for a request of ours, or a stream. It contains the URL of this replica, if
+    /// there is one.
     pub(super) fn name(&self) -> String {
         let id = random_id();
         match &self.own {
@@ -119,7 +120,7 @@ impl Peers {
         }
     }
 
-    /// The replica that gave this name, if that is another one and can be reached.
+    /// The replica that issued this name, if it is another one.
     fn giver(&self, id: &str) -> Option<PeerAddress> {
         let content = self.seal.open(Purpose::Question, id, SystemTime::now()).ok()?;
         let content = String::from_utf8(content).ok()?;
@@ -127,12 +128,12 @@ impl Peers {
         PeerAddress::parse(written).filter(|giver| Some(giver) != self.own.as_ref())
     }
 
-    /// Where other replicas reach this one.
+    /// The URL at which other replicas reach this one.
     pub(super) fn own(&self) -> Option<&str> {
         self.own.as_ref().map(|own| own.written.as_str())
     }
 
-    /// Hands an answer on to the replica that asked; whether that took it.
+    /// Forwards an input response to the replica that sent the request. Returns whether it was accepted.
     pub(super) async fn hand_on(&self, id: &str, carrier: MessageContext<'_>, body: &[u8]) -> bool {
         let Some(giver) = self.giver(id) else { return false };
         let headers = carrier.headers();
@@ -141,8 +142,7 @@ impl Peers {
         response.is_some_and(|response| response.status == StatusCode::ACCEPTED)
     }
 
-    /// Lets the replica that has the stream of this name give what is left of it. `None` where that is this
-    /// one, or it does not.
+    /// Requests the rest of a stream from the replica that has it. `None` if that is this one, or it fails.
     pub(super) async fn resume(&self, name: &str, carrier: MessageContext<'_>) -> Option<Response<Body>> {
         let giver = self.giver(name)?;
         let mut request = Request::new(Empty::new());
@@ -155,8 +155,8 @@ impl Peers {
         (response.status() == StatusCode::OK).then(|| response.map(Body::new))
     }
 
-    /// Hands a request on to the replica of this address, and gives its answer. `None` where that is this
-    /// one, or it does not answer.
+    /// Forwards a request to the replica at this address, and returns its response. `None` if that is this
+    /// one, or it does not respond.
     pub(super) async fn pass(
         &self,
         address: &str,
@@ -170,7 +170,7 @@ impl Peers {
         self.send(peer, carrier, headers, body, RESULT_LIMIT_BYTES).await
     }
 
-    /// Sends a message to another replica, unless it was sent on before.
+    /// Sends a message to another replica, unless it was forwarded before.
     async fn send(
         &self,
         peer: PeerAddress,
@@ -194,7 +194,7 @@ impl Peers {
         within_timeout(&written, self.upstream(peer).answer(&ask)).await
     }
 
-    /// The headers of what is handed on; `None` where it was before.
+    /// The headers of a forwarded message; `None` if it was forwarded before.
     fn handed_on(
         &self,
         carrier: MessageContext<'_>,
@@ -214,8 +214,8 @@ impl Peers {
         Some(headers)
     }
 
-    /// Whom another replica names as the sender of a request that it handed on. No client can say so: it is
-    /// sealed.
+    /// The client that another replica names as the sender of a forwarded request. No client can forge it: it
+    /// is encrypted.
     pub(super) fn forwarded_identity(&self, head: &Parts) -> Option<ForwardedIdentity> {
         let forwarded_identity = read_forwarded_identity(&self.seal, head, SystemTime::now())?;
         head.headers.contains_key(HANDED_ON).then_some(forwarded_identity)
@@ -227,14 +227,14 @@ impl Peers {
             protocol: Protocol::Http1,
             tls: self.tls.clone().filter(|_| peer.is_tls()),
             connect_timeout: PATIENCE,
-            // It is a seldom thing, and each may be for another replica.
+            // Requests are rare, and each may be to another replica.
             idle_connections: 0,
             ..HttpSettings::new(name, peer.address)
         })
     }
 }
 
-/// The response of another replica; the log has the reason where there is none.
+/// The response of another replica; failures are logged.
 async fn within_timeout<T>(peer: &str, request: impl Future<Output = Result<T, UpstreamError>>) -> Option<T> {
     match timeout(PATIENCE, request).await {
         Ok(Ok(response)) => Some(response),
@@ -249,19 +249,20 @@ async fn within_timeout<T>(peer: &str, request: impl Future<Output = Result<T, U
     }
 }
 
-/// Tells it.
+/// Header with the signed identity.
 pub(super) const CALLER: HeaderName = HeaderName::from_static("glossator-caller");
 
 /// Lifetime of a signed identity: the timeout between replicas, and a difference of their clocks.
 const LIFE: Duration = Duration::from_secs(15);
 
-/// Where replicas take what is handed on to them.
+/// The endpoint of other replicas that accepts forwarded messages.
 pub(super) const PATH: &str = "/mcp";
 
 /// The headers that a signed identity is bound to, in addition to the body.
 const BOUND: [HeaderName; 3] = [PROTOCOL_VERSION, SESSION_ID, LAST_EVENT_ID];
 
-/// Tells with a request to [`PATH`] whom it is sent for. `None` for a name that no header can hold.
+/// Signs the identity of a client for one request to [`PATH`]. `None` for a name that does not fit in a
+/// header.
 pub(super) fn sign_identity(
     seal: &Seal,
     client: &Client,
@@ -276,14 +277,15 @@ pub(super) fn sign_identity(
     HeaderValue::from_str(&token).ok()
 }
 
-/// Whom another replica has named, as the sender of a request of which only the digest is known yet.
+/// The client that another replica has named as the sender of a request, of which only the digest is known
+/// yet.
 pub(super) struct ForwardedIdentity {
     request: String,
     client: ClientIdentity,
 }
 
-/// What another replica says that handed a request on: `None` where it says nothing, where no replica said
-/// it, or did so long ago. Nobody else gets as far as having a body read.
+/// Decrypts the identity that another replica has signed. `None` if there is none, if it is not from a
+/// replica, or if it has expired. This is checked before the body is read.
 pub(super) fn read_forwarded_identity(
     seal: &Seal,
     head: &Parts,
@@ -312,7 +314,7 @@ impl ForwardedIdentity {
 fn digest(method: &Method, target: &str, headers: &HeaderMap, body: &[u8]) -> String {
     let mut all = Vec::new();
     let mut add = |part: &[u8]| {
-        // So that no part runs into the next.
+        // The length, so that no part runs into the next.
         all.extend_from_slice(&(part.len() as u64).to_be_bytes());
         all.extend_from_slice(part);
     };
@@ -366,7 +368,7 @@ mod tests {
         }
     }
 
-    /// An endpoint without tools, one of several.
+    /// An endpoint without tools, one of several replicas.
     fn replica(own: Option<PeerAddress>) -> (Mcp, Gateway) {
         let gateway = Gateway::new(Snapshot::new(SnapshotParts::default()));
         let secret = Secret::new(b"the same for all");

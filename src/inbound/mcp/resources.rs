@@ -49,7 +49,7 @@ pub(super) async fn read(protocol: &Protocol, client: &RpcContext<'_>) -> Result
     }
     let listening = CallSubscriber::of(protocol, client)?;
     let call = Call { subscriber: Some(&listening), ..client.call(Map::new()) };
-    // Dropped with the connection: the upstream's request ends with its client's.
+    // Dropped with the connection, which cancels the upstream request.
     let read = snapshot.read(&uri, call).await;
     let read = read.map_err(|error| refusal(uri, &error, client))?;
     let scope = match read.freshness.scope {
@@ -60,7 +60,7 @@ pub(super) async fn read(protocol: &Protocol, client: &RpcContext<'_>) -> Result
     Ok(client.result(&WithHints { members: ReadResult { contents: &read.contents }, hints }))
 }
 
-/// `resources/read`, forwarded. The caller has checked the client's scopes.
+/// `resources/read`, forwarded. The calling function has checked the client's scopes.
 async fn forward(
     client: &RpcContext<'_>,
     snapshot: &Snapshot,
@@ -91,7 +91,7 @@ fn refusal(uri: String, error: &ReadError, client: &RpcContext<'_>) -> RpcError 
     }
 }
 
-/// `resources/subscribe`, in the era of sessions.
+/// `resources/subscribe`, of legacy revisions.
 pub(super) async fn subscribe(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let (session, uri) = subscription(client)?;
     if let Some(needed) = protocol.gateway.snapshot().scopes_of_uri(&uri) {
@@ -106,7 +106,7 @@ pub(super) async fn subscribe(protocol: &Protocol, client: &RpcContext<'_>) -> R
     Ok(client.result(&json!({})))
 }
 
-/// `resources/unsubscribe`. There is nothing wrong with ending what did not begin.
+/// `resources/unsubscribe`. It is no error if there was no subscription.
 pub(super) async fn unsubscribe(
     protocol: &Protocol,
     client: &RpcContext<'_>,

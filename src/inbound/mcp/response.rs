@@ -30,7 +30,7 @@ use crate::{
     model::{ToolResult, media_type, write_result_fields},
 };
 
-/// A JSON-RPC message on its way out.
+/// A JSON-RPC response, with its HTTP status and headers.
 #[derive(Debug, Default)]
 pub(super) struct RpcResponse {
     status: StatusCode,
@@ -41,7 +41,7 @@ pub(super) struct RpcResponse {
 }
 
 impl RpcResponse {
-    /// The result of a request; its type is left out in the era of handshakes, and `_meta` where it is empty.
+    /// The result of a request. Legacy revisions have no `resultType`; an empty `_meta` is omitted.
     pub(super) fn result(
         id: Id<'_>,
         result_type: Option<&str>,
@@ -88,12 +88,12 @@ impl RpcResponse {
         Self { status, body, ..Self::default() }
     }
 
-    /// The id of the session that it opens, if it opens one.
+    /// The id of the session that it opens, if any.
     pub(super) fn session(&self) -> Option<&str> {
         self.session.as_deref()
     }
 
-    /// A JSON-RPC error, and its line in the log.
+    /// A JSON-RPC error, which is logged.
     pub(super) fn error(
         request: LoggedRequest<'_>,
         id: Option<Id<'_>>,
@@ -126,19 +126,19 @@ impl RpcResponse {
         Self { status, body: Vec::from(body), ..Self::default() }
     }
 
-    /// The answers of a batch, at least one, in one message.
+    /// The responses of a batch, at least one, in one message.
     pub(super) fn batch(answers: Vec<Self>) -> Self {
         let bodies: Vec<Vec<u8>> = answers.into_iter().map(Self::into_body).collect();
         let body = [b"[".as_slice(), &bodies.join(b",".as_slice()), b"]"].concat();
         Self { body, ..Self::default() }
     }
 
-    /// The same answer, which opens a session of this id.
+    /// The same response, which opens a session with this id.
     pub(super) fn opening(self, session: String) -> Self {
         Self { session: Some(session), ..self }
     }
 
-    /// The same answer, which says what the caller is not allowed.
+    /// The same response, with a challenge that names the missing scopes.
     pub(super) fn challenging(self, challenge: Option<HeaderValue>) -> Self {
         Self { challenge, ..self }
     }
@@ -148,9 +148,9 @@ impl RpcResponse {
         self.body
     }
 
-    /// The whole of it as HTTP.
+    /// The whole response as HTTP.
     pub(super) fn into_response(self, form: ResponseForm) -> Response<Body> {
-        // A stream is for results; a status other than 200 is read as JSON by every client.
+        // A stream is for results; every client reads a status other than 200 as JSON.
         let mut response = match form {
             ResponseForm::EventStream if self.status == StatusCode::OK => {
                 as_stream(Response::new(Body::from(as_event(None, &self.body))))
@@ -180,7 +180,7 @@ pub(super) fn raw_json(written: Vec<u8>) -> Box<RawValue> {
     written.expect("what is written here is JSON")
 }
 
-/// The result of a call as an object.
+/// Writes the result of a call as an object.
 pub(super) fn write_tool_result(
     revision: Revision,
     result: &ToolResult,
@@ -207,14 +207,14 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     response
 }
 
-/// 202: taken, nothing to say.
+/// 202: accepted, without a body.
 pub(super) fn accepted() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::ACCEPTED;
     response
 }
 
-/// 405 for a method that does nothing here. A person with a browser is told what this is.
+/// 405 for an unsupported method. The text explains the endpoint to a person with a browser.
 pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
     const SENTENCE: &str = "This is an MCP endpoint (Streamable HTTP): it takes JSON-RPC messages by POST. \
                             Give this address to an MCP client.\n";
@@ -227,12 +227,12 @@ pub(super) fn wrong_method(methods: &'static str) -> Response<Body> {
     response
 }
 
-/// The form in which a client wants its answer.
+/// The representation of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseForm {
     /// One JSON document.
     Json,
-    /// One JSON document, or a stream where something is to be said before the result.
+    /// One JSON document, or a stream if messages precede the result.
     Either,
     /// A stream of one event, for clients that accept nothing else.
     EventStream,
@@ -263,7 +263,7 @@ pub(super) fn form(headers: &HeaderMap) -> Result<ResponseForm, Rejection> {
     }
 }
 
-/// Whether the client takes a stream of events, and says so by name.
+/// Whether the client accepts event streams, and not only by `*/*`.
 pub(super) fn takes_stream(headers: &HeaderMap) -> bool {
     let mut ranges = media_ranges(headers);
     accepts(headers, EVENT_STREAM) && ranges.any(|range| range.is(EVENT_STREAM) || range.is("text/*"))
@@ -281,18 +281,18 @@ pub(super) const KEEP_ALIVE: (Duration, &[u8]) = (Duration::from_secs(15), b": k
 /// The response to a message, once it is ready; `None` if there is none.
 pub(super) type PendingResponse = Pin<Box<dyn Future<Output = Option<RpcResponse>> + Send>>;
 
-/// The rest of a stream. Dropping it cancels the call.
+/// The remaining events of a stream. Dropping it cancels the call.
 struct Events {
     /// An event that is ready already.
     first: Option<Bytes>,
     mailbox: Mailbox,
-    /// Gone when the result has come.
+    /// `None` after the result has arrived.
     answering: Option<PendingResponse>,
     last: Option<Bytes>,
 }
 
-/// The response that sends a first message, what else comes into the mailbox, and then what `answering`
-/// gives. Without a message to begin with, a comment tells whoever stands between that the stream is open.
+/// The response that streams a first message, the messages of the mailbox, and then the result of
+/// `answering`. Without a first message, a comment shows proxies that the stream is open.
 pub(super) fn event_stream(
     first: Option<Bytes>,
     mailbox: Mailbox,
@@ -305,8 +305,8 @@ pub(super) fn event_stream(
     as_stream(Response::new(Body::from_stream(events)))
 }
 
-/// Says of a response that it is a stream of events, and that no proxy shall hold them back (MCP 2026-07-28,
-/// Streamable HTTP, "Receiving Messages").
+/// Marks a response as a stream of events that proxies must not buffer (MCP 2026-07-28, Streamable HTTP,
+/// "Receiving Messages").
 pub(super) fn as_stream(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -314,8 +314,8 @@ pub(super) fn as_stream(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// One server-sent event. White space may break JSON into lines, and each needs its own `data:`; a reader
-/// puts them together again.
+/// One server-sent event. JSON may have line breaks, and each line needs its own `data:`; readers join them
+/// again.
 pub(super) fn as_event(id: Option<&str>, json: &[u8]) -> Vec<u8> {
     let mut event = Vec::with_capacity(json.len() + id.map_or(64, |id| 64 + id.len()));
     if let Some(id) = id {

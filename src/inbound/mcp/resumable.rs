@@ -36,20 +36,20 @@ use super::{
 /// Limit of the streams that can be resumed; further ones end with their connection.
 const STREAMS_LIMIT: usize = 1024;
 
-/// How long all streams are together that are at their end and have been read, in bytes; what is more is not
-/// kept for clients that have not heard the last of it.
+/// Limit of the size of all finished streams together, in bytes. Beyond it, a finished stream is dropped as
+/// soon as no client reads it.
 const READ_LIMIT_BYTES: usize = 16 << 20;
 
 /// Limit of the stored messages of one stream, without its result; the oldest are dropped first.
 const MESSAGES_LIMIT: usize = 256;
 
-/// The same in bytes.
+/// The same limit in bytes.
 const MESSAGES_LIMIT_BYTES: usize = 1 << 20;
 
-/// The `retry` of event streams.
+/// The `retry` of event streams: the delay before a client reconnects.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The streams of this replica that clients may come back to.
+/// The streams of this replica that clients can resume.
 #[derive(Debug)]
 pub(super) struct Resumables {
     settings: ResumeSettings,
@@ -77,8 +77,8 @@ impl Resumables {
         Self { settings, questions, streams: Mutex::default(), read_bytes: AtomicUsize::new(0) }
     }
 
-    /// The response to a request of a session: a stream that says `first`, what else comes into the mailbox,
-    /// and then what `answering` gives.
+    /// The response to a request of a session: a stream of `first`, the messages of the mailbox, and the
+    /// result of `answering`.
     pub(super) fn respond(
         self: &Arc<Self>,
         session: &str,
@@ -105,8 +105,8 @@ impl Resumables {
         response
     }
 
-    /// The rest of a stream of a session, after the event of this id. `None` where there is no such stream
-    /// here.
+    /// The rest of a stream of a session, after the event with this id. `None` if this replica has no such
+    /// stream.
     pub(super) fn resume(&self, session: &str, id: &str) -> Option<Response<Body>> {
         let (name, number) = id.rsplit_once('.')?;
         let number: u64 = number.parse().ok()?;
@@ -116,14 +116,14 @@ impl Resumables {
         Some(read(resumable, next, life))
     }
 
-    /// Ends all streams of a session, and what they wait for.
+    /// Closes all streams of a session, and cancels their calls.
     pub(super) fn end_of(&self, session: &str) {
         self.streams().values().filter(|stream| *stream.session == *session).for_each(|stream| {
             stream.log.send_modify(|log| log.is_closed = true);
         });
     }
 
-    /// Whether streams wait for clients at all.
+    /// Whether streams can be resumed at all.
     pub(super) fn are_kept(&self) -> bool {
         self.settings.stream_resume_timeout > Duration::ZERO
     }
@@ -133,7 +133,7 @@ impl Resumables {
         if streams.len() >= STREAMS_LIMIT {
             return None;
         }
-        // Another replica can tell from it where the stream is.
+        // Other replicas read from the name which replica has the stream.
         let name = self.questions.name();
         let (log, _) = watch::channel(Log::default());
         let resumable = Arc::new(Resumable { name: name.clone(), session: session.into(), log });
@@ -141,8 +141,8 @@ impl Resumables {
         Some(resumable)
     }
 
-    /// Notes what a call says until it is over, or its client has been away for too long; and keeps that for
-    /// a while.
+    /// Records the messages of a call until it is over, or until its client has been disconnected for too
+    /// long. The messages are stored for a while.
     async fn drive(
         self: Arc<Self>,
         resumable: Arc<Resumable>,
@@ -161,7 +161,7 @@ impl Resumables {
                             resumable.say(&message);
                         }
                         if let Some(answer) = answer {
-                            // Whatever else goes, this stays.
+                            // Not limited: the result must not be dropped.
                             resumable.push(|id| response::as_event(Some(id), &answer.into_body()));
                         }
                         break;
@@ -174,7 +174,7 @@ impl Resumables {
             () = saying => true,
             () = resumable.abandoned(patience) => false,
         };
-        // Now the call ends, if it has not.
+        // Cancels the call, if it has not ended.
         drop(answering);
         let mut bytes = 0;
         resumable.log.send_modify(|log| {
@@ -195,7 +195,7 @@ impl Resumables {
     }
 }
 
-/// One stream that its client may come back to.
+/// A stream that its client can resume.
 #[derive(Debug)]
 struct Resumable {
     name: String,
@@ -206,22 +206,22 @@ struct Resumable {
 /// The events of a stream, and its readers.
 #[derive(Debug, Default)]
 struct Log {
-    /// The number of the first event that is kept.
+    /// The number of the first stored event.
     first: u64,
     events: VecDeque<Bytes>,
     bytes: usize,
-    /// Nothing more will be said.
+    /// No more events will follow.
     is_over: bool,
-    /// Its session is.
+    /// Its session has ended.
     is_closed: bool,
     /// The number of readers so far; the last of them is the active one.
     readers: u64,
-    /// Whether that one is still there.
+    /// Whether the active reader is still connected.
     is_read: bool,
 }
 
 impl Resumable {
-    /// Adds a message.
+    /// Adds a message, and drops the oldest ones beyond the limits.
     fn say(&self, message: &[u8]) {
         self.push(|id| response::as_event(Some(id), message));
         self.log.send_if_modified(|log| {
@@ -242,7 +242,7 @@ impl Resumable {
         });
     }
 
-    /// Ready when nobody has read for so long, or its session is over.
+    /// Completes when nobody has read for `patience`, or when the session has ended.
     async fn abandoned(&self, patience: Duration) {
         let mut log = self.log.subscribe();
         loop {
@@ -267,12 +267,12 @@ impl Log {
         self.first + self.events.len() as u64
     }
 
-    /// Whether nothing has been forgotten from this event on.
+    /// Whether all events from this one on are stored.
     fn keeps(&self, next: u64) -> bool {
         (self.first..=self.end()).contains(&next)
     }
 
-    /// An event, or the first after it that is kept, and the number of the one after that.
+    /// The event, or the first one after it that is stored, and the number of the one after that.
     fn event(&self, next: u64) -> Option<(Bytes, u64)> {
         let number = next.max(self.first);
         let index = usize::try_from(number - self.first).unwrap_or(usize::MAX);
@@ -280,13 +280,13 @@ impl Log {
     }
 }
 
-/// One connection that reads a stream. Dropping it leaves the stream to the client's next one.
+/// A connection that reads a stream. When it is dropped, another connection of the client may read on.
 struct Reader {
     resumable: Arc<Resumable>,
     number: u64,
 }
 
-/// The events of a stream from some event on, for as long as a connection carries it.
+/// The events of a stream from `next` on, as the response on one connection, until `life`.
 fn read(resumable: Arc<Resumable>, next: u64, life: Option<Instant>) -> Response<Body> {
     let mut number = 0;
     resumable.log.send_modify(|log| {
@@ -302,8 +302,8 @@ fn read(resumable: Arc<Resumable>, next: u64, life: Option<Instant>) -> Response
 }
 
 impl Reader {
-    /// What comes next, and the number of the event after it. `None` at the end, and where another connection
-    /// reads now.
+    /// The next event, and the number of the one after it. `None` at the end, or when another connection has
+    /// taken over.
     async fn event(&self, next: u64, life: Option<Instant>) -> Option<(Bytes, u64)> {
         let mut log = self.resumable.log.subscribe();
         let changed = log
@@ -367,7 +367,7 @@ mod tests {
         });
         let response = resumables.respond("s", Revision::R2025_11_25, None, mailbox, answering);
         let name = resumables.streams().keys().next().unwrap().clone();
-        // Time stands still until all that can be said is said.
+        // The paused clock only advances once all messages are recorded.
         sleep(Duration::from_millis(1)).await;
         assert!(resumables.resume("s", &format!("{name}.1")).is_none(), "long forgotten");
         let last = format!("{name}.{}", 2 * MESSAGES_LIMIT - 1);

@@ -1,8 +1,8 @@
-//! The revisions of the protocol, and everything in which they differ.
+//! Protocol revisions, and all differences between them.
 //!
-//! There are two eras. In the older one a client opens with `initialize`, in the newer one (2026-07-28) each
-//! request says for itself what it speaks. Both are served on one endpoint at once, and no request needs
-//! another before it: a client of the older era names its revision in a header.
+//! In legacy revisions (2025-11-25 and before) a client begins with `initialize`, and names the revision in a
+//! header of later requests. Since 2026-07-28 each request declares it. One endpoint serves both at once, and
+//! no request depends on an earlier one.
 
 use std::{fmt, str::FromStr};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::model::{Block, Content, SentBlock, Shapes, Text, ToolResult};
 
-/// One revision of the protocol that is spoken here.
+/// A supported protocol revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Revision {
     R2024_11_05,
@@ -26,7 +26,7 @@ pub(super) enum Revision {
     R2026_07_28,
 }
 
-/// How a client names its revision.
+/// How clients of a revision declare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Era {
     /// With `initialize`, once: up to 2025-11-25.
@@ -35,7 +35,7 @@ pub(super) enum Era {
     PerRequest,
 }
 
-/// The methods that are answered here.
+/// The supported methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     Initialize,
@@ -58,7 +58,7 @@ pub(super) enum Method {
     Unsubscribe,
 }
 
-/// The condition for a method: those of undeclared capabilities are not found.
+/// The capability that a method needs; a method of an undeclared one is not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
@@ -72,10 +72,10 @@ pub(super) enum Needs {
 /// One row of the table of methods.
 #[derive(Debug)]
 pub(super) struct MethodRow {
-    /// The name that goes over the wire.
+    /// The name in messages.
     pub(super) name: &'static str,
     pub(super) method: Method,
-    /// The era that it exists in; both where none is named.
+    /// The kind of revision that has it; `None` for both.
     era: Option<Era>,
     pub(super) needs: Needs,
 }
@@ -106,7 +106,7 @@ const fn row(name: &'static str, method: Method, era: Option<Era>, needs: Needs)
 }
 
 impl MethodRow {
-    /// The method of that name, in whatever revision.
+    /// The method of that name, in any revision.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         METHODS.iter().find(|row| row.name == name)
     }
@@ -129,14 +129,14 @@ impl Revision {
     pub(super) const ALL: [Self; 5] =
         [Self::R2026_07_28, Self::R2025_11_25, Self::R2025_06_18, Self::R2025_03_26, Self::R2024_11_05];
 
-    /// What a client of the older era speaks that does not say so (2025-11-25, Transports, "Protocol Version
+    /// The revision of a legacy client that does not declare one (2025-11-25, Transports, "Protocol Version
     /// Header").
     const UNSAID: Self = Self::R2025_03_26;
 
-    /// The newest that begins with `initialize`.
+    /// The newest revision that has `initialize`.
     const NEWEST_WITH_HANDSHAKE: Self = Self::R2025_11_25;
 
-    /// The name that goes over the wire.
+    /// The name in messages.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::R2024_11_05 => "2024-11-05",
@@ -147,7 +147,7 @@ impl Revision {
         }
     }
 
-    /// The same as the SDK's types want it.
+    /// The revision as a type of the SDK.
     pub(super) fn version(self) -> ProtocolVersion {
         match self {
             Self::R2024_11_05 => ProtocolVersion::V_2024_11_05,
@@ -165,7 +165,7 @@ impl Revision {
         }
     }
 
-    /// What `initialize` is answered with: the revision that was asked for, or the newest that has it.
+    /// The revision in the response to `initialize`: the requested one, or the newest that has `initialize`.
     pub(super) fn negotiated(requested: &str) -> Self {
         match requested.parse() {
             Ok(known @ (Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 | Self::R2025_11_25)) => {
@@ -179,13 +179,13 @@ impl Revision {
     ///
     /// # Errors
     ///
-    /// When the two disagree, when either names a revision that is not spoken here, or when one of them is
-    /// missing that the revision requires.
+    /// When the two disagree, when either is not a supported revision, or when one that is required is
+    /// missing.
     pub(super) fn of_request(headers: &HeaderMap, request: &Request<'_>) -> Result<Self, RpcError> {
         let in_header = context::sole(headers, &PROTOCOL_VERSION)?;
         let Some(in_body) = request.meta.protocol_version()? else {
             return match request.method.as_ref() {
-                // Its revision stands in its parameters; what a header says beside it is of no account.
+                // Its revision is among its parameters, and a header is ignored.
                 "initialize" => Ok(Self::NEWEST_WITH_HANDSHAKE),
                 _ => match (Self::of_header(in_header)?, request.method.as_ref()) {
                     (Self::R2026_07_28, _) | (_, "server/discover") => Err(missing_meta("protocolVersion")),
@@ -214,16 +214,15 @@ impl Revision {
         }
     }
 
-    /// The revision of a request that came by a pipe; `said` is what was agreed on at the handshake, if there
-    /// was one.
+    /// The revision of a request over stdio; `said` is the one of the handshake, if there was one.
     ///
     /// # Errors
     ///
-    /// When it names a revision that is not spoken here, or none and there was no handshake.
+    /// When the revision is not supported, or is missing without a handshake.
     pub(super) fn of_line(said: Option<Self>, request: &Request<'_>) -> Result<Self, RpcError> {
         match (request.meta.protocol_version()?, request.method.as_ref(), said) {
             (Some(in_body), _, _) => in_body.parse(),
-            // Its revision stands in its parameters, and a ping may come before it.
+            // Its revision is among its parameters; a ping may precede it.
             (None, "initialize", _) | (None, "ping", None) => Ok(Self::NEWEST_WITH_HANDSHAKE),
             (None, "server/discover", _) => Err(missing_meta("protocolVersion")),
             (None, _, Some(said)) => Ok(said),
@@ -233,16 +232,16 @@ impl Revision {
         }
     }
 
-    /// The revision of a message that has only its header to tell it.
+    /// The revision of a message that declares it only in the header.
     ///
     /// # Errors
     ///
-    /// When it names one that is not spoken here.
+    /// When it is not supported.
     pub(super) fn of_header(value: Option<&str>) -> Result<Self, RpcError> {
         value.map_or(Ok(Self::UNSAID), str::parse)
     }
 
-    /// Whether a client may send several messages in one (2025-03-26, Overview, "Batching").
+    /// Whether a client may send a batch (2025-03-26, Overview, "Batching").
     pub(super) fn takes_batches(self) -> bool {
         match self {
             Self::R2025_03_26 => true,
@@ -251,7 +250,7 @@ impl Revision {
     }
 
     /// Whether a stream begins with an event that only has an id (2025-11-25, Transports, "Sending Messages
-    /// to the Server"); older clients take it for a message.
+    /// to the Server"); older clients mistake it for a message.
     pub(super) fn is_primed(self) -> bool {
         match self {
             Self::R2025_11_25 => true,
@@ -275,14 +274,14 @@ impl Revision {
         }
     }
 
-    /// Puts a result into blocks that this revision has: one of an unknown kind would cost a client the whole
-    /// of it.
+    /// Converts a result to content blocks of this revision: a client would reject the whole result for one
+    /// block of an unknown type.
     pub(super) fn adapt(self, result: &mut ToolResult) {
         result.content.iter_mut().for_each(|content| self.adapt_content(content));
     }
 
-    /// The same for one block. Links came with 2025-06-18; before that, a link is its text. Sounds came with
-    /// 2025-03-26; before that, a sound is told of.
+    /// The same for one block. Before 2025-06-18 there are no resource links, so one becomes text. Before
+    /// 2025-03-26 there is no audio, so it is described in text.
     pub(super) fn adapt_content(self, content: &mut Content) {
         match self {
             Self::R2024_11_05 | Self::R2025_03_26 => {
@@ -302,8 +301,8 @@ impl Revision {
         }
     }
 
-    /// What stands for the id in an error about a message that has none to be read: since 2025-11-25 it is
-    /// optional, before that JSON-RPC's own rule (`null`) is the nearest thing.
+    /// The id in an error about a message whose own id is unknown. It is optional since 2025-11-25. Before,
+    /// JSON-RPC's own rule (`null`) is the nearest equivalent.
     pub(super) fn unknown_id(self) -> UnknownId {
         match self {
             Self::R2024_11_05 | Self::R2025_03_26 | Self::R2025_06_18 => UnknownId::Null,
@@ -329,7 +328,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A request of the newer era that does not carry what each must.
+/// Error for a request of 2026-07-28 without a required member of `_meta`.
 pub(super) fn missing_meta(key: &str) -> RpcError {
     RpcError::Params(
         format!("`params._meta` has no `io.modelcontextprotocol/{key}`, which revision 2026-07-28 requires")

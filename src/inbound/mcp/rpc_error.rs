@@ -34,37 +34,37 @@ pub(super) enum RpcError {
     /// A method that does not exist, or not in this revision.
     #[error("method `{}` is not offered here in revision {revision}", Short(method))]
     UnknownMethod { method: String, revision: Revision },
-    /// The parameters are not what the method takes.
+    /// Invalid parameters.
     #[error("{0}")]
     Params(Cow<'static, str>),
-    /// A well-formed request for a tool that is not there.
+    /// An unknown tool in a well-formed request.
     #[error("unknown tool `{}`; `tools/list` names those there are", Short(tool))]
     UnknownTool { tool: String },
-    /// A well-formed request for a prompt that is not there.
+    /// An unknown prompt in a well-formed request.
     #[error("unknown prompt `{}`; `prompts/list` names those there are", Short(prompt))]
     UnknownPrompt { prompt: String },
-    /// A completion for a resource template that is not there.
+    /// A completion for an unknown resource template.
     #[error("unknown resource template `{}`; `resources/templates/list` names those there are", Short(uri))]
     UnknownTemplate { uri: String },
-    /// The arguments of a prompt are wrong.
+    /// Invalid arguments of a prompt.
     #[error("{0}")]
     Prompt(Cow<'static, str>),
-    /// A prompt that can't be made, by no fault of the client.
+    /// A prompt or a completion that failed, through no fault of the client.
     #[error("{0}")]
     Failed(String),
-    /// There is no such resource.
+    /// An unknown resource.
     #[error("{why}")]
     NoResource { uri: String, why: String },
-    /// A URI of a template with something in it that is no argument.
+    /// A URI that matches a template, but has invalid arguments.
     #[error("{why}")]
     ResourceArguments { uri: String, why: String },
     /// A resource that can't be read now.
     #[error("{why}")]
     ResourceFailed { uri: String, why: String, request_id: String },
-    /// A cursor that no list gave out.
+    /// An unknown cursor.
     #[error("unknown cursor; ask for the list again without one")]
     UnknownCursor,
-    /// As many requests of one connection are in flight as may be.
+    /// Too many requests of one connection are in flight.
     #[error(
         "{limit} requests are in flight on this connection, and no more may be; send it again when one has ended"
     )]
@@ -75,38 +75,38 @@ pub(super) enum RpcError {
     /// A tool that requires tasks, which the client does not declare.
     #[error("this needs the extension `{}`, which the client does not declare", tasks::EXTENSION)]
     NeedsTasks,
-    /// Something has to be asked that the client has not declared it can be (revision 2026-07-28).
+    /// Input is needed for which the client has declared no capability (revision 2026-07-28).
     #[error(
         "this needs capabilities that the client does not declare in `io.modelcontextprotocol/clientCapabilities`: {}",
         names_of(missing)
     )]
     Capability { missing: Vec<Missing> },
-    /// A revision that is not spoken here.
+    /// An unsupported revision.
     #[error("protocol version `{}` is not supported", Short(requested))]
     Version { requested: String },
-    /// The caller is not allowed it.
+    /// The client lacks a scope.
     #[error("the caller is not allowed this: it needs `{needed}`")]
     Forbidden { needed: Scopes },
-    /// A session id that opens no session.
+    /// An unknown or ended session.
     #[error("this session has ended, or is not known here; begin another with `initialize`")]
     NoSession,
-    /// As many clients wait for changes as may.
+    /// Too many notification streams are open.
     #[error("too many clients wait for changes here; ask again later")]
     TooManyStreams,
-    /// As many of one caller do as may.
+    /// Too many notification streams of one client are open.
     #[error(
         "you wait for changes {limit} times, which is as often as one caller may; end one of these streams first"
     )]
     TooManyStreamsOfCaller { limit: usize },
-    /// The server ends, and does not finish the request.
+    /// The shutdown of the server cuts the request off.
     #[error("{}", crate::inbound::SHUTTING_DOWN)]
     ShuttingDown,
 }
 
 impl RpcError {
-    /// The reason in the log, the JSON-RPC code, and the HTTP status before and since 2026-07-28. Older
-    /// clients lose the error, or their connection, with a status other than 200, so they get one only for
-    /// requests that they never send.
+    /// The reason in the log, the JSON-RPC code, and the HTTP status in legacy revisions and since
+    /// 2026-07-28. Legacy clients lose the error, or their connection, with a status other than 200, so they
+    /// get one only for requests that they never send.
     fn facts(&self) -> (&'static str, ErrorCode, StatusCode, StatusCode) {
         const OK: StatusCode = StatusCode::OK;
         const BAD: StatusCode = StatusCode::BAD_REQUEST;
@@ -144,7 +144,7 @@ impl RpcError {
             }
             // Makes a client up to 2025-11-25 begin another session.
             Self::NoSession => ("unknown session", ErrorCode::INVALID_REQUEST, MISSING, MISSING),
-            // Only of streams, which the older era opens by `GET`.
+            // Only for streams, which legacy clients open with `GET`.
             Self::TooManyStreams => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 ("too many streams", ErrorCode::INTERNAL_ERROR, status, status)
@@ -164,7 +164,7 @@ impl RpcError {
         }
     }
 
-    /// The HTTP status of the error, for a client that speaks `revision`.
+    /// The HTTP status of the error, for a client of `revision`.
     pub(super) fn status(&self, revision: Revision) -> StatusCode {
         let (_, _, handshake, per_request) = self.facts();
         match revision.era() {
@@ -173,12 +173,12 @@ impl RpcError {
         }
     }
 
-    /// The same for the log, and for requests without a message.
+    /// The error for the log, and for requests without a message.
     pub(super) fn rejection(&self, revision: Revision) -> Rejection {
         Rejection::new(self.status(revision), self.facts().0, self.to_string())
     }
 
-    /// The same as JSON-RPC wants it, for a client that speaks `revision`.
+    /// The JSON-RPC error, for a client of `revision`.
     pub(super) fn to_error(&self, revision: Revision) -> ErrorData {
         let supported = || Revision::ALL.map(Revision::as_str);
         let data = match self {
@@ -208,13 +208,13 @@ impl From<PromptError> for RpcError {
     }
 }
 
-/// JSON-RPC errors that messages were answered with, by method and code. Clones count together.
+/// Counter of JSON-RPC errors, by method and code. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct ErrorCounts(Arc<Mutex<BTreeMap<(&'static str, i32), u64>>>);
 
 impl ErrorCounts {
-    /// Counts an answer to a message of this method. Clients can name any: one that is unknown counts as
-    /// `other`, and so does a message whose method could not be read.
+    /// Counts an error for a message of this method. Clients can name any, so an unknown method counts as
+    /// `other`, as does a message whose method could not be read.
     pub(super) fn count(&self, method: Option<&str>, refusal: &RpcError, revision: Revision) {
         let method = method.and_then(MethodRow::named).map_or(Self::OTHER, |row| row.name);
         let code = refusal.code(revision).0;
@@ -226,7 +226,7 @@ impl ErrorCounts {
 
 impl Default for ErrorCounts {
     fn default() -> Self {
-        // The usual ones are there from the beginning, so that they can be seen to grow.
+        // The usual ones exist from the start, so that their first increase is visible.
         let usual = [("tools/call", ErrorCode::INVALID_PARAMS), (Self::OTHER, ErrorCode::METHOD_NOT_FOUND)];
         Self(Arc::new(Mutex::new(usual.map(|(method, code)| ((method, code.0), 0)).into())))
     }
@@ -263,7 +263,7 @@ fn names_of(missing: &[Missing]) -> String {
     names.join(", ")
 }
 
-/// A client's own words in an answer to it: at most 100 characters of them.
+/// Text of a client in a response to it: at most 100 characters.
 pub(super) struct Short<'a>(pub(super) &'a str);
 
 impl fmt::Display for Short<'_> {

@@ -26,7 +26,7 @@ pub(super) struct ServerInfo {
     instructions: Option<String>,
     page_size: usize,
     list_ttl: Duration,
-    /// `_meta` of every result of the newer era.
+    /// `_meta` of every result since 2026-07-28.
     meta: Map<String, Value>,
     no_meta: Map<String, Value>,
 }
@@ -50,7 +50,7 @@ impl ServerInfo {
         }
     }
 
-    /// `initialize`. Nothing of it is kept: each later request says for itself what it speaks.
+    /// `initialize`. No state is stored: each later request declares its revision.
     pub(super) fn initialize(
         &self,
         snapshot: &Snapshot,
@@ -106,7 +106,7 @@ impl ServerInfo {
     }
 }
 
-/// A cacheable result (MCP 2026-07-28).
+/// A result with cache hints (MCP 2026-07-28).
 #[derive(Debug, Serialize)]
 pub(super) struct WithHints<T: Serialize> {
     #[serde(flatten)]
@@ -115,8 +115,8 @@ pub(super) struct WithHints<T: Serialize> {
     pub(super) hints: Option<CacheHints>,
 }
 
-/// Tools, and of the rest what there is something of; and that it is told when a list changes, to whoever
-/// listens.
+/// The capabilities of the server: tools always, the others if there are any. `listChanged` is declared for
+/// every list.
 fn capabilities(snapshot: &Snapshot, client: &RpcContext<'_>, revision: Revision) -> ServerCapabilities {
     let has = |list: &List| list.seen_by(client.carrier.client()).next().is_some();
     let lists = &snapshot.lists;
@@ -131,7 +131,7 @@ fn capabilities(snapshot: &Snapshot, client: &RpcContext<'_>, revision: Revision
         prompts.list_changed = Some(true);
         capabilities.prompts = Some(prompts);
     }
-    // The first revision has the method, and no word for it.
+    // The first revision has the method, but no capability for it.
     if snapshot.completes() && revision > Revision::R2024_11_05 {
         capabilities.completions = Some(JsonObject::new());
     }

@@ -43,7 +43,7 @@ struct SubscribedSessions {
 
 #[derive(Debug, Default)]
 struct SubscribedSession {
-    /// Which of them all it is.
+    /// Its number, in the order of creation.
     number: u64,
     /// The number of its streams here.
     streams: usize,
@@ -51,16 +51,16 @@ struct SubscribedSession {
     resources: BTreeMap<Box<str>, WatchedResource>,
 }
 
-/// One resource that a session wants to hear of.
+/// A resource that a session subscribes to.
 #[derive(Debug)]
 struct WatchedResource {
     /// The poll of the resource, while the session has a stream here.
     watching: Option<Watching>,
-    /// Whether other replicas can know it.
+    /// Whether it is in the shared state.
     is_known: bool,
 }
 
-/// A session listens, until this is dropped.
+/// A stream of a session, counted until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct SessionListener {
@@ -69,11 +69,11 @@ pub(super) struct SessionListener {
 }
 
 impl SessionSubscriptions {
-    /// Notes that a session wants to hear of a resource.
+    /// Adds a subscription.
     ///
     /// # Errors
     ///
-    /// [`WatchError`] when it can't be told of it.
+    /// [`WatchError`] if the resource can't be watched, or a limit is reached.
     pub(super) fn add(&self, gateway: &Gateway, session: &str, uri: &str) -> Result<(), WatchError> {
         gateway.can_watch(uri)?;
         let mut sessions = self.sessions();
@@ -89,7 +89,7 @@ impl SessionSubscriptions {
         Ok(())
     }
 
-    /// Notes that other replicas can know of a subscription.
+    /// Marks a subscription that is in the shared state.
     pub(super) fn known(&self, session: &str, uri: &str) {
         let mut sessions = self.sessions();
         let found = sessions.by_id.get_mut(session).and_then(|found| found.resources.get_mut(uri));
@@ -98,14 +98,14 @@ impl SessionSubscriptions {
         }
     }
 
-    /// Takes what a session wants to hear of, as all replicas know it, in the place of what was known here;
-    /// beside what only this one knows.
+    /// Replaces the subscriptions of a session by those in the shared state. Those that only this replica has
+    /// remain.
     pub(super) fn replace(&self, gateway: &Gateway, session: &str, uris: &[String]) {
         let mut sessions = self.sessions();
         let Some(found) = sessions.by_id.get_mut(session) else { return };
         found.resources.retain(|uri, wanted| !wanted.is_known || uris.iter().any(|other| **other == **uri));
         for uri in uris.iter().take(SUBSCRIPTION_LIMIT) {
-            // A URI that is unknown here may be one of another configuration.
+            // A URI that is unknown here may belong to another configuration.
             if found.resources.contains_key(uri.as_str())
                 || !found.has_room_for(uri)
                 || gateway.can_watch(uri).is_err()
@@ -117,19 +117,19 @@ impl SessionSubscriptions {
         }
     }
 
-    /// Whether a session listens here.
+    /// Whether a session has a stream here.
     pub(super) fn listens(&self, session: &str) -> bool {
         self.sessions().by_id.get(session).is_some_and(|session| session.streams > 0)
     }
 
-    /// The sessions that listen here.
+    /// The sessions that have a stream here.
     pub(super) fn listening(&self) -> Vec<Box<str>> {
         let sessions = self.sessions();
         let listening = sessions.by_id.iter().filter(|(_, session)| session.streams > 0);
         listening.map(|(id, _)| id.clone()).collect()
     }
 
-    /// The subscriptions that other replicas can't know yet, each with its session.
+    /// The subscriptions that are not yet in the shared state, each with its session.
     pub(super) fn unknown(&self) -> Vec<(Box<str>, Box<str>)> {
         let sessions = self.sessions();
         let all = sessions.by_id.iter().flat_map(|(id, session)| {
@@ -142,7 +142,7 @@ impl SessionSubscriptions {
         all.collect()
     }
 
-    /// Notes that it does not any more.
+    /// Removes a subscription.
     pub(super) fn remove(&self, session: &str, uri: &str) {
         let mut sessions = self.sessions();
         let Some(found) = sessions.by_id.get_mut(session) else { return };
@@ -150,22 +150,22 @@ impl SessionSubscriptions {
         sessions.forget_if_idle(session);
     }
 
-    /// Forgets a session that has ended.
+    /// Removes a session that has ended.
     pub(super) fn end(&self, session: &str) {
         self.sessions().by_id.remove(session);
     }
 
-    /// Notes that a session listens on a stream; what it subscribed to is watched from now on.
+    /// Adds a stream of a session; its resources are watched from now on.
     pub(super) fn listen(self: &Arc<Self>, gateway: &Gateway, session: &str) -> SessionListener {
         let mut sessions = self.sessions();
-        // Where there is no room, it hears of no resource.
+        // Beyond the limit, a session gets no notifications about resources.
         if let Some(found) = sessions.session(session) {
             found.streams += 1;
             for (uri, wanted) in found.resources.iter_mut().filter(|(_, wanted)| wanted.watching.is_none()) {
                 match gateway.watch(uri) {
                     Ok(begun) => wanted.watching = Some(begun),
                     Err(error) => {
-                        // The URI may have a client's arguments in it.
+                        // The URI may contain a client's arguments.
                         warn!(%error, "subscription to a resource without change detection");
                         debug!(uri = %Foreign(uri), "the resource without change detection");
                     }
@@ -188,7 +188,7 @@ impl SubscribedSession {
 }
 
 impl SubscribedSessions {
-    /// A session, known or new; `None` where there is no room for it.
+    /// A session, known or new; `None` if the limit is reached.
     fn session(&mut self, id: &str) -> Option<&mut SubscribedSession> {
         if !self.by_id.contains_key(id) {
             if self.by_id.len() >= SESSION_LIMIT {
@@ -212,14 +212,14 @@ impl SubscribedSessions {
 }
 
 impl SessionListener {
-    /// Everything that the session wants to hear of.
+    /// All resources of the session.
     pub(super) fn all(&self) -> Vec<Arc<str>> {
         let sessions = self.subscribed.sessions();
         let session = sessions.by_id.get(&self.session);
         session.into_iter().flat_map(|session| session.resources.keys()).map(|uri| (**uri).into()).collect()
     }
 
-    /// Whether the session wants to hear of this resource.
+    /// Whether the session subscribes to this resource.
     pub(super) fn wants(&self, uri: &str) -> bool {
         let sessions = self.subscribed.sessions();
         sessions.by_id.get(&self.session).is_some_and(|session| session.resources.contains_key(uri))
@@ -242,16 +242,16 @@ impl Drop for SessionListener {
 const SUBSCRIPTION_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Protocol {
-    /// Notes that a session wants to hear of a resource, wherever it listens.
+    /// Adds a subscription of a session, for streams at any replica.
     ///
     /// # Errors
     ///
-    /// [`WatchError`] when it can't be told of it.
+    /// [`WatchError`] if the resource can't be watched, or a limit is reached.
     pub(super) async fn subscribe(&self, session: &str, uri: &str) -> Result<(), WatchError> {
         self.subscribed.add(&self.gateway, session, uri)?;
         let Some(shared) = self.gateway.shared() else { return Ok(()) };
         match save(shared, session, uri).await {
-            // Not known to the others: they are told when the store is back.
+            // Not in the shared state yet: `catch_up` adds it when the store is back.
             None => Ok(()),
             Some(true) => {
                 self.subscribed.known(session, uri);
@@ -265,7 +265,7 @@ impl Protocol {
         }
     }
 
-    /// Notes that it does not any more.
+    /// Removes a subscription.
     pub(super) async fn unsubscribe(&self, session: &str, uri: &str) {
         self.subscribed.remove(session, uri);
         if let Some(shared) = self.gateway.shared()
@@ -275,7 +275,7 @@ impl Protocol {
         }
     }
 
-    /// Reads what a session has subscribed to at other replicas.
+    /// Reads the subscriptions of a session that other replicas have stored.
     pub(super) async fn read_subscriptions(&self, session: &str) {
         let Some(shared) = self.gateway.shared() else { return };
         if let Ok(members) = shared.members(&group(shared, session)).await {
@@ -285,7 +285,7 @@ impl Protocol {
         }
     }
 
-    /// Notes from which level on a session wants to be told log lines, by whichever replica it calls.
+    /// Sets the log level of a session, at every replica.
     pub(super) fn set_level(&self, session: &str, level: LogLevel) {
         self.levels.set(session, level);
         if let Some(shared) = self.gateway.shared() {
@@ -293,14 +293,14 @@ impl Protocol {
         }
     }
 
-    /// Forgets a session that its client has ended.
+    /// Removes a session that its client has ended.
     pub(super) fn forget(&self, session: &str) {
         self.streams.end_of(session);
         self.resumables.end_of(session);
         self.subscribed.end(session);
     }
 
-    /// Tells the other replicas that a session was ended here.
+    /// Notifies the other replicas that a session was ended here.
     pub(super) fn tell_ended(&self, session: &str) {
         if let Some(shared) = self.gateway.shared() {
             shared.remove(&group(shared, session));
@@ -310,30 +310,31 @@ impl Protocol {
 }
 
 impl Mcp {
-    /// A session wants to hear of other resources than before, said another replica.
+    /// Handles a change of a session's subscriptions at another replica.
     pub async fn hear_subscribed(&self, session: &str) {
         if self.protocol.subscribed.listens(session) {
             self.protocol.read_subscriptions(session).await;
         }
     }
 
-    /// A session wants to be told log lines from this level on, said another replica.
+    /// Handles a log level that was set at another replica.
     pub fn hear_level(&self, session: &str, level: &str) {
-        // One that is none here may be one of another version.
+        // An unknown level may come from another version.
         if let Ok(level) = level.parse() {
             self.protocol.levels.set(session, level);
         }
     }
 
-    /// A session was ended at another replica.
+    /// Handles the end of a session at another replica.
     pub fn hear_ended(&self, session: &str) {
-        // It may be ended here as well, or have expired meanwhile.
+        // It may have been ended here as well, or have expired meanwhile.
         if self.protocol.sessions.end_as_told(session) {
             self.protocol.forget(session);
         }
     }
 
-    /// The store can be reached again: tells the others what only this replica knows, and hears what they do.
+    /// Synchronizes when the store can be reached again: adds what only this replica knows, and reads what
+    /// others do.
     pub async fn catch_up(&self) {
         let Some(shared) = self.protocol.gateway.shared() else { return };
         for (session, uri) in self.protocol.subscribed.unknown() {
@@ -348,7 +349,7 @@ impl Mcp {
     }
 }
 
-/// Whether there was room for it; `None` where the store can't be reached.
+/// Stores a subscription. Returns whether the limit allowed it; `None` if the store can't be reached.
 async fn save(shared: &SharedStore, session: &str, uri: &str) -> Option<bool> {
     let group = group(shared, session);
     shared.add(&group, uri.as_bytes(), SUBSCRIPTION_LIMIT, SUBSCRIPTION_LIFE).await.ok()
@@ -367,7 +368,7 @@ pub(super) mod tests {
         server,
     };
 
-    /// Nobody is there to be asked, which nobody hears of.
+    /// A gateway whose upstream can't be reached.
     pub(in crate::inbound::mcp) fn gateway() -> Gateway {
         let text = "upstreams: { none: http://127.0.0.1:1 }
 routes:

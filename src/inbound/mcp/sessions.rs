@@ -33,15 +33,15 @@ const KEPT: [&str; 3] = ["elicitation", "roots", "sampling"];
 /// Limit of one capability, in bytes; a longer one is stored as `{}`.
 const CAPABILITY_LIMIT_BYTES: usize = 256;
 
-/// The parameters of `initialize`.
+/// The content of a session id: the parameters of `initialize`, and the client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
     pub(super) revision: String,
     pub(super) capabilities: Map<String, Value>,
-    /// Whose it is, where clients are told apart.
+    /// The client that owns it, if clients have identities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<String>,
-    /// Where its client was when it began, where clients are not told apart.
+    /// The client's address when the session began, if clients have no identities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) address: Option<String>,
 }
@@ -57,7 +57,7 @@ impl Session {
         Self { revision: revision.as_str().to_owned(), capabilities, owner: None, address: None }
     }
 
-    /// The same, of this client.
+    /// The same, for this client.
     pub(super) fn of(self, client: &ClientIdentity) -> Self {
         let address = match client {
             ClientIdentity::Address(address) => Some(address.to_string()),
@@ -66,34 +66,34 @@ impl Session {
         Self { owner: client.owner().map(str::to_owned), address, ..self }
     }
 
-    /// The client that began it, as far as it is told from others.
+    /// The client that began it: its identity or its address.
     pub(super) fn client(&self) -> &str {
         self.owner.as_deref().or(self.address.as_deref()).unwrap_or_default()
     }
 
-    /// The id under which all of this is found again.
+    /// Encrypts the session into its id.
     pub(super) fn seal(&self, seal: &Seal, now: SystemTime) -> String {
         let content = serde_json::to_vec(self).expect("its keys are strings");
         seal.seal(Purpose::Session, &content, now + LIFE)
     }
 
-    /// The session in an id.
+    /// Decrypts a session id.
     ///
     /// # Errors
     ///
-    /// [`Unsealed`] when it is not one of ours, or too old.
+    /// [`Unsealed`] when it is not one of ours, or has expired.
     pub(super) fn open(seal: &Seal, id: &str, now: SystemTime) -> Result<Self, Unsealed> {
         let content = seal.open(Purpose::Session, id, now)?;
         serde_json::from_slice(&content).map_err(|_| Unsealed::Foreign)
     }
 }
 
-/// How many ended sessions are kept, of all clients. When more end, the client that has ended the most loses
-/// the one that it ended first: that id is taken again until it expires. So nobody who begins and ends
-/// sessions brings back another's.
+/// Limit of the stored ids of ended sessions. Beyond it, the client with the most ended sessions loses its
+/// oldest one: that id is accepted again until it expires. So a client that begins and ends many sessions
+/// can't revive another client's.
 const ENDED_LIMIT: usize = 10_000;
 
-/// The ids that are taken, and those that are not any more.
+/// Checks session ids, and stores the ids of ended sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {
     seal: Seal,
@@ -104,17 +104,17 @@ pub(super) struct Sessions {
 /// The policy for session ids of unknown origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strangers {
-    /// Every replica has the same secret, so there is none that should be known.
+    /// Rejected: every replica has the same secret key, so there is no such session.
     Refused,
-    /// It may be one of another replica, or of this one before it was started again: its request is taken as
-    /// one without a session.
+    /// Accepted, as a request without a session: it may be of another replica, or of this one before its
+    /// restart.
     Taken,
 }
 
 #[derive(Debug, Default)]
 struct Ended {
     known: HashSet<Arc<str>>,
-    /// The same by the client that began them, the oldest first.
+    /// The same ids by client, the oldest first.
     by_client: HashMap<String, VecDeque<Arc<str>>>,
 }
 
@@ -141,12 +141,12 @@ impl Sessions {
         Self { seal, strangers, ended: Mutex::default() }
     }
 
-    /// Whether a request of `owner` with this session id is taken; one without any is. Where clients are told
-    /// apart, an id is taken of nobody but the one that began its session.
+    /// Checks the session id of a request of `owner`; a request without one is accepted. If clients have
+    /// identities, an id is accepted only from the client that began its session.
     ///
     /// # Errors
     ///
-    /// [`RpcError::NoSession`].
+    /// [`RpcError::NoSession`] if the id is not accepted.
     pub(super) fn check(&self, id: Option<&str>, owner: Option<&str>) -> Result<(), RpcError> {
         let Some(id) = id else { return Ok(()) };
         if self.ended().known.contains(id) {
@@ -159,7 +159,7 @@ impl Sessions {
         }
     }
 
-    /// Takes no request of this session any more.
+    /// Ends a session, whose requests are rejected from now on.
     ///
     /// # Errors
     ///
@@ -170,10 +170,11 @@ impl Sessions {
         Ok(())
     }
 
-    /// The same on the word of another replica, which has asked whose it is; whether there was one to end.
+    /// Ends a session that another replica has ended, and whose owner that replica has checked. Returns
+    /// whether there was one.
     pub(super) fn end_as_told(&self, id: &str) -> bool {
         let Ok(session) = Session::open(&self.seal, id, SystemTime::now()) else {
-            // A stranger's: there is nothing to remember, or anybody could fill the list.
+            // Not an id of ours: if it were stored, anybody could fill the list.
             return false;
         };
         self.ended().add(session.client(), id);
@@ -188,10 +189,10 @@ impl Sessions {
 /// Limit of the sessions whose log level is stored; the oldest is evicted.
 const LEVELS_LIMIT: usize = 10_000;
 
-/// Length of the part of an id that is unique: its salt.
+/// Length of the unique prefix of a session id: its salt.
 const KEY_LENGTH: usize = 32;
 
-/// The levels of sessions.
+/// The log levels of sessions.
 #[derive(Debug, Default)]
 pub(super) struct Levels(Mutex<KeptLevels>);
 
@@ -203,7 +204,7 @@ struct KeptLevels {
 }
 
 impl Levels {
-    /// Keeps what the client of a session wants.
+    /// Stores the log level that a client has set.
     pub(super) fn set(&self, session: &str, level: LogLevel) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(session);
@@ -233,12 +234,11 @@ const ID_LIMIT_BYTES: usize = 256;
 /// A session, and the id of a request in it as JSON.
 type Key = (Box<str>, Box<str>);
 
-/// The requests of sessions that are being answered by this process. As many as there are connections at
-/// most.
+/// The requests of sessions that are in flight in this process: at most as many as there are connections.
 #[derive(Debug, Default)]
 pub(super) struct InFlight(Mutex<HashMap<Key, Arc<Notify>>>);
 
-/// One of them; it leaves when this is dropped.
+/// A request in flight, removed on drop.
 #[derive(Debug)]
 pub(super) struct Flight<'a> {
     all: &'a InFlight,
@@ -247,7 +247,8 @@ pub(super) struct Flight<'a> {
 }
 
 impl InFlight {
-    /// Notes a request. `None` where one of that id is in flight already: nobody could tell them apart.
+    /// Adds a request. `None` if its id is too long, or in flight already: the two could not be
+    /// distinguished.
     pub(super) fn enter(&self, session: &str, id: &str) -> Option<Flight<'_>> {
         if id.len() > ID_LIMIT_BYTES {
             return None;
@@ -262,7 +263,7 @@ impl InFlight {
         Some(Flight { all: self, key, ended })
     }
 
-    /// Ends a request that nobody waits for any more; whether it was in flight here.
+    /// Cancels a request. Returns whether it was in flight here.
     pub(super) fn cancel(&self, session: &str, id: &str) -> bool {
         let request = self.requests().get(&(session.into(), canonical(id).into())).cloned();
         request.inspect(|request| request.notify_one()).is_some()
@@ -286,7 +287,7 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// Two writings of one id are the same id.
+/// Normalizes an id, as JSON has several notations for one value.
 fn canonical(id: &str) -> String {
     serde_json::from_str::<Value>(id).map_or_else(|_| id.to_owned(), |id| id.to_string())
 }

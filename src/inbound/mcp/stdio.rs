@@ -1,8 +1,8 @@
-//! MCP over the pipes of a process: a message a line, both ways, and many requests at once (2026-07-28 and
+//! MCP over stdin and stdout: one message per line, both ways, and many requests at once (2026-07-28 and
 //! 2025-11-25, Transports, "stdio").
 //!
-//! A client of the older era says at `initialize` what it speaks and what it is capable of; here that is kept
-//! for the connection. One of the newer era says so in every request, and needs no handshake.
+//! A legacy client declares its revision and capabilities with `initialize`, and they are stored for the
+//! connection. Since 2026-07-28 every request declares them, and there is no handshake.
 
 use std::{
     future::{Future, poll_fn},
@@ -39,29 +39,29 @@ use crate::{
     upstream::ClientIdentity,
 };
 
-/// How many requests may be in flight at once; one more is refused, so that cancellations and answers are
-/// still read.
+/// Limit of the requests in flight. Further ones are rejected, so that cancellations and responses are still
+/// read.
 const IN_FLIGHT_LIMIT: usize = 256;
 
-/// A line that a client wrote.
+/// A line from a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// Its bytes, without the line break.
     Whole(Vec<u8>),
-    /// It is longer than a message may be; the rest was passed over.
+    /// It is longer than a message may be; the rest was skipped.
     TooLong {
-        /// Its limit.
+        /// The limit.
         limit_bytes: usize,
     },
 }
 
-/// The end of a conversation.
+/// The end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Parted {
-    /// Every request was answered, or is of no more use to anybody.
+    /// Every request got its response, or nobody waits for it any more.
     Clean,
-    /// The client said nothing more, and the drain timeout was over before all of its requests were answered.
+    /// The client closed its input, and the shutdown timeout ended before all of its requests had a response.
     CutOff {
         /// The number of requests without a response.
         requests: usize,
@@ -69,11 +69,10 @@ pub enum Parted {
 }
 
 impl Mcp {
-    /// Speaks with one client: takes its lines, and puts what it is to be told into `out`, each without a
-    /// line break.
+    /// Serves one client: reads its lines, and writes messages for it into `out`, each without a line break.
     ///
-    /// After its last line, requests in flight may take as long as `drain`. They are cancelled when `stop` is
-    /// ready, and when nobody takes what is put into `out` any more.
+    /// After the last line, requests in flight may take as long as `drain`. They are cancelled when `stop`
+    /// completes, and when the receiver of `out` is dropped.
     pub async fn converse(
         &self,
         mut lines: mpsc::Receiver<Line>,
@@ -90,7 +89,7 @@ impl Mcp {
                 biased;
                 () = &mut stop => return Parted::Clean,
                 () = &mut gone => return Parted::Clean,
-                // Room for others, and what they have said.
+                // Frees slots for further requests.
                 Some(_) = conversation.running.join_next() => continue,
                 line = lines.recv() => line,
             };
@@ -122,14 +121,14 @@ impl Mcp {
     }
 }
 
-/// One client. Dropping it cancels what it waits for.
+/// The connection of one client. Dropping it cancels its requests.
 struct Conversation {
     protocol: Arc<Protocol>,
     out: mpsc::Sender<Bytes>,
     /// The latest handshake.
     handshake: Arc<ArcSwapOption<Handshake>>,
     connection: Arc<Connection>,
-    /// Told when the client says nothing more: what would never end by itself ends then.
+    /// Signals that the client has closed its input: endless streams end then.
     shutdown: watch::Sender<Shutdown>,
     running: JoinSet<()>,
     /// The notifications for a client up to 2025-11-25, and the handshake that they are for.
@@ -160,19 +159,19 @@ impl Conversation {
         let (protocol, context) = (Arc::clone(&self.protocol), self.context());
         let (out, handshake) = (self.out.clone(), Arc::clone(&self.handshake));
         let mut answering = Box::pin(answer(protocol, context, message, out, handshake));
-        // The beginning of it in the order of the lines: what is said after a handshake finds it done.
+        // Polled once before the next line is read: messages after a handshake depend on it.
         if poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await.is_pending() {
             self.running.spawn(answering);
         }
     }
 
-    /// A message of the client, which is who started us.
+    /// Context of a message from the client, which is the process that started us.
     fn context(&self) -> RequestContext {
         RequestContext { arrival: Arrival::of_pipe(&self.connection), identity: Identity::local() }
     }
 
-    /// From its handshake on, a client of the older era is told what changes without asking for it: over HTTP
-    /// it opens a stream, and here is one.
+    /// Starts the notifications for a legacy client after its handshake. Over HTTP it would open a stream for
+    /// them.
     fn tell_changes(&mut self) {
         let handshake = self.handshake.load_full();
         if handshake.as_ref().map(Arc::as_ptr) == self.told_for.as_ref().map(Arc::as_ptr) {
@@ -184,7 +183,7 @@ impl Conversation {
         let (protocol, out) = (Arc::clone(&self.protocol), self.out.clone());
         let session = handshake.session.as_str();
         let Ok((place, closed)) = protocol.streams.place_of(session, &ClientIdentity::Only) else { return };
-        // From now on, so that no change after the next response is missed.
+        // Subscribed before the next response, so that no change after it is missed.
         let listener = protocol.gateway.changes().listen();
         let subscribed = protocol.subscribed.listen(&protocol.gateway, session);
         self.telling.spawn(async move {
@@ -197,7 +196,7 @@ impl Conversation {
         });
     }
 
-    /// Answers a request that nothing is done for.
+    /// Responds to a request that is not executed.
     async fn refuse(&self, request: Option<&[u8]>, refusal: RpcError) {
         let (context, handshake) = (self.context(), self.handshake.load_full());
         let carrier = MessageContext::stdio(&context, handshake.as_deref());
@@ -207,12 +206,12 @@ impl Conversation {
         };
         let assumed = carrier.revision().unwrap_or(Revision::R2026_07_28);
         let answer = self.protocol.refuse(carrier, id, method.as_deref(), assumed, &refusal);
-        // Nobody reads any more: the conversation is about to end.
+        // Nobody reads any more: the connection is about to end.
         let _ = self.out.send(in_one_line(answer.into_body())).await;
     }
 }
 
-/// Answers one message, what it has to say before that included.
+/// Handles one message: sends the messages before its response, and then the response.
 async fn answer(
     protocol: Arc<Protocol>,
     context: RequestContext,
@@ -223,7 +222,7 @@ async fn answer(
     let (outbox, mailbox) = Outbox::new(Arc::clone(&protocol.questions));
     let said = handshake.load_full();
     let answering = protocol.take(MessageContext::stdio(&context, said.as_deref()), &message, &outbox);
-    // There may be nothing to respond, or the client may have closed its input.
+    // There may be no response, or the client may have stopped reading.
     let Some(answer) = send_during(answering, mailbox, &out).await.flatten() else { return };
     if let Some(session) = answer.session()
         && let Ok(opened) = Session::open(&protocol.seal, session, SystemTime::now())
@@ -231,12 +230,12 @@ async fn answer(
     {
         handshake.store(Some(Arc::new(Handshake { revision, session: session.to_owned() })));
     }
-    // Nobody reads any more: the conversation is about to end.
+    // Nobody reads any more: the connection is about to end.
     let _ = out.send(in_one_line(answer.into_body())).await;
 }
 
-/// Does some work, and sends what it puts into the mailbox, all of it before its result. `None` when nobody
-/// reads any more.
+/// Runs `work`, and sends the messages that it puts into the mailbox, all of them before it returns. `None`
+/// when nobody reads any more.
 async fn send_during<T>(
     work: impl Future<Output = T>,
     mut mailbox: Mailbox,
@@ -256,8 +255,8 @@ async fn send_during<T>(
     Some(done)
 }
 
-/// JSON with its line breaks as spaces: an upstream's own may stand in a result, and inside of a string JSON
-/// has none.
+/// JSON with its line breaks replaced by spaces: an upstream's JSON in a result may have some, but none
+/// inside of a string.
 fn in_one_line(mut json: Vec<u8>) -> Bytes {
     for byte in &mut json {
         if matches!(byte, b'\n' | b'\r') {

@@ -1,5 +1,7 @@
-//! Notifications of changes: `subscriptions/listen` since 2026-07-28, and before that the stream that a
-//! session opens by `GET`; the limits of such streams, and which of a session's gets the notifications.
+//! Notifications of changes, and their streams.
+//!
+//! A stream is opened by `subscriptions/listen` since 2026-07-28, and before that by `GET` of a session. The
+//! number of streams is limited, and only the newest one of a session gets notifications.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,10 +29,10 @@ use crate::{
 /// The key in `_meta` of all notifications of a subscription.
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Of how many resources one stream may want to hear; those beyond are left out of the acknowledgement.
+/// Limit of the resources of one stream; further ones are omitted from the acknowledgement.
 const RESOURCE_LIMIT: usize = 100;
 
-/// The notifications that a client gets.
+/// The notifications that a client has requested.
 #[derive(Debug)]
 pub(super) struct Subscription {
     filter: SubscriptionFilter,
@@ -40,20 +42,20 @@ pub(super) struct Subscription {
 /// The resources about whose changes a client is notified.
 #[derive(Debug)]
 enum Resources {
-    /// These, which are watched for it.
+    /// These, which are polled for it.
     Watched(BTreeMap<Arc<str>, Watching>),
     /// Those that its session subscribes to.
     OfSession(SessionListener),
 }
 
-/// A client that is notified.
+/// A client that gets notifications.
 pub(super) struct Recipient<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) client: ClientIdentity,
 }
 
-/// `subscriptions/listen`: sends the requested notifications until the client disconnects, or the server
-/// ends.
+/// `subscriptions/listen`: sends the requested notifications until the client disconnects or is no longer
+/// authorized, or the server shuts down.
 pub(super) async fn listen(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let filter = client.request.param("notifications").object("params.notifications")?;
     let filter = filter.ok_or_else(|| RpcError::Params("`params.notifications` must be an object".into()))?;
@@ -82,8 +84,8 @@ pub(super) async fn listen(protocol: &Protocol, client: &RpcContext<'_>) -> Resu
 }
 
 impl Recipient<'_> {
-    /// A client gets no notifications about resources that it may not read. Its permissions may change at any
-    /// time.
+    /// Whether the client may read a resource; it gets no notifications about others. Its permissions may
+    /// change at any time.
     fn may_read(&self, uri: &str) -> bool {
         self.gateway.snapshot().scopes_of_uri(uri).is_none_or(|needed| self.client.may(needed))
     }
@@ -109,7 +111,7 @@ pub(super) async fn tell_session(
     }
 }
 
-/// Notifies of changes until the client disconnects; `subscription` is called for each.
+/// Sends notifications until the client disconnects; `subscription` is called for each change.
 async fn notify<'w>(
     mut listener: Listener,
     outbox: &Outbox,
@@ -137,7 +139,7 @@ async fn notify<'w>(
 }
 
 impl Subscription {
-    /// Watches the resources of a filter, as far as the client may read them; the others are missing in the
+    /// Starts to watch the resources of a filter that the client may read. The others are missing in the
     /// acknowledgement, so that the client polls them.
     fn new(mut filter: SubscriptionFilter, recipient: &Recipient<'_>) -> Self {
         let mut uris = filter.resource_subscriptions.take().unwrap_or_default();
@@ -157,14 +159,14 @@ impl Subscription {
         Self { filter, of: Resources::Watched(watched) }
     }
 
-    /// The notifications that are sent for what was heard, each with the resource that it is about.
+    /// The notifications for a change, each with its resource if it is about one.
     fn messages(&self, heard: &Heard) -> Vec<(&'static str, Option<Arc<str>>)> {
         let lists = [
             (Change::Tools, self.filter.tools_list_changed, "notifications/tools/list_changed"),
             (Change::Prompts, self.filter.prompts_list_changed, "notifications/prompts/list_changed"),
             (Change::Resources, self.filter.resources_list_changed, "notifications/resources/list_changed"),
         ];
-        // After a miss anything may have changed.
+        // After missed changes, anything may be different.
         let has_changed = |change: &Change| match heard {
             Heard::Change(found) => found == change,
             Heard::Missed => true,
@@ -197,8 +199,8 @@ impl Resources {
     }
 }
 
-/// How many streams one session may have open; the oldest ends for another. Clients have one, and for a while
-/// two when a connection broke that nobody has noticed yet.
+/// Limit of the open streams of one session; the oldest is closed for another one. Clients have one, and two
+/// for a while when a broken connection has not been noticed yet.
 const SESSION_LIMIT: usize = 4;
 
 /// All open streams of this process.
@@ -222,7 +224,7 @@ struct OpenStreams {
 #[derive(Debug)]
 struct SessionStream {
     number: u64,
-    /// Its stream ends when this is dropped.
+    /// The stream ends when this is dropped.
     _end: oneshot::Sender<()>,
 }
 
@@ -235,16 +237,16 @@ pub(super) struct StreamSlot {
     _of_caller: Option<PerClientPermit>,
 }
 
-/// Ready when a stream is evicted for another one, or its session is over.
+/// Completes when a stream is closed for another one, or its session ends.
 pub(super) type Closed = oneshot::Receiver<()>;
 
 impl Streams {
-    /// Limits for all streams, and for those of one client.
+    /// Creates the limits of all streams, and of those of one client.
     pub(super) fn new(limit: usize, caller_limit: Option<usize>) -> Arc<Self> {
         Arc::new(Self { limit, callers: caller_limit.map(PerClientLimit::new), open: Mutex::default() })
     }
 
-    /// A place for a stream that belongs to no session.
+    /// Takes a slot for a stream without a session.
     ///
     /// # Errors
     ///
@@ -269,11 +271,11 @@ impl Streams {
         Ok(StreamSlot { session, number: open.begun, streams: Arc::clone(self), _of_caller: of_caller })
     }
 
-    /// A place for a stream of a session.
+    /// Takes a slot for a stream of a session.
     ///
     /// # Errors
     ///
-    /// As for one of none.
+    /// As for a stream without a session.
     pub(super) fn place_of(
         self: &Arc<Self>,
         session: &str,
@@ -302,7 +304,7 @@ impl Streams {
 }
 
 impl StreamSlot {
-    /// Whether messages for the session go out here: on its newest stream, and on no other (MCP 2025-11-25,
+    /// Whether messages for the session are sent on this stream: only on its newest one (MCP 2025-11-25,
     /// Transports, "Multiple Connections").
     pub(super) fn is_spoken_on(&self) -> bool {
         let Some(session) = &self.session else { return true };

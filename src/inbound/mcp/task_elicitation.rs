@@ -1,4 +1,4 @@
-//! Tasks that ask their client while they go on: what they are made of until the upstream has the work.
+//! Tasks with input requests: their state until the upstream runs the operation.
 //!
 //! Input responses arrive one by one, in requests that return nothing (`tasks/update`), so the client can't
 //! carry the state. The replica that received the call stores them, and a task's id names that replica,
@@ -44,11 +44,11 @@ pub(super) struct ElicitingTasks {
     stored_bytes: Arc<AtomicUsize>,
 }
 
-/// One of them.
+/// One such task.
 #[derive(Debug)]
 pub(super) struct ElicitingTask {
     abilities: Abilities,
-    /// For one request at a time.
+    /// Locked by one request at a time.
     state: tokio::sync::Mutex<ElicitingState>,
 }
 
@@ -82,7 +82,7 @@ impl Drop for StoredResult {
     }
 }
 
-/// The call of a task once its input is there.
+/// The call of a task, for when all its input is there.
 pub(super) struct TaskWork {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) route: Arc<BoundRoute>,

@@ -1,4 +1,4 @@
-//! Tasks (the extension `io.modelcontextprotocol/tasks` of 2026-07-28): work that a client asks about itself.
+//! Tasks (the extension `io.modelcontextprotocol/tasks` of 2026-07-28): calls whose result the client polls.
 //!
 //! A task is an asynchronous operation of the upstream. Its id is an encrypted token with the location to
 //! poll and the arguments of the call ([`Task`]); so any replica can handle it, and none stores anything.
@@ -35,8 +35,8 @@ use crate::{
 /// The extension's name, among the capabilities of both sides.
 pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// How long what is kept of a call may be, in bytes: a task's id goes into a header. A call that has more to
-/// keep waits for its result instead.
+/// Limit of a call's arguments in a task's id, in bytes: the id is sent in a header. A longer call waits for
+/// its result instead.
 const LIMIT_BYTES: usize = 2048;
 
 const GONE: &str = "unknown task: it was not begun here, or its time is over";
@@ -63,13 +63,13 @@ pub(super) fn may_be(
     }
 }
 
-/// Whether some tool may give a task.
+/// Whether any tool may return a task.
 pub(super) fn are_offered(snapshot: &Snapshot) -> bool {
     let jobs = snapshot.table.in_order().iter().filter_map(|route| route.job.as_ref());
     jobs.into_iter().any(|job| job.task.offer != TaskOffer::Forbidden)
 }
 
-/// The answer to a call that has become a task.
+/// The response to a call that has become a task.
 pub(super) fn created(
     protocol: &Protocol,
     client: &RpcContext<'_>,
@@ -83,8 +83,8 @@ pub(super) fn created(
     RpcResponse::result(client.request.id, Some("task"), &members, client.meta)
 }
 
-/// The answer to a call that becomes a task before anything is asked, so that the task asks it. `None` where
-/// its route says nothing of that, where there is nothing to ask, or too many such tasks are there.
+/// The response to a call that becomes a task before any input request, so that the task has them. `None` if
+/// the route does not enable that, if there are no input requests, or if there are too many such tasks.
 pub(super) async fn asking(
     protocol: &Protocol,
     client: &RpcContext<'_>,
@@ -104,7 +104,7 @@ pub(super) async fn asking(
     Some(RpcResponse::result(client.request.id, Some("task"), &members, client.meta))
 }
 
-/// `tasks/get`: how a task stands, and its result once there is one.
+/// `tasks/get`: the state of a task, and its result once there is one.
 pub(super) async fn get(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let asked = TaskRequest::by(protocol, client)?;
     let state = match &asked.task.at {
@@ -136,8 +136,8 @@ pub(super) async fn get(protocol: &Protocol, client: &RpcContext<'_>) -> Result<
     Ok(client.result(&TaskResult { members, result: written.map(raw_json) }))
 }
 
-/// `tasks/update`: answers to what a task has asked. A job that an upstream keeps asks nothing, so they are
-/// for nothing that waits, and such are to be ignored.
+/// `tasks/update`: responses to a task's input requests. An operation at the upstream has none, so responses
+/// for it are ignored, as they must be.
 pub(super) async fn update(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let asked = TaskRequest::by(protocol, client)?;
     let TaskPlace::Replica { name, address } = &asked.task.at else { return Ok(acknowledged(client)) };
@@ -180,8 +180,8 @@ pub(super) async fn update(protocol: &Protocol, client: &RpcContext<'_>) -> Resu
     Ok(acknowledged(client))
 }
 
-/// `tasks/cancel`: the upstream is told, where the route says how; what comes of it the next `tasks/get`
-/// tells.
+/// `tasks/cancel`: cancels the upstream's operation, if the route has a request for that. The next
+/// `tasks/get` reports the outcome.
 pub(super) async fn cancel(protocol: &Protocol, client: &RpcContext<'_>) -> Result<RpcResponse, RpcError> {
     let asked = TaskRequest::by(protocol, client)?;
     match &asked.task.at {
@@ -207,7 +207,7 @@ pub(super) async fn cancel(protocol: &Protocol, client: &RpcContext<'_>) -> Resu
     Ok(acknowledged(client))
 }
 
-/// Lets the replica answer that keeps the task.
+/// Forwards the request to the replica that stores the task.
 async fn hand_on(
     protocol: &Protocol,
     client: &RpcContext<'_>,
@@ -222,7 +222,7 @@ async fn hand_on(
     Err(RpcError::Params(GONE.into()))
 }
 
-/// Whether the client of a request knows tasks.
+/// Whether the client of a request declares the extension.
 fn knows(client: &RpcContext<'_>) -> bool {
     let capabilities = client.capabilities();
     capabilities
@@ -235,7 +235,7 @@ fn acknowledged(client: &RpcContext<'_>) -> RpcResponse {
     client.result(&json!({}))
 }
 
-/// A result as a client of this revision reads it.
+/// A result in the format of the client's revision.
 fn written_result(mut result: ToolResult, revision: Revision) -> Vec<u8> {
     revision.adapt(&mut result);
     let mut out = Vec::new();
@@ -249,7 +249,7 @@ pub(super) struct Task {
     pub(super) tool: String,
     pub(super) arguments: Map<String, Value>,
     pub(super) at: TaskPlace,
-    /// Whose it is, where clients are told apart.
+    /// The client that owns it, if clients have identities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<String>,
     /// Milliseconds since 1970.
@@ -257,12 +257,12 @@ pub(super) struct Task {
     life: u64,
 }
 
-/// Where it is known how a task stands.
+/// The place where the state of a task is known.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum TaskPlace {
-    /// TaskPlace the upstream.
+    /// At the upstream.
     Job { place: String, answers: Map<String, Value> },
-    /// TaskPlace a replica, under this name there.
+    /// At a replica, under this name.
     Replica { name: String, address: Option<String> },
 }
 
@@ -288,7 +288,7 @@ impl Task {
         (protocol.seal.seal(Purpose::Task, &content, now + life), task)
     }
 
-    /// The members of every response about it.
+    /// The members of every response about the task.
     pub(super) fn told(&self, id: &str, status: &str, message: Option<&str>) -> Map<String, Value> {
         let created = Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::UNIX_EPOCH);
         let mut members = Map::new();
@@ -298,7 +298,7 @@ impl Task {
             members.insert("statusMessage".into(), message.into());
         }
         members.insert("createdAt".into(), format!("{created:.3}").into());
-        // Nothing is kept, so what is known of it was found just now.
+        // No state is stored, so it was determined just now.
         members.insert("lastUpdatedAt".into(), format!("{:.3}", Timestamp::now()).into());
         members.insert("ttlMs".into(), self.life.into());
         members
@@ -309,7 +309,7 @@ pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A task that a request is about.
+/// A request about a task.
 struct TaskRequest {
     id: String,
     pub(super) task: Task,
@@ -322,7 +322,7 @@ enum TaskState {
     Operation(OperationState),
     /// It needs input.
     Asking(Vec<Question>),
-    /// Its result, as it is written to clients.
+    /// Its result, as serialized for clients.
     Written(Bytes),
 }
 
@@ -336,7 +336,7 @@ impl TaskRequest {
         let content = protocol.seal.open(Purpose::Task, &id, SystemTime::now());
         let content = content.map_err(|_| RpcError::Params(GONE.into()))?;
         let task: Option<Task> = serde_json::from_slice(&content).ok();
-        // It is unknown to other clients.
+        // For other clients it is an unknown task.
         if task.as_ref().is_some_and(|task| task.owner.as_deref() != client.carrier.owner()) {
             return Err(RpcError::Params(GONE.into()));
         }
@@ -374,7 +374,8 @@ impl TaskRequest {
                     Remaining::Questions(questions) => return Ok(TaskState::Asking(questions)),
                     Remaining::Result(result) => OperationState::Done(*result),
                     Remaining::Wrong(why) => OperationState::Lost { why },
-                    // The route asks less than it did: the next answer, whatever it is, begins the work.
+                    // The route requires less input than before: the next `tasks/update`, with any content,
+                    // starts the work.
                     Remaining::Nothing => OperationState::Running { message: None, wait: poll },
                 };
                 return Ok(TaskState::Operation(state));
@@ -389,7 +390,7 @@ impl TaskRequest {
             ElicitingState::Cancelled => return Ok(TaskState::Operation(OperationState::Cancelled)),
             ElicitingState::Job(job) => (job.place.clone(), job.arguments.clone(), job.answers.clone()),
         };
-        // Others may ask about it while the upstream answers.
+        // Other requests may read the state while the upstream responds.
         drop(state);
         Ok(self.of_job(client, &place, arguments, answers).await)
     }
@@ -410,7 +411,7 @@ impl TaskRequest {
         self.snapshot.cancel_operation(&self.route, call, answers, place).await;
     }
 
-    /// The members of every response about it, without its result.
+    /// The members of every response about the task, without its result.
     fn members(&self, state: &TaskState, revision: Revision) -> Map<String, Value> {
         let (status, message) = match state {
             TaskState::Operation(OperationState::Running { message, .. }) => ("working", message.as_deref()),

@@ -17,7 +17,7 @@ pub(super) async fn call(protocol: &Protocol, client: &RpcContext<'_>) -> Result
     let (request, revision) = (client.request, client.revision);
     let tool = request.name()?.into_owned();
     let arguments = request.arguments()?;
-    // One for the whole call: its headers are checked against the schema that its arguments will be.
+    // One snapshot for the whole call: its headers and its arguments are checked against the same schema.
     let snapshot = protocol.gateway.snapshot();
     let route = snapshot.table.by_tool(&tool);
     if let Some(route) = route {
@@ -48,7 +48,7 @@ pub(super) async fn call(protocol: &Protocol, client: &RpcContext<'_>) -> Result
     let mut elicitor = RequestElicitor::new(client, &route.asking, &tool, &arguments)?;
     let listening = CallSubscriber::of(protocol, client)?;
     let call = Call { subscriber: Some(&listening), ..client.call(arguments) };
-    // Dropped with the connection: the upstream's request ends with its client's.
+    // Dropped with the connection, which cancels the upstream request.
     let result = if may_be_task {
         match Box::pin(snapshot.call_as_task(route, call, &mut elicitor)).await {
             CallOutcome::Result(result) => result,

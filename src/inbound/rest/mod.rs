@@ -1,8 +1,9 @@
 //! REST: tools at endpoints, a manifest of them, and every other path proxied unmodified.
 //!
-//! In reading order: [`Rest::handle`] finds the target of a path and the arguments of a call, `response`
-//! writes results, errors and `GET /tools`, `openapi` is `GET /openapi.json`, `passthrough` proxies a
-//! request.
+//! - [`Rest::handle`] finds the target of a path and the arguments of a call.
+//! - `response` writes results, errors and `GET /tools`.
+//! - `openapi` is `GET /openapi.json`.
+//! - `passthrough` proxies a request.
 //!
 //! | path | |
 //! |---|---|
@@ -16,7 +17,7 @@
 //! | below one of these, or of the MCP endpoint's | 404 |
 //! | anything else | the `passthrough` upstream, or 404 |
 //!
-//! Errors of the API itself (no such path, a body that is no JSON) are `{"error": "…"}` in both envelopes.
+//! Errors of the API itself (unknown path, body that is not JSON) are `{"error": "…"}` in both envelopes.
 
 mod openapi;
 mod passthrough;
@@ -46,13 +47,13 @@ use crate::{
 const TOOLS: &str = "/tools";
 const OPENAPI: &str = "/openapi.json";
 const HEALTH: &str = "/health";
-/// Ours where no route has it: many a legacy server has a tool of this name.
+/// A route may replace it: many legacy servers have a tool of this name.
 const STATUS: &str = "/status";
 
-/// The methods of every path for clients that have not authenticated, where clients are configured.
+/// The `Allow` of every path for clients that have not authenticated, where clients are configured.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// Paths that are always ours, and what is below them: no route's own endpoint may be there.
+/// Reserved paths, with everything below them: no route may have an endpoint there.
 pub const RESERVED: &[&str] = &[TOOLS, OPENAPI, HEALTH, MCP_PATHS[0], MCP_PATHS[1]];
 
 /// The REST API. Cheap to clone.
@@ -68,7 +69,7 @@ enum Target<'a> {
     Manifest,
     OpenApi,
     Health,
-    /// Metadata, by which clients find the authorization server.
+    /// OAuth metadata, by which clients find the authorization server.
     Metadata(Value),
     Status,
     Tool {
@@ -82,7 +83,7 @@ enum Target<'a> {
 }
 
 impl Rest {
-    /// The API over a gateway.
+    /// Creates the API.
     pub fn new(gateway: Gateway, filter: Filter) -> Self {
         Self { gateway, filter, begun: Instant::now() }
     }
@@ -111,7 +112,7 @@ impl Rest {
         } else if page.has_link() && matches!(target, Target::Tool { .. }) {
             rejected(arrival.logged(&head), &Port::Clients.foreign_page())
         } else if let Target::Metadata(metadata) = &target {
-            // Its clients have no token yet.
+            // Clients that request it have no token yet.
             response::value(StatusCode::OK, metadata)
         } else {
             let ending = arrival.connection.ending.clone();
@@ -120,7 +121,7 @@ impl Rest {
                 Err(rejection) => rejected(arrival.logged(&head), &rejection),
                 Ok(identity) => {
                     let context = RequestContext { arrival, identity };
-                    // An upstream decides itself which pages may read its responses.
+                    // The upstream itself decides which pages may read its responses.
                     let target = as_seen(&snapshot, target, &context, &head);
                     let is_passed = matches!(target, Target::Passthrough(_));
                     let responded = {
@@ -235,7 +236,7 @@ impl Rest {
     }
 }
 
-/// The response to a request that is rejected, which is logged.
+/// Logs a rejection, and builds its response.
 pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Response<Body> {
     request.rejected(rejection);
     let mut body = json!({ "error": rejection.text });
@@ -247,7 +248,7 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     response
 }
 
-/// Removes a head, and leaves the parts that the log needs.
+/// Takes the headers, and leaves the method and URI that the log needs.
 fn take(head: &mut Parts) -> Parts {
     let (mut left, ()) = Request::new(()).into_parts();
     left.method.clone_from(&head.method);
@@ -267,7 +268,7 @@ fn check_scopes(snapshot: &Snapshot, context: &RequestContext, needed: &Scopes) 
     })
 }
 
-/// The path of an endpoint, with names in the place of arguments.
+/// The path of the endpoint that was called, with the names of arguments, such as `/users/{id}`.
 fn endpoint_of(route: &Route, parts: &Parts) -> String {
     let path = parts.uri.path();
     let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
@@ -277,7 +278,7 @@ fn endpoint_of(route: &Route, parts: &Parts) -> String {
 }
 
 /// The arguments of a call: from the path, the query and the JSON body, each name once. Those in path and
-/// query are text, whose type the input schema declares.
+/// query are text, which is converted to the type that the input schema declares.
 fn arguments(
     route: &Route,
     in_path: Vec<(String, String)>,
@@ -371,7 +372,7 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Target<'a> {
         TOOLS => Some(Target::Manifest),
         OPENAPI => Some(Target::OpenApi),
         HEALTH => Some(Target::Health),
-        // A route whose first segment is an argument does not mean this path.
+        // A route whose first segment is an argument does not replace this path.
         STATUS if !snapshot.table.has_path(STATUS) => Some(Target::Status),
         STATUS if reading && !snapshot.table.has_endpoint(&Method::GET, STATUS) => Some(Target::Status),
         _ => None,
@@ -379,7 +380,7 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Target<'a> {
     if let Some(own) = own {
         return if reading { own } else { Target::WrongMethod(vec![Method::GET, Method::HEAD]) };
     }
-    // A route with an argument for its first segment would take these, and so would `passthrough`.
+    // A route whose first segment is an argument would match these, and so would `passthrough`.
     let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
     if RESERVED.iter().any(|own| *own != TOOLS && below(own)) {
         return Target::Nothing;
@@ -399,7 +400,7 @@ fn find<'a>(snapshot: &'a Snapshot, method: &Method, path: &str) -> Target<'a> {
     }
 }
 
-/// The target of a path that no tool has.
+/// The target of a path that belongs to no tool.
 fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
     match (path.strip_prefix("/tools/"), &snapshot.passthrough) {
         (Some(name), _) => Target::UnknownTool(name.to_owned()),
@@ -408,8 +409,8 @@ fn without_tool<'a>(snapshot: &'a Snapshot, path: &str) -> Target<'a> {
     }
 }
 
-/// The target as the client sees it: methods by which it may call a tool. Without any, the path is one that
-/// no tool has.
+/// Reduces the allowed methods to those by which this client may call a tool. Without any, the path is
+/// treated as one of no tool.
 fn as_seen<'a>(
     snapshot: &'a Snapshot,
     target: Target<'a>,

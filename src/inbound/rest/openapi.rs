@@ -1,7 +1,7 @@
 //! `GET /openapi.json`: every operation of every route, as OpenAPI 3.1.
 //!
-//! The schemas of arguments and of structured content are under `components`, so that a `$ref` inside of
-//! them, which is relative to the schema, can be rewritten to lead there.
+//! The schemas of arguments and of structured content are under `components`: a `$ref` inside of them is
+//! relative to the schema, and can be rewritten to lead there.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,8 @@ use crate::{
 
 const JSON: &str = "application/json";
 
-/// The document. Paths by route, in the order of the tools' names; the other endpoints of the API, which call
-/// no tool, are not in it, nor are tools that the client may not call. `mount` is the path that all of them
-/// are below, if there is one.
+/// Builds the document, with paths in the order of the tools' names. Endpoints that call no tool are omitted,
+/// and so are tools that the client may not call. `mount` is the prefix of all paths, if there is one.
 pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Bytes {
     let mut schemas = Map::new();
     schemas.insert("Error".into(), error_schema());
@@ -61,10 +60,10 @@ pub(super) fn document(snapshot: &Snapshot, client: &ClientIdentity, mount: &str
     document.to_string().into()
 }
 
-/// One route, and where its schemas stand.
+/// One route, with references to its schemas.
 struct Described<'a> {
     route: &'a Route,
-    /// What comes of a success, and what comes of a failure.
+    /// Schema of a success.
     success: Value,
     failure: Value,
 }
@@ -83,12 +82,12 @@ impl<'a> Described<'a> {
         let output = definition.remove("outputSchema").map(|schema| add("output", schema));
         let success = match route.envelope {
             Envelope::Mcp => result_schema(output),
-            // Without a promise anything may come.
+            // Without an output schema, any value is possible.
             Envelope::Plain => output.unwrap_or_else(|| json!({})),
         };
         let failure = match route.envelope {
             Envelope::Mcp => json!({ "anyOf": [reference("ToolError"), reference("Error")] }),
-            // Written out: it is short, and nothing is needed to read it.
+            // Inline: it is short, and readable without a reference.
             Envelope::Plain => plain_error_schema(route),
         };
         Self { route, success, failure }
@@ -98,7 +97,7 @@ impl<'a> Described<'a> {
         let definition = &self.route.definition;
         let name = definition.name.as_str();
         let mut operation = Map::new();
-        // No tool has a `/` in its name, so this is the name of no other operation.
+        // Tool names have no `/`, so no other operation has this id.
         let id = if index == 0 { name.to_owned() } else { format!("tools/{name}") };
         operation.insert("operationId".into(), id.into());
         if let Some(title) = &definition.title {
@@ -120,7 +119,7 @@ impl<'a> Described<'a> {
         Value::Object(operation)
     }
 
-    /// The arguments in the path, and all others in the query where there is no body for them.
+    /// The arguments in the path, and all others in the query if there is no body.
     fn parameters(&self, in_path: &[&str], with_query: bool) -> Vec<Value> {
         let input = self.route.input.document();
         let base = format!("#/components/schemas/{}.input", self.route.definition.name);
@@ -132,7 +131,7 @@ impl<'a> Described<'a> {
             if let Some(description) = schema.get("description").filter(|text| text.is_string()) {
                 parameter["description"] = description.clone();
             }
-            // An object is written as JSON; everything else as OpenAPI has it by default.
+            // An object is written as JSON; every other type in OpenAPI's default style.
             if schema.get("type").and_then(Value::as_str) == Some("object") {
                 parameter["content"] = json!({ JSON: { "schema": schema } });
             } else {
@@ -150,7 +149,7 @@ impl<'a> Described<'a> {
         parameters
     }
 
-    /// The arguments as a JSON object, those in the path aside.
+    /// The arguments in a JSON object, without those in the path.
     fn body(&self, in_path: &[&str], schemas: &mut Map<String, Value>) -> Value {
         let input = self.route.input.document();
         let name = self.route.definition.name.as_str();
@@ -204,7 +203,7 @@ impl<'a> Described<'a> {
         json!(responses)
     }
 
-    /// The statuses of the errors that rules recognise.
+    /// The statuses of the errors that rules define.
     fn reported(&self) -> impl Iterator<Item = u16> + '_ {
         self.route.translator.rules.iter().filter_map(|rule| match &rule.action {
             Action::Error(error) => Some(error.status.unwrap_or(422)),
@@ -221,7 +220,7 @@ fn error_schema() -> Value {
     json!({ "type": "object", "properties": { "error": { "type": "string" } }, "required": ["error"] })
 }
 
-/// An error in the plain envelope, with what the rules of the route give it beside its text.
+/// Schema of an error in the plain envelope, with the members that the route's rules add.
 fn plain_error_schema(route: &Route) -> Value {
     let mut schema = error_schema();
     for rule in &route.translator.rules {
@@ -262,7 +261,7 @@ fn tool_error_schema() -> Value {
     })
 }
 
-/// A success in the envelope of MCP; `output` is the schema of its structured content.
+/// Schema of a success in the MCP envelope; `output` is the schema of its structured content.
 fn result_schema(output: Option<Value>) -> Value {
     let mut required = vec!["content", "isError"];
     if output.is_some() {
@@ -280,7 +279,7 @@ fn result_schema(output: Option<Value>) -> Value {
     })
 }
 
-/// The arguments of a path, in order.
+/// The argument names in a path, in order.
 fn in_path(path: &str) -> Vec<&str> {
     path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).collect()
 }
@@ -289,8 +288,8 @@ fn required(schema: &Map<String, Value>) -> Vec<&str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// A schema whose `$ref`s to itself lead to `base`, its place in the document. A schema with an `$id` of its
-/// own is unchanged: its references are relative to that.
+/// Rewrites each `$ref` of a schema to itself, to lead to `base`, its place in the document. A schema with
+/// its own `$id` is unchanged: its references are relative to that.
 fn placed(schema: &Value, base: &str) -> Value {
     let Value::Object(members) = schema else {
         return match schema {
@@ -311,9 +310,9 @@ fn placed(schema: &Value, base: &str) -> Value {
                 }
                 Some(_) | None => value.clone(),
             },
-            // Values, in which `$ref` is a name like any other.
+            // Values, in which `$ref` has no meaning.
             ("const" | "enum" | "default" | "examples" | "example", _) => value.clone(),
-            // Names of one's own, each with a schema.
+            // Maps from arbitrary names to schemas.
             (
                 "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
                 Value::Object(named),

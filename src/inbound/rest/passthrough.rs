@@ -1,10 +1,14 @@
 //! Passthrough: requests for no other endpoint are proxied to an upstream, so that existing clients still
 //! work through the same port.
 //!
-//! Method, path, query, both bodies and all end-to-end headers cross unchanged, streamed; `Host` becomes the
-//! upstream's. Added are `X-Forwarded-For` (after that of a trusted proxy), `X-Forwarded-Host` and
-//! `X-Forwarded-Proto` (where a trusted proxy set none) and `Via`, which the response gets too. The filter
-//! has removed such headers of clients that are no trusted proxies.
+//! Method, path, query, both bodies and all end-to-end headers are streamed unchanged; `Host` becomes the
+//! upstream's. Added headers:
+//!
+//! - `X-Forwarded-For`, after that of a trusted proxy.
+//! - `X-Forwarded-Host` and `X-Forwarded-Proto`, where a trusted proxy set none.
+//! - `Via`, in the response too.
+//!
+//! The filter has already removed such headers of clients that are not trusted proxies.
 
 use std::{
     net::IpAddr,
@@ -61,7 +65,7 @@ pub(super) async fn forward(
         rejected_by: None,
         bytes: 0,
     };
-    // First, or a client that names them in `Connection` would have ours removed too.
+    // First, or a client that names one of the headers below in `Connection` would have it removed.
     remove_hop_by_hop(&mut parts.headers);
     add_forwarded_headers(&mut parts, &context.arrival);
     let span = context.arrival.span.child(SpanKind::Client, "passthrough");
@@ -70,7 +74,7 @@ pub(super) async fn forward(
         Ok(upstream_response) => {
             let mut response = upstream_response.map(|body| match body.size_hint().exact() {
                 Some(_) => Body::new(body),
-                // It may stay open for as long as it likes.
+                // A body of unknown length may stay open indefinitely.
                 None => revocable(Body::new(body), guard.revoked(context)),
             });
             response.headers_mut().append(header::VIA, VIA);
@@ -112,16 +116,16 @@ struct Line {
     path: String,
     client_address: Option<IpAddr>,
     client: ClientIdentity,
-    /// Of the response, where there was one before the client left or the server ended.
+    /// Status of the response; `None` if the client disconnected or the server ended before.
     status: Option<StatusCode>,
-    /// Which limit of ours rejected it.
+    /// The limit of ours that rejected it.
     rejected_by: Option<&'static str>,
-    /// How many bytes of the body went to the client.
+    /// Bytes of the body that were sent to the client.
     bytes: u64,
 }
 
 impl Line {
-    /// Counts bytes of the body that go to the client.
+    /// Counts bytes of the body that are sent to the client.
     fn count(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
@@ -167,14 +171,14 @@ pub(super) fn check(parts: &Parts) -> Result<(), Rejection> {
     if !parts.uri.path().starts_with('/') {
         return reject(StatusCode::BAD_REQUEST, "the request's path does not begin with `/`".to_owned());
     }
-    // It would lead out of the upstream's base path, and past the paths that are ours.
+    // Such a path would lead out of the upstream's base path, and past our own paths.
     if leads_out(parts.uri.path()) {
         let text = "the request's path has a segment `..` or a zero byte, as it stands or once it is decoded";
         return reject(StatusCode::BAD_REQUEST, text.to_owned());
     }
     check_coding(&parts.headers)?;
-    // `h2c` may be ignored (RFC 9110, section 7.8); any other protocol is what the client needs, and without
-    // it the upstream's response would puzzle it.
+    // `h2c` may be ignored (RFC 9110, section 7.8). A client needs any other protocol that it requests;
+    // without it, the upstream's response would puzzle it.
     let upgrades = parts.headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
     let wanted = upgrades.flat_map(|value| value.split(',')).map(str::trim).find(|name| {
         !name.is_empty()
@@ -215,7 +219,7 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
     values.join(", ")
 }
 
-/// The status and text of a request to an upstream that failed.
+/// Status and text for an upstream request that failed.
 fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
     match error {
         UpstreamError::Connect { .. } | UpstreamError::NotStarted { .. } => {
@@ -234,7 +238,7 @@ fn failure(error: &UpstreamError) -> (StatusCode, &'static str) {
         | UpstreamError::NotMcp { .. }
         | UpstreamError::HeadTooLong { .. }
         | UpstreamError::TooLong { .. } => (StatusCode::BAD_GATEWAY, "the upstream's answer can't be read"),
-        // Nothing is buffered of what is passed through, so the last of them does not come.
+        // Passthrough buffers nothing, so `BufferFull` does not occur.
         UpstreamError::Busy { .. } | UpstreamError::CircuitOpen { .. } | UpstreamError::BufferFull { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy")
         }

@@ -16,13 +16,13 @@ use crate::{
     upstream::ClientIdentity,
 };
 
-/// What a client asks for with `Accept` to have the tool result, whatever the route says.
+/// Media type in `Accept` that selects the tool result, regardless of the route.
 pub(super) const MCP_ENVELOPE: &str = "application/vnd.glossator.mcp+json";
-/// What a client asks for with `Accept` to have the bare structured value, whatever the route says.
+/// Media type in `Accept` that selects the bare structured value, regardless of the route.
 pub(super) const PLAIN_ENVELOPE: &str = "application/vnd.glossator.plain+json";
 
-/// REST clients take any JSON: a route that opted out of `{"result": …}` gives them the bare value, as its
-/// manifest says.
+/// REST clients accept any JSON: a route that opted out of `{"result": …}` returns the bare value, as its
+/// manifest declares.
 pub(super) const SHAPES: Shapes = Shapes::Any;
 
 const JSON: &str = "application/json";
@@ -47,7 +47,7 @@ impl Format {
     }
 }
 
-/// The envelope that `Accept` names with the greater weight; the first of two alike.
+/// The envelope that `Accept` names with the greater weight; the first of two equal ones.
 fn asked_envelope(headers: &HeaderMap) -> Option<Envelope> {
     let mut best: Option<(Envelope, f32)> = None;
     for range in media_ranges(headers) {
@@ -74,7 +74,7 @@ pub(super) fn result(result: &ToolResult, format: Format) -> Response<Body> {
     let mut response = typed(status, Body::from(out), format.media_type);
     let headers = response.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("accept"));
-    // The bare value has no place to say that it is not all.
+    // The bare value has no field to report that it is truncated.
     if format.envelope == Envelope::Plain
         && let Some(limit) = result.meta.get(LIMIT_META_KEY)
         && let Ok(limit) = HeaderValue::from_str(&limit.to_string())
@@ -114,8 +114,8 @@ fn seconds(time: Duration) -> HeaderValue {
     HeaderValue::from(rounded.max(1))
 }
 
-/// The response to `GET /tools`: a list; or, for a client that accepts the envelope of MCP, the object of
-/// `tools/list`.
+/// Response to `GET /tools`: a list, or the object of `tools/list` for a client that accepts the MCP
+/// envelope.
 pub(super) fn manifest(
     headers: &HeaderMap,
     snapshot: &Snapshot,
@@ -135,7 +135,7 @@ pub(super) fn manifest(
     response
 }
 
-/// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name; `mount` comes before every
+/// `[{…definition…, "endpoint": "/weather", "method": "POST"}]`, by tool name. `mount` is the prefix of every
 /// endpoint.
 fn manifest_json(snapshot: &Snapshot, client: &ClientIdentity, mount: &str) -> Vec<u8> {
     let mut out = b"[".to_vec();
@@ -171,7 +171,7 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
         Fault::Arguments => StatusCode::BAD_REQUEST,
         // REST has no input requests, so such clients can't call the tool.
         Fault::Forbidden | Fault::Unanswered => StatusCode::FORBIDDEN,
-        // A 407 speaks of the proxy, which is us, and would have a client send its password here.
+        // A 407 is about the proxy. That is us, so a client would send its password here.
         Fault::Upstream { status: 407 } => StatusCode::BAD_GATEWAY,
         Fault::Upstream { status } => StatusCode::from_u16(status)
             .ok()
@@ -188,12 +188,11 @@ fn status_of(outcome: Outcome, error_status: ErrorStatus) -> StatusCode {
     }
 }
 
-/// The structured value alone, or `{"result": TEXT}` when there is none; `{"error": TEXT}` of a tool error,
-/// with `code` and `details` beside it if its rule has a code and a structure.
+/// The structured value alone, or `{"result": TEXT}` if there is none. A tool error is `{"error": TEXT}`,
+/// with `code` and `details` if its rule has a code and a structure.
 ///
-/// The value is what the `mcp` envelope has as `structuredContent`, so it meets the `outputSchema` that
-/// `GET /tools` shows. A result with neither structure nor text (a picture, say) gives its content blocks as
-/// `result`.
+/// The value is the `structuredContent` of the `mcp` envelope, so it matches the `outputSchema` in `GET
+/// /tools`. A result with neither structure nor text (such as an image) has its content blocks as `result`.
 fn write_plain(result: &ToolResult, out: &mut Vec<u8>) {
     let key = match (result.outcome, &result.structured) {
         (Outcome::Success, Some(structured)) => {
@@ -240,7 +239,7 @@ fn write_structured(structured: &Structured, out: &mut Vec<u8>) {
     }
 }
 
-/// All text blocks, one under the other; `None` when there is no such block.
+/// All text blocks, joined by newlines; `None` if there are none.
 fn text_of(result: &ToolResult) -> Option<String> {
     let structured = result.structured.as_ref();
     let texts: Vec<_> = result.content.iter().filter_map(|content| content.block.text(structured)).collect();
@@ -252,7 +251,7 @@ fn error(status: StatusCode, message: &str) -> Response<Body> {
     value(status, &json!({ "error": message }))
 }
 
-/// An error of a request that was to be proxied, with `Retry-After` where a limit of ours rejected it.
+/// Error of a passthrough request, with `Retry-After` if a limit of ours rejected it.
 pub(super) fn upstream_failed(
     status: StatusCode,
     message: &str,
@@ -265,7 +264,7 @@ pub(super) fn upstream_failed(
     response
 }
 
-/// 405, with what is allowed.
+/// 405, with `Allow`.
 pub(super) fn wrong_method(found: &Method, allowed: &[Method]) -> Response<Body> {
     let listed = listed(allowed);
     let message = format!("`{found}` is not possible here; {listed} is");
@@ -275,7 +274,7 @@ pub(super) fn wrong_method(found: &Method, allowed: &[Method]) -> Response<Body>
     response
 }
 
-/// Methods as `Allow` has them.
+/// Methods in the format of `Allow`.
 pub(super) fn listed(methods: &[Method]) -> String {
     methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
 }
@@ -285,7 +284,7 @@ pub(super) fn value(status: StatusCode, value: &Value) -> Response<Body> {
     json(status, value.to_string().into())
 }
 
-/// JSON that is already written.
+/// Response with JSON text.
 pub(super) fn json(status: StatusCode, body: Bytes) -> Response<Body> {
     typed(status, body.into(), JSON)
 }
