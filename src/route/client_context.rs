@@ -1,5 +1,4 @@
-//! What a client brings with a call beside its arguments: scopes of OAuth (RFC 6749, section 3.3), and the
-//! trace that the call is a part of (W3C Trace Context).
+//! Scopes of a client (OAuth, RFC 6749, section 3.3), and the trace context of a call (W3C Trace Context).
 
 use std::{fmt, sync::Arc};
 
@@ -11,33 +10,33 @@ use crate::settings::{
     value::{FromText, text_settings},
 };
 
-/// A set of scopes, such as `weather.read`. Clones share it.
+/// Set of scopes, such as `weather.read`. Clones share it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scopes(Arc<[Box<str>]>);
 
-/// A text that is no scope.
+/// Error for a text that is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a scope has 1 to {} visible ASCII characters, no quote and no backslash", Scopes::LENGTH_LIMIT)]
 pub struct NotAScope;
 
 impl Scopes {
-    /// How many bytes one scope may have.
+    /// Longest scope, in bytes.
     pub const LENGTH_LIMIT: usize = 128;
-    /// The limit of a client's scopes; further ones are ignored.
+    /// Maximum number of scopes of a client. Further ones are ignored.
     pub const COUNT_LIMIT: usize = 200;
 
-    /// A set of these.
+    /// Creates a set of scopes.
     ///
     /// # Errors
     ///
-    /// [`NotAScope`], when one is invalid.
+    /// [`NotAScope`] if one is invalid.
     pub fn new<'s>(names: impl IntoIterator<Item = &'s str>) -> Result<Self, NotAScope> {
         let names =
             names.into_iter().map(|name| if is_scope(name) { Ok(name.into()) } else { Err(NotAScope) });
         names.collect::<Result<Vec<Box<str>>, NotAScope>>().map(Self::of)
     }
 
-    /// Those of a client's texts that are scopes; the others are ignored.
+    /// Scopes of a client. Invalid ones are ignored.
     pub fn of_caller<'s>(names: impl IntoIterator<Item = &'s str>) -> Self {
         let names = names.into_iter().filter(|name| is_scope(name)).take(Self::COUNT_LIMIT);
         Self::of(names.map(Box::from).collect())
@@ -49,17 +48,17 @@ impl Scopes {
         Self(names.into())
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all of those are among these.
+    /// Whether this set contains all of `needed`.
     pub fn hold(&self, needed: &Self) -> bool {
         needed.0.iter().all(|name| self.0.binary_search(name).is_ok())
     }
 
-    /// These and those.
+    /// Union of two sets.
     #[must_use]
     pub fn and(&self, more: &Self) -> Self {
         if self.hold(more) {
@@ -68,25 +67,25 @@ impl Scopes {
         Self::of(self.0.iter().chain(&*more.0).cloned().collect())
     }
 
-    /// Those of these that are among those, too.
+    /// Intersection of two sets.
     #[must_use]
     pub fn among(&self, those: &Self) -> Self {
         Self::of(self.0.iter().filter(|name| those.0.binary_search(name).is_ok()).cloned().collect())
     }
 
-    /// Those of these that are not among those.
+    /// Difference of two sets.
     #[must_use]
     pub fn without(&self, those: &Self) -> Self {
         Self::of(self.0.iter().filter(|name| those.0.binary_search(name).is_err()).cloned().collect())
     }
 
-    /// One after the other, by name.
+    /// Scopes, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(AsRef::as_ref)
     }
 }
 
-/// As the wire has them: `a b c`.
+/// A list of scopes in the configuration.
 impl Setting for Scopes {
     const KIND: ValueKind = ValueKind::List(&ValueKind::Text);
 
@@ -136,10 +135,10 @@ fn is_scope(name: &str) -> bool {
 const PARENT: HeaderName = HeaderName::from_static("traceparent");
 const STATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// How long a `tracestate` may be, in bytes; a longer one is left out (W3C Trace Context, section 3.3.1.5).
+/// Longest `tracestate` in bytes. A longer one is dropped (W3C Trace Context, section 3.3.1.5).
 const STATE_LIMIT_BYTES: usize = 512;
 
-/// A trace that a call belongs to.
+/// Trace context of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
     parent: HeaderValue,
@@ -147,14 +146,14 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// What a client says, when it is right; a state that is not is left out.
+    /// Parses the values of a client. Returns `None` for an invalid parent, and drops an invalid state.
     pub fn of(parent: &str, state: Option<&str>) -> Option<Self> {
         is_parent(parent).then_some(())?;
         let state = state.filter(|state| is_state(state)).and_then(|state| HeaderValue::from_str(state).ok());
         Some(Self { parent: HeaderValue::from_str(parent).ok()?, state })
     }
 
-    /// What the headers of a request say.
+    /// Parses the headers of a request.
     pub fn of_headers(headers: &HeaderMap) -> Option<Self> {
         let mut parents = headers.get_all(PARENT).iter();
         let parent = parents.next()?.to_str().ok()?;
@@ -165,28 +164,28 @@ impl TraceContext {
         Self::of(parent, states.ok().map(|states| states.join(",")).as_deref())
     }
 
-    /// The parent, as `traceparent` has it.
+    /// Value of `traceparent`.
     pub fn parent(&self) -> &str {
         self.parent.to_str().unwrap_or_default()
     }
 
-    /// What vendors say of it, as `tracestate` has it.
+    /// Value of `tracestate`.
     pub fn state(&self) -> Option<&str> {
         self.state.as_ref().and_then(|state| state.to_str().ok())
     }
 
-    /// Whether a header is of a trace.
+    /// Whether a header carries trace context.
     pub fn is_header(name: &HeaderName) -> bool {
         *name == PARENT || *name == STATE
     }
 
-    /// Takes whatever trace they name out of the headers of a request.
+    /// Removes the trace context from the headers of a request.
     pub fn remove(headers: &mut HeaderMap) {
         headers.remove(PARENT);
         headers.remove(STATE);
     }
 
-    /// Puts it into the headers of another request, unless they name a trace themselves.
+    /// Writes the trace context to the headers of another request, unless they have one already.
     pub fn write(&self, headers: &mut HeaderMap) {
         if headers.contains_key(PARENT) {
             return;
@@ -197,7 +196,8 @@ impl TraceContext {
     }
 }
 
-/// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`; a later version may have more behind it.
+/// Whether a text is a valid `traceparent`, such as
+/// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. Later versions may append fields.
 fn is_parent(text: &str) -> bool {
     let hex = |part: &str, length: usize| {
         part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

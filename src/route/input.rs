@@ -1,8 +1,8 @@
-//! What arguments must look like, and texts and integers as the values that their schema asks for.
+//! Input schema of a route: checks arguments, and converts strings and integers to the types of the schema.
 //!
-//! To JSON Schema `3.0` and `1e2` are integers (2020-12 Validation, section 6.1.1), and clients that know
-//! only one kind of number send them. An old server that is asked for `/rooms/3.0` knows no such room, so
-//! they are written without point and exponent.
+//! In JSON Schema `3.0` and `1e2` are integers (2020-12 Validation, section 6.1.1), and clients with only one
+//! number type send them. An old server that receives `/rooms/3.0` finds no such room, so integers are
+//! written without point and exponent.
 
 use serde_json::{Map, Number, Value, json};
 
@@ -14,29 +14,29 @@ use crate::{
     translate::without_exponent,
 };
 
-/// The checked input schema of a route. Its root is an object.
+/// Compiled input schema of a route. Its root is an object.
 #[derive(Debug)]
 pub struct InputSchema {
     schema: Schema,
-    /// The same where `null` is admitted, for a schema of which a part says `nullable: true` as OpenAPI 3.0 has it. Clients
-    /// see it as it was written.
+    /// Schema that also admits `null`, if a part of the document has OpenAPI 3.0's `nullable: true`. Clients
+    /// see the document unchanged.
     with_null: Option<Box<Schema>>,
     defaults: Vec<(String, Value)>,
 }
 
-/// What is said of arguments that take more than [`CHECK_STEP_LIMIT`].
+/// Error for arguments whose check takes more than [`CHECK_STEP_LIMIT`].
 const TOO_COSTLY: &str =
     "the arguments take more than 50,000,000 steps to check, which is the limit; give fewer or shorter ones";
 
 impl InputSchema {
-    /// How many things wrong with one call's arguments are told.
+    /// Maximum number of violations in one error.
     const MOST_VIOLATIONS: usize = 5;
 
-    /// A schema whose root is an object.
+    /// Compiles a schema whose root is an object.
     ///
     /// # Errors
     ///
-    /// [`SchemaError`] when it is no schema.
+    /// [`SchemaError`] if the schema is invalid.
     pub fn new(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         let mut nullable = document.clone();
         // Arguments are an object, even if the root declares null.
@@ -46,49 +46,49 @@ impl InputSchema {
         Ok(Self { defaults: defaults_of(document), schema: Schema::compile(document)?, with_null })
     }
 
-    /// The schema as clients see it.
+    /// Schema as clients see it.
     pub fn document(&self) -> &SchemaDocument {
         self.schema.document()
     }
 
-    /// From how many values on arguments may take more to check than is allowed, where that is a number that a call may have.
+    /// Number of values from which a check may exceed the step limit, if a call can have that many.
     pub fn values_too_costly(&self) -> Option<u64> {
         self.with_null.as_deref().unwrap_or(&self.schema).values_too_costly()
     }
 
-    /// Texts, one or several, as the value that the schema asks for under this name. What can't be such a value stays
-    /// a text, so that [`check`](Self::check) says what is wrong with it.
+    /// Converts one or several strings to the type of this property. A string that can't be converted stays
+    /// one, so that [`check`](Self::check) reports it.
     pub fn of_texts(&self, name: &str, texts: Vec<String>) -> Value {
         typed(self.document(), name, texts)
     }
 
-    /// The values of an argument that the schema lists, as texts: of `enum`, `const`, or a flag.
+    /// Values that the schema lists for an argument, as strings: of `enum`, `const`, or a boolean.
     pub fn listed(&self, name: &str) -> Vec<String> {
         listed(self.document(), name)
     }
 
-    /// The arguments that every call has to give: required ones without a default.
+    /// Arguments that every call must have: required ones without a default.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         let required = self.document().get("required").and_then(Value::as_array);
         let names = required.into_iter().flatten().filter_map(Value::as_str);
         names.filter(|name| !self.defaults.iter().any(|(known, _)| known == name))
     }
 
-    /// Checks arguments, and fills in the defaults of the schema for those that are not there. Integers among them are written
-    /// as such: `3` for `3.0`.
+    /// Checks arguments and adds the schema's defaults for missing ones. Integers are written as such: `3`
+    /// for `3.0`.
     ///
     /// # Errors
     ///
-    /// A sentence for the model that names each argument, what it must be and what was found.
+    /// A sentence for the model with each invalid argument, the expected value and the found one.
     pub fn check(&self, arguments: Arguments) -> Result<Arguments, String> {
         self.check_within(arguments, CHECK_STEP_LIMIT).unwrap_or_else(|_| Err(TOO_COSTLY.to_owned()))
     }
 
-    /// The same in at most so many steps.
+    /// Checks arguments within a step limit.
     ///
     /// # Errors
     ///
-    /// The arguments, when it takes more.
+    /// The arguments, if the check takes more steps.
     pub fn check_within(
         &self,
         mut arguments: Arguments,
@@ -130,7 +130,7 @@ impl InputSchema {
     }
 }
 
-/// Allows `null` wherever a schema has `nullable: true`; returns whether it has that anywhere.
+/// Admits `null` wherever a schema has `nullable: true`. Returns whether it does anywhere.
 fn admit_nulls(schema: &mut Value) -> bool {
     match schema {
         Value::Object(members) => {
@@ -162,8 +162,8 @@ fn defaults_of(document: &Map<String, Value>) -> Vec<(String, Value)> {
     defaults.collect()
 }
 
-/// Texts as the value that the schema asks for under this name. What can't be such a value stays a text, so
-/// that the check of the schema says what is wrong with it.
+/// Converts strings to the type of this property. A string that can't be converted stays one, so that the
+/// schema check reports it.
 pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<String>) -> Value {
     let property = Wanted::of(schema, schema.get("properties").and_then(|properties| properties.get(name)));
     match texts.pop() {
@@ -177,7 +177,7 @@ pub(super) fn typed(schema: &Map<String, Value>, name: &str, mut texts: Vec<Stri
     }
 }
 
-/// The values that the schema lists for a name, as texts; of a list, those of its items.
+/// Values that the schema lists for a property, or for the items of an array, as strings.
 pub(super) fn listed(schema: &Map<String, Value>, name: &str) -> Vec<String> {
     let property = Wanted::of(schema, schema.get("properties").and_then(|properties| properties.get(name)));
     let items = Wanted::of(schema, property.items);
@@ -193,7 +193,7 @@ pub(super) fn listed(schema: &Map<String, Value>, name: &str) -> Vec<String> {
     [of(&property), of(&items)].concat()
 }
 
-/// What kinds of value a schema admits, as far as it says so outright.
+/// Types and values that a schema admits, as far as it declares them directly.
 #[derive(Debug, Default)]
 struct Wanted<'s> {
     types: Vec<&'s str>,
@@ -217,7 +217,7 @@ impl<'s> Wanted<'s> {
         self.types.contains(&kind)
     }
 
-    /// Whether it is true or false, and no schema says which.
+    /// Whether it is a boolean without listed values.
     fn is_flag(&self) -> bool {
         self.listed.is_empty() && self.admits("boolean")
     }
@@ -261,11 +261,10 @@ fn is_written(value: &Value, text: &str) -> bool {
     }
 }
 
-/// How many pairs of a value and a schema are looked at for one call; what is left then stays as it was
-/// written.
+/// Maximum number of value and schema pairs visited per call. Further integers stay as they were written.
 const STEP_LIMIT: u32 = 10_000;
 
-/// Writes the integers in arguments, which the schema admits, without a point and without an exponent.
+/// Writes the integers in arguments without point and exponent.
 pub(super) fn write_plainly(schema: &Map<String, Value>, arguments: &mut Map<String, Value>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     let mut writing = Writing { root: schema, steps_left: STEP_LIMIT };
@@ -314,7 +313,7 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// The number without point and exponent; `None` where it has none, or is not whole.
+/// Number without point and exponent. `None` if it has neither, or is not whole.
 fn plain(number: &Number) -> Option<Number> {
     let text = number.to_string();
     if !text.contains(['.', 'e', 'E']) {

@@ -1,15 +1,14 @@
-//! From a tool call to an upstream request.
+//! Routes: from a tool call to an upstream request.
 //!
-//! In reading order:
 //! - [`Route`] binds a tool to an endpoint of an upstream and to the rules for its response. [`RouteTable`]
 //!   finds the route of a call; [`InputSchema`] checks its arguments. [`Scopes`] are the permissions that a
 //!   client needs.
-//! - [`Asking`] has the input requests to a person or the client's model before anything is done.
-//! - [`RequestTemplate`] builds the upstream request from the arguments; no argument can leave its place in
-//!   it.
-//! - [`JobRule`] decides whether an asynchronous operation is done, and how to poll it. [`resolve_location`]
-//!   resolves a `Location`. [`LogLine`] is a notification to the client meanwhile.
-//! - [`TraceContext`] is the trace that a call is a part of. [`RouteCall`] is a call that a prompt or a
+//! - [`Asking`] has the input requests to a person or the client's model before the upstream request.
+//! - [`RequestTemplate`] builds the upstream request from the arguments. No argument can escape its context
+//!   in it.
+//! - [`JobRule`] interprets the responses of an asynchronous operation and builds its status requests.
+//!   [`resolve_location`] resolves a `Location`. [`LogLine`] is a notification to the client meanwhile.
+//! - [`TraceContext`] is the trace that a call is part of. [`RouteCall`] is a call that a prompt or a
 //!   [`Completion`] makes.
 //! - [`ResourceDefinition`] is a resource that a route provides, and [`UriTemplate`] its URIs.
 //!
@@ -54,102 +53,101 @@ use crate::{
     translate::{Jq, Template, Translator, WorkBudget},
 };
 
-/// One tool, or one thing to read, bound to an endpoint of an upstream.
+/// Tool or resource, bound to an endpoint of an upstream.
 #[derive(Debug)]
 pub struct Route {
-    /// What clients see of the tool.
+    /// Tool definition that clients see.
     pub definition: ToolDefinition,
     /// Whether it can be called as a tool.
     pub tool: Visibility,
-    /// What can be read through it. Large, and seldom there.
+    /// Resource that it provides. Boxed, because it is large and rare.
     pub resource: Option<Box<ResourceDefinition>>,
-    /// What a caller has to be allowed, where callers are told apart.
+    /// Scopes that a client needs, if clients are distinguished.
     pub scopes: Scopes,
-    /// What arguments must look like.
+    /// Input schema.
     pub input: InputSchema,
-    /// What its arguments may be, for people who type them; beside what the schema lists.
+    /// Completions of its arguments, in addition to the values that the schema lists.
     pub completions: Vec<(String, Completion)>,
-    /// What is asked before the request is sent.
+    /// Input requests that precede the upstream request.
     pub asking: Asking,
-    /// Where REST clients find it, beside a tool's `POST /tools/NAME`; `None` when that is all.
+    /// REST endpoint besides a tool's `POST /tools/NAME`. `None` if that is the only one.
     pub rest: Option<RestEndpoint>,
-    /// The upstream of the request.
+    /// Upstream of the request.
     pub upstream: UpstreamName,
-    /// The template of the request.
+    /// Template of the request.
     pub request: RequestTemplate,
-    /// How work that outlasts the first reply is followed; without it that reply is the answer. Large, and
-    /// seldom there.
+    /// Polling of an asynchronous operation. Without it, the first response is the result. Boxed, because it
+    /// is large and rare.
     pub job: Option<Box<JobRule>>,
-    /// What the reply means.
+    /// Rules for the response.
     pub translator: Translator,
-    /// The form of an error about arguments, where it is another than a sentence. Large, and seldom there.
+    /// Format of argument errors, if it is not plain text. Boxed, because it is large and rare.
     pub argument_error: Option<Box<Translator>>,
     /// Timeout of a call, with queueing and retries.
     pub timeout: Duration,
-    /// Whether its request may be sent twice; where nothing is said, when its method is idempotent (RFC 9110,
-    /// section 9.2.2).
+    /// Whether its request may be sent twice. `None`: if its method is idempotent (RFC 9110, section 9.2.2).
     pub idempotent: Option<bool>,
-    /// What clients that want to know are told while a call goes on.
+    /// Log notifications to clients that want them during a call.
     pub log: Vec<LogLine>,
-    /// Whether the trace that a call belongs to is told to the upstream.
+    /// Whether the trace context is propagated to the upstream.
     pub traces: Traces,
-    /// How many bytes of body are read.
+    /// Longest response body that is read.
     pub response_limit_bytes: usize,
-    /// What REST clients get.
+    /// Format of REST responses.
     pub envelope: Envelope,
-    /// What HTTP status REST clients see on a tool error.
+    /// HTTP status of tool errors over REST.
     pub error_status: ErrorStatus,
-    /// What the text of a tool error looks like, for all clients.
+    /// Format of the text of tool errors, for all clients.
     pub error_format: ErrorFormat,
 }
 
 /// Whether clients see a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {
-    /// It is listed, and can be called.
+    /// It is listed and can be called.
     Listed,
-    /// Only other parts of the configuration use it.
+    /// It is only used by other parts of the configuration.
     Internal,
 }
 
-/// A method and a path of the REST face.
+/// Method and path of the REST API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestEndpoint {
-    /// The method.
+    /// Method.
     pub method: Method,
-    /// The path, with arguments as `{name}`.
+    /// Path, with arguments as `{name}`.
     pub path: String,
 }
 
-/// What becomes of the trace that a call belongs to (W3C Trace Context).
+/// Propagation of the trace context (W3C Trace Context).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traces {
-    /// It goes on to the upstream.
+    /// Propagated to the upstream.
     Forwarded,
-    /// It ends here.
+    /// Not propagated.
     Kept,
 }
 
-/// The form of a REST answer.
+/// Format of a REST response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Envelope {
-    /// The tool result: `content`, `structuredContent`, `isError`.
+    /// Tool result: `content`, `structuredContent`, `isError`.
     Mcp,
-    /// The structured value alone; `{"error": …}` on failure.
+    /// Structured value alone; `{"error": …}` on failure.
     Plain,
 }
 
-/// The HTTP status of a tool error on the REST face.
+/// HTTP status of a tool error over REST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorStatus {
-    /// 4xx and 5xx as things are.
+    /// Mapped to 4xx and 5xx.
     Mapped,
-    /// 200 always, for clients that read the body only after a 200.
+    /// Always 200, for clients that read the body only after a 200.
     Always200,
 }
 
 impl Route {
-    /// Where REST clients reach the route: its own endpoint, and that of a tool, `POST /tools/NAME`.
+    /// REST endpoints of the route: its own, and `POST /tools/NAME` of a tool.
     pub fn endpoints(&self) -> impl Iterator<Item = RestEndpoint> + '_ {
         let default = RestEndpoint { method: Method::POST, path: format!("/tools/{}", self.definition.name) };
         let same = self.rest.as_ref() == Some(&default);
@@ -162,22 +160,22 @@ impl Route {
     }
 }
 
-/// What a route calls a legacy server by: letters, digits, `_` and `-`, at most 64 bytes.
+/// Name of an upstream: letters, digits, `_` and `-`, at most 64 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UpstreamName(Arc<str>);
 
-/// A text that is no upstream's name.
+/// Error for a text that is not a valid upstream name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a name for an upstream: 1 to 64 ASCII letters, digits, `_` or `-` are")]
 pub struct UpstreamNameError(String);
 
 impl UpstreamName {
-    /// The name as text.
+    /// Name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same text, shared.
+    /// Shared text.
     pub fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
@@ -202,22 +200,22 @@ impl fmt::Display for UpstreamName {
     }
 }
 
-/// Which route is called, and with what.
+/// Call of a route by another part of the configuration.
 #[derive(Debug)]
 pub struct RouteCall {
-    /// The route.
+    /// Name of the route.
     pub route: ToolName,
-    /// Its arguments: what each is made of.
+    /// Templates of its arguments.
     pub arguments: Vec<(String, JsonTemplate)>,
 }
 
 impl RouteCall {
-    /// The arguments for the route, made of the caller's. A text becomes what the route's schema asks for;
-    /// one that is empty leaves the argument out. `stop` ends it early.
+    /// Builds the arguments for the route from those of the caller's call. A string is converted to the type
+    /// in the route's schema; an empty one leaves the argument out. `stop` cancels it.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] when a template can't be filled in.
+    /// [`RequestError`] if a template can't be rendered.
     pub fn fill(
         &self,
         arguments: &Arguments,
@@ -241,38 +239,38 @@ impl RouteCall {
     }
 }
 
-/// How much a line matters, as syslog has it (RFC 5424, section 6.2.1).
+/// Severity of a log notification, as in syslog (RFC 5424, section 6.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
-    /// For finding out why.
+    /// Debugging information.
     Debug,
-    /// What is going on.
+    /// Informational.
     Info,
-    /// What is normal and matters.
+    /// Normal but significant.
     Notice,
-    /// What may become an error.
+    /// Warning condition.
     Warning,
-    /// What failed.
+    /// Error.
     Error,
-    /// A part of the whole failed.
+    /// Failure of a component.
     Critical,
-    /// Somebody has to act at once.
+    /// Immediate action required.
     Alert,
-    /// Nothing works.
+    /// System unusable.
     Emergency,
 }
 
-/// One line.
+/// Log notification.
 #[derive(Debug)]
 pub struct LogLine {
-    /// How much it matters.
+    /// Severity.
     pub level: LogLevel,
-    /// What it says.
+    /// Message template.
     pub text: Template,
 }
 
 impl LogLevel {
-    /// All of them, the least first.
+    /// All levels, least severe first.
     pub const ALL: [Self; 8] = [
         Self::Debug,
         Self::Info,
@@ -283,11 +281,11 @@ impl LogLevel {
         Self::Alert,
         Self::Emergency,
     ];
-    /// Their names, in the same order.
+    /// Names, in the same order.
     pub const NAMES: [&'static str; 8] =
         ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-    /// Such as `info`.
+    /// Name, such as `info`.
     pub fn as_str(self) -> &'static str {
         Self::NAMES[self as usize]
     }
@@ -303,51 +301,51 @@ impl FromStr for LogLevel {
 }
 
 impl LogLine {
-    /// The names that a line may use. One that uses the reply's `status` is told when the reply is there,
-    /// every other before the upstream is asked.
+    /// Variables of the template. A notification that uses `status` is sent after the response; any other
+    /// before the upstream request.
     pub const NAMES: [&'static str; 2] = ["args", "status"];
 
-    /// Whether it can be told only when the reply is there.
+    /// Whether it can only be sent after the response.
     pub fn is_about_the_reply(&self) -> bool {
         self.text.names().iter().any(|name| name == "status")
     }
 }
 
-/// The source of the values of an argument.
+/// Source of completion values for an argument.
 #[derive(Debug)]
 pub enum Completion {
-    /// A fixed list.
+    /// Fixed list.
     Listed(Vec<String>),
-    /// A route returns them.
+    /// Another route returns them.
     Asked(AskedCompletion),
 }
 
-/// A route that returns the values of an argument.
+/// Route that returns completion values.
 #[derive(Debug)]
 pub struct AskedCompletion {
-    /// The route, and its arguments.
+    /// Route, and its arguments.
     pub call: RouteCall,
-    /// jq: from its result to the list of values; where there is none, the result is the list.
+    /// jq filter from its result to the list of values. `None`: the result is the list.
     pub values: Option<Arc<Jq>>,
-    /// Whether the route gets the typed text, and has filtered the values by it.
+    /// Whether the route receives the typed text and has filtered the values by it.
     pub chosen: bool,
 }
 
-/// Values for a person to choose from.
+/// Completion values for a person to choose from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Suggestions {
-    /// The best first, at most [`Suggestions::MOST`].
+    /// Best matches first, at most [`Suggestions::MOST`].
     pub values: Vec<String>,
-    /// How many there are.
+    /// Total number of matches.
     pub total: usize,
 }
 
 impl Suggestions {
-    /// How many values one response may have (MCP 2026-07-28, Completion, "Completion Results").
+    /// Maximum number of values in one response (MCP 2026-07-28, Completion, "Completion Results").
     pub const MOST: usize = 100;
 
-    /// Those values that begin with the typed text, then those that contain it; case is ignored. With
-    /// `chosen`, when the route has filtered them already, the others follow.
+    /// Selects the values that begin with the typed text, then those that contain it, ignoring case. If the
+    /// route has filtered them already (`chosen`), the others follow.
     pub fn of(values: Vec<String>, typed: &str, chosen: bool) -> Self {
         let typed = typed.to_lowercase();
         let mut seen = HashSet::new();
@@ -374,13 +372,13 @@ impl Suggestions {
         Self { values, total }
     }
 
-    /// Whether there are more than these.
+    /// Whether there are more matches than these.
     pub fn has_more(&self) -> bool {
         self.total > self.values.len()
     }
 }
 
-/// The lines of a result that is text alone, as a list of values.
+/// Lines of a text-only result, as a list of values.
 pub fn lines_of(result: &ToolResult) -> Vec<String> {
     let structured = result.structured.as_ref();
     let texts = result.content.iter().filter_map(|content| content.block.text(structured));

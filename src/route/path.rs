@@ -1,5 +1,5 @@
-//! Paths with arguments in them, in which no argument can leave its place, however the upstream parses it;
-//! and the resolution of a `Location` against the URI of the request.
+//! Path templates whose arguments can't escape their segment, whichever way the upstream decodes the path.
+//! Also resolves a `Location` against the request's URI.
 
 use std::fmt::Write as _;
 
@@ -9,13 +9,14 @@ use serde_json::Value;
 
 use crate::model::{Arguments, kind_of};
 
-/// Everything but the unreserved characters of RFC 3986, section 2.3.
+/// All characters except the unreserved ones of RFC 3986, section 2.3.
 pub(super) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A path such as `/v1/forecast/{location}`, with named places for arguments.
+/// Path template such as `/v1/forecast/{location}`.
 ///
 /// An argument is percent-encoded as a whole, so it stays within its segment: `/`, `?`, `#` and `%` lose
-/// their meaning. `.` or `..` alone in a segment are refused, and what leads out of it when it is decoded.
+/// their meaning. Rejected are a segment that is `.` or `..`, and arguments that leave the segment when
+/// decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathTemplate {
     parts: Vec<Part>,
@@ -27,35 +28,35 @@ pub(super) enum Part {
     Argument(String),
 }
 
-/// Why a text is no path.
+/// Reason why a text is not a path template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// It does not begin with `/`.
     #[error("a path begins with `/`, found `{0}`")]
     Start(String),
-    /// A brace without its other half.
+    /// Unmatched brace.
     #[error("`{0}` has a brace without its other half; an argument is written `{{name}}`")]
     Brace(String),
-    /// A placeholder that names nothing, or not a name.
+    /// Placeholder without a valid name.
     #[error("`{{{0}}}` names no argument; a name has ASCII letters, digits and `_`")]
     Name(String),
-    /// A character that a path can't have.
+    /// Character that is invalid in a path.
     #[error("a path can't have {0:?}; write it percent-encoded")]
     Character(char),
     /// A `.` or `..` segment.
     #[error("a path can't have the segment `{0}`")]
     Dots(String),
-    /// It leads up, or ends early, once it is decoded.
+    /// It traverses upwards, or ends early, once it is decoded.
     #[error("the path `{0}` leads out of its place once a server decodes it")]
     Outward(String),
 }
 
 impl PathTemplate {
-    /// Reads a path.
+    /// Parses a path template.
     ///
     /// # Errors
     ///
-    /// [`PathError`] says what is wrong with it.
+    /// [`PathError`] with the problem.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         if !text.starts_with('/') {
             return Err(PathError::Start(text.to_owned()));
@@ -75,7 +76,7 @@ impl PathTemplate {
         Ok(Self { parts })
     }
 
-    /// The names of the arguments, in order.
+    /// Names of the arguments, in order.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Argument(name) => Some(name.as_str()),
@@ -83,11 +84,11 @@ impl PathTemplate {
         })
     }
 
-    /// Puts arguments into their places.
+    /// Fills in the arguments.
     ///
     /// # Errors
     ///
-    /// A sentence for the model, when an argument is missing, is no scalar, or would change the path.
+    /// A sentence for the model if an argument is missing, not a scalar, or would change the path.
     pub(super) fn fill(&self, arguments: &Arguments) -> Result<String, String> {
         let mut path = String::new();
         for part in &self.parts {
@@ -102,7 +103,7 @@ impl PathTemplate {
                 }
             }
         }
-        // Only now are segments whole: `{a}{b}` with `.` and `.` makes `..`.
+        // Only now are segments complete: `{a}{b}` with `.` and `.` makes `..`.
         if path.split('/').any(|segment| matches!(segment, "." | "..")) || leads_out(&path) {
             let names: Vec<_> = self.arguments().map(|name| format!("`{name}`")).collect();
             let names = names.join(" or ");
@@ -114,7 +115,7 @@ impl PathTemplate {
     }
 }
 
-/// A text with arguments in it, taken apart.
+/// Splits a template into fixed texts and arguments.
 pub(super) fn parts(text: &str) -> Result<Vec<Part>, PathError> {
     let mut parts = Vec::new();
     let fixed = |parts: &mut Vec<Part>, text: &str| {
@@ -146,7 +147,7 @@ fn check_characters(text: &str) -> Result<(), PathError> {
     text.chars().find(wrong).map_or(Ok(()), |wrong| Err(PathError::Character(wrong)))
 }
 
-/// The text of a scalar argument.
+/// Text of a scalar argument.
 pub(super) fn scalar(name: &str, value: Option<&Value>) -> Result<String, String> {
     match value {
         Some(Value::String(text)) => Ok(text.clone()),
@@ -159,11 +160,11 @@ pub(super) fn scalar(name: &str, value: Option<&Value>) -> Result<String, String
     }
 }
 
-/// How often servers decode a path before they walk along it: once, and once more by what stands behind them.
+/// How many times a path may be decoded before it is used: once by the server, and again by programs behind
+/// it.
 const DECODINGS: usize = 3;
 
-/// What servers of long ago take for `.`, `/` and `\`: UTF-8 that is longer than it needs to be (RFC 3629,
-/// section 10).
+/// Overlong UTF-8 of `.`, `/` and `\`, which very old servers accept (RFC 3629, section 10).
 const OVERLONG: [(&[u8], u8); 6] = [
     (&[0xc0, 0xae], b'.'),
     (&[0xc0, 0xaf], b'/'),
@@ -173,12 +174,11 @@ const OVERLONG: [(&[u8], u8); 6] = [
     (&[0xe0, 0x81, 0x9c], b'\\'),
 ];
 
-/// Whether some server would go up a folder by this path, or take it to end early.
+/// Whether any server would traverse upwards by this path, or end it early.
 ///
-/// `..%2Fx` is one segment by the letter (RFC 3986, section 2.2), and nginx, as others do, decodes it before
-/// it looks for `..`; so it is read here in every way in which it is read elsewhere: decoded once and again,
-/// cut at `\` as well as at `/`, without what follows a `;`, a `?` or a `#`, and to the end at a zero byte,
-/// where C ends it.
+/// `..%2Fx` is one segment by RFC 3986, section 2.2, but nginx and others decode it before they check for
+/// `..`. So the path is checked in every way that servers read it: decoded repeatedly, split at `\` as well
+/// as `/`, without the part after a `;`, a `?` or a `#`, and up to a NUL byte, where C strings end.
 pub fn leads_out(path: &str) -> bool {
     if !path.contains('%') && !path.contains("..") {
         return false;
@@ -218,7 +218,7 @@ fn shortened(bytes: &[u8]) -> Vec<u8> {
     short
 }
 
-/// Whether scheme, host and port are the same.
+/// Whether scheme, host and port are equal.
 pub fn same_origin(left: &Uri, right: &Uri) -> bool {
     let default = if left.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
     let port = |uri: &Uri| uri.port_u16().unwrap_or(default);
@@ -255,7 +255,7 @@ pub fn resolve_location(asked: &Uri, location: &str) -> Option<Uri> {
     format!("{scheme}://{authority}{merged}{query}").parse().ok()
 }
 
-/// A user in it would be sent on as a part of the host.
+/// Rejects a URI with a user, which would be sent as part of the host.
 fn without_user(uri: Uri) -> Option<Uri> {
     (!uri.authority()?.as_str().contains('@')).then_some(uri)
 }

@@ -1,4 +1,4 @@
-//! The query of a request in one line, which is sent as it was written.
+//! Query templates, written in one line and sent as written.
 
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 use serde_json::Value;
@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::path::{ESCAPED, Part, PathError, parts, scalar};
 use crate::model::Arguments;
 
-/// Everything but what a query may have as it is: unreserved characters, sub-delimiters, `:`, `@`, `/` and `?` (RFC 3986,
-/// section 3.4), and the `%` of what is encoded already.
+/// All characters that a query can't have unencoded. Permitted are unreserved characters, sub-delimiters,
+/// `:`, `@`, `/` and `?` (RFC 3986, section 3.4), and the `%` of existing encodings.
 const UNWRITTEN: &AsciiSet = &ESCAPED
     .remove(b'!')
     .remove(b'$')
@@ -26,31 +26,31 @@ const UNWRITTEN: &AsciiSet = &ESCAPED
     .remove(b'?')
     .remove(b'%');
 
-/// The same where a `%` encodes nothing, and so is the character.
+/// The same, and `%` where it is not part of an encoding.
 const UNWRITTEN_OR_PERCENT: &AsciiSet = &UNWRITTEN.add(b'%');
 
-/// A query such as `p={repository};a=summary`, with named places for arguments.
+/// Query template such as `p={repository};a=summary`.
 ///
-/// What is written goes out byte for byte: servers tell `;` from `%3B`, and a text in another charset than UTF-8 is only there
-/// percent-encoded. Characters that no query may have are encoded. An argument is encoded as a whole, so it stays in its
-/// parameter.
+/// Fixed text is sent byte for byte: servers distinguish `;` from `%3B`, and text in a charset other than
+/// UTF-8 can only be written percent-encoded. Characters that a query can't have are encoded. An argument is
+/// encoded as a whole, so it stays in its parameter.
 #[derive(Debug, Default)]
 pub struct QueryTemplate {
     parameters: Vec<Parameter>,
 }
 
-/// A part between two `&` or `;`.
+/// Part between two `&` or `;`.
 #[derive(Debug)]
 struct Parameter {
-    /// What stands before it, when something else does.
+    /// Separator before it, if it is not the first.
     separator: char,
-    /// What stands before its value, `=` included.
+    /// Text before its value, `=` included.
     name: String,
     value: Vec<Part>,
 }
 
 impl QueryTemplate {
-    /// Reads what stands behind the `?`.
+    /// Parses the text after the `?`.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl QueryTemplate {
         Ok(Self { parameters })
     }
 
-    /// The names of the arguments, in order.
+    /// Names of the arguments, in order.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         self.parameters.iter().flat_map(|parameter| &parameter.value).filter_map(|part| match part {
             Part::Argument(name) => Some(name.as_str()),
@@ -87,12 +87,12 @@ impl QueryTemplate {
         })
     }
 
-    /// Puts arguments into their places. A parameter whose value is one argument and nothing else is left out where the argument
-    /// is not there, and repeated for each item of a list.
+    /// Fills in the arguments. A parameter whose value is exactly one argument is left out if the argument is
+    /// missing, and repeated for each item of an array.
     ///
     /// # Errors
     ///
-    /// A sentence for the model, when an argument is missing or no scalar.
+    /// A sentence for the model if an argument is missing or not a scalar.
     pub(super) fn fill(&self, arguments: &Arguments) -> Result<String, String> {
         let mut query = String::new();
         for Parameter { separator, name, value } in &self.parameters {
@@ -128,7 +128,7 @@ fn encoded(name: &str, value: Option<&Value>) -> Result<String, String> {
     Ok(utf8_percent_encode(&scalar(name, value)?, ESCAPED).to_string())
 }
 
-/// A text as it is, but for what a query can't have.
+/// Encodes only the characters that a query can't have.
 fn written(text: &str) -> String {
     let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
     let is_encoded = text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2));

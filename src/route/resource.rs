@@ -1,4 +1,4 @@
-//! A route as something to read, and addresses of resources with arguments in them.
+//! Resources that routes provide, and their URI templates.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,29 +7,29 @@ use serde_json::{Map, Value};
 
 use crate::model::{Annotations, object_of_some};
 
-/// What clients are told of a resource, or of a template of many (MCP 2026-07-28, Resources, "Data Types").
+/// Definition of a resource or a resource template (MCP 2026-07-28, Resources, "Data Types").
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResourceDefinition {
-    /// What it is read by.
+    /// URI or template.
     pub uri: UriTemplate,
-    /// The route's name.
+    /// Name of the route.
     pub name: String,
-    /// A name for people.
+    /// Title for people.
     pub title: Option<String>,
-    /// What it is, for a model.
+    /// Description for a model.
     pub description: Option<String>,
-    /// Such as `text/csv`; the reply's own where nothing is said.
+    /// Media type, such as `text/csv`. `None`: that of the response.
     pub media_type: Option<String>,
-    /// For whom, and how important.
+    /// Audience and priority.
     pub annotations: Option<Annotations>,
-    /// How long it is, in bytes; of no template.
+    /// Size in bytes. `None` for templates.
     pub size_bytes: Option<u64>,
-    /// How often the upstream is asked whether it changed, while somebody wants to know.
+    /// Poll interval for changes, while clients are subscribed.
     pub watch: Option<Duration>,
 }
 
 impl ResourceDefinition {
-    /// The entry in `resources/list`, or in `resources/templates/list`.
+    /// Entry in `resources/list` or `resources/templates/list`.
     pub fn to_json(&self) -> Map<String, Value> {
         object_of_some([
             (if self.uri.is_template() { "uriTemplate" } else { "uri" }, Some(self.uri.as_str().into())),
@@ -43,17 +43,17 @@ impl ResourceDefinition {
     }
 }
 
-/// Where the resources of a table are, by their addresses.
+/// Index of resources by URI.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
-    /// What has one address.
+    /// Resources with a single URI.
     single: HashMap<Box<str>, usize>,
-    /// Templates, those with more fixed text first: of two that a URI fits, the first is meant.
+    /// Templates, most fixed text first: if a URI matches two, the first wins.
     templates: Vec<(UriTemplate, usize)>,
 }
 
 impl Addresses {
-    /// Adds the address of a route. Gives the route that has it already.
+    /// Adds the URI of a route. Fails with the route that has it already.
     pub(super) fn add(&mut self, uri: &UriTemplate, index: usize) -> Result<(), usize> {
         if !uri.is_template() {
             return match self.single.insert(uri.as_str().into(), index) {
@@ -69,7 +69,7 @@ impl Addresses {
         Ok(())
     }
 
-    /// The route that a URI is of, and the arguments in it.
+    /// Finds the route of a URI, and the arguments in it.
     pub(super) fn find(&self, uri: &str) -> Option<(usize, Vec<(&str, String)>)> {
         if let Some(index) = self.single.get(uri) {
             return Some((*index, Vec::new()));
@@ -78,12 +78,11 @@ impl Addresses {
     }
 }
 
-/// The URI of a resource, or a template of many: `report://daily/{date}`.
+/// URI of a resource, or a template of URIs: `report://daily/{date}`.
 ///
-/// Templates are those of RFC 6570, level 1: `{name}` stands for one or more characters, percent-encoded
-/// where they are not letters, digits, `-`, `.`, `_` or `~`. So an argument never holds a `/`, `?` or `#` as
-/// it stands in a URI; what an encoded one does is the business of the place that it is put into
-/// ([`PathTemplate`](super::PathTemplate)).
+/// Templates are those of RFC 6570, level 1: `{name}` matches one or more characters, percent-encoded unless
+/// they are letters, digits, `-`, `.`, `_` or `~`. So an argument never contains a literal `/`, `?` or `#`.
+/// Encoded ones are handled where the argument is used ([`PathTemplate`](super::PathTemplate)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
     text: Box<str>,
@@ -96,34 +95,34 @@ enum Part {
     Argument(Box<str>),
 }
 
-/// Why a text is no URI of a resource.
+/// Reason why a text is not a resource URI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
-    /// It does not begin with a scheme.
+    /// No scheme.
     #[error("a URI begins with a scheme, such as `report:`, found `{0}`")]
     Scheme(String),
-    /// There is nothing after the scheme.
+    /// Nothing after the scheme.
     #[error("`{0}` has nothing after its scheme")]
     Empty(String),
-    /// More than [`UriTemplate::MAX_BYTES`].
+    /// Longer than [`UriTemplate::MAX_BYTES`].
     #[error("the URI has {found} bytes, at most {} are allowed", UriTemplate::MAX_BYTES)]
     TooLong {
-        /// How many bytes it has.
+        /// Length in bytes.
         found: usize,
     },
-    /// A character that a URI can't have.
+    /// Character that is invalid in a URI.
     #[error("a URI can't have {0:?}; write it percent-encoded")]
     Character(char),
     /// A `%` that encodes nothing.
     #[error("`{0}` has a `%` without two hexadecimal digits")]
     Percent(String),
-    /// A brace without its other half.
+    /// Unmatched brace.
     #[error("`{0}` has a brace without its other half; an argument is written `{{name}}`")]
     Brace(String),
-    /// An expression that RFC 6570 has above level 1.
+    /// Expression above level 1 of RFC 6570.
     #[error("`{{{0}}}` is more than a name; only arguments as `{{name}}` are understood (RFC 6570, level 1)")]
     Expression(String),
-    /// A placeholder that names nothing, or not a name.
+    /// Placeholder without a valid name.
     #[error("`{{{0}}}` names no argument; a name has ASCII letters, digits and `_`")]
     Name(String),
     /// Two arguments with nothing between them.
@@ -135,14 +134,14 @@ pub enum UriError {
 }
 
 impl UriTemplate {
-    /// The longest URI or template, in bytes.
+    /// Longest URI or template, in bytes.
     pub const MAX_BYTES: usize = 2048;
 
-    /// Reads a URI or a template.
+    /// Parses a URI or a template.
     ///
     /// # Errors
     ///
-    /// [`UriError`] says what is wrong with it.
+    /// [`UriError`] with the problem.
     pub fn parse(text: &str) -> Result<Self, UriError> {
         if text.len() > Self::MAX_BYTES {
             return Err(UriError::TooLong { found: text.len() });
@@ -174,17 +173,17 @@ impl UriTemplate {
         Ok(Self { text: text.into(), parts })
     }
 
-    /// As it was written.
+    /// Text of the URI or template.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it has arguments, and so stands for many resources.
+    /// Whether it is a template.
     pub fn is_template(&self) -> bool {
         self.arguments().next().is_some()
     }
 
-    /// The names of its arguments, in order.
+    /// Names of its arguments, in order.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Argument(name) => Some(&**name),
@@ -192,13 +191,12 @@ impl UriTemplate {
         })
     }
 
-    /// How much of it is not an argument, in bytes: of two templates that a URI fits, the one with more is
-    /// meant.
+    /// Length of its fixed text, in bytes. Of two matching templates, the one with more fixed text wins.
     pub(super) fn fixed_bytes(&self) -> usize {
         self.parts.iter().map(|part| if let Part::Fixed(text) = part { text.len() } else { 0 }).sum()
     }
 
-    /// It, whatever its arguments are called: two templates of one shape fit the same URIs.
+    /// Template without the names of its arguments: two templates of one shape match the same URIs.
     pub fn shape(&self) -> String {
         let part = |part: &Part| match part {
             Part::Fixed(text) => text.to_string(),
@@ -207,9 +205,9 @@ impl UriTemplate {
         self.parts.iter().map(part).collect()
     }
 
-    /// The arguments in a URI, percent-decoded; `None` when it does not fit.
+    /// Matches a URI and returns its percent-decoded arguments; `None` if it does not match.
     ///
-    /// Where several ways fit, arguments are as short as can be, from the left.
+    /// If several matches are possible, arguments are as short as possible, from the left.
     pub fn arguments_of(&self, uri: &str) -> Option<Vec<(&str, String)>> {
         let mut found = Vec::new();
         let mut rest = uri;
@@ -224,10 +222,10 @@ impl UriTemplate {
             };
             let (value, after) = match parts.next() {
                 None => (rest, ""),
-                // The last text is at the end, and what is the same before it belongs to the argument.
+                // The last fixed text must be at the end. Earlier occurrences belong to the argument.
                 Some(Part::Fixed(text)) if parts.peek().is_none() => (rest.strip_suffix(&**text)?, ""),
                 Some(Part::Fixed(text)) => {
-                    // An argument has one character at least.
+                    // An argument has at least one character.
                     let first = rest.chars().next()?.len_utf8();
                     let end = first + rest[first..].find(&**text)?;
                     (&rest[..end], &rest[end + text.len()..])
@@ -241,8 +239,7 @@ impl UriTemplate {
     }
 }
 
-/// The value of an argument as it stands in a URI. Clients that do not encode what they should are
-/// understood.
+/// Decodes an argument in a URI. Unencoded characters are accepted, as some clients do not encode them.
 fn decoded(value: &str) -> Option<String> {
     let good = !value.is_empty() && !value.contains(['/', '?', '#']) && !value.contains(char::is_control);
     if !good || !percents_are_good(value) {
@@ -251,7 +248,7 @@ fn decoded(value: &str) -> Option<String> {
     percent_decode_str(value).decode_utf8().ok().map(Into::into)
 }
 
-/// RFC 3986, section 3.1.
+/// Whether a text is a scheme (RFC 3986, section 3.1).
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))

@@ -1,4 +1,4 @@
-//! Which route a call is for.
+//! Route table: finds the route of a call.
 
 use std::{borrow::Borrow, collections::HashMap, sync::Arc};
 
@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::{Route, resource::Addresses};
 use crate::model::ToolName;
 
-/// All routes, found by name, by REST endpoint or by the URI of a resource. The cost of a look-up does not grow with
-/// their number, that of templates of URIs aside. `R` is a route, or one with what its calls use.
+/// All routes, indexed by name, by REST endpoint and by resource URI. The cost of a lookup does not grow with
+/// their number, except for URI templates. `R` is a route, or a route with its runtime state.
 #[derive(Debug)]
 pub struct RouteTable<R = Route> {
     in_order: Vec<Arc<R>>,
@@ -19,57 +19,57 @@ pub struct RouteTable<R = Route> {
     endpoints: matchit::Router<Vec<(Method, usize)>>,
 }
 
-/// Two routes that one request would fit.
+/// Two routes that match the same request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
-    /// Two tools of one name.
+    /// Two tools with one name.
     #[error("two routes are called `{tool}`")]
     Tool {
-        /// The name.
+        /// Name.
         tool: ToolName,
     },
-    /// Two endpoints that one request would fit.
+    /// Two endpoints that match the same request.
     #[error(
         "`{method} {path}` of route `{tool}` can't be told apart from the endpoint of another route: {with}"
     )]
     Endpoint {
-        /// The later route.
+        /// Later route.
         tool: ToolName,
         /// Its method.
         method: Method,
         /// Its path.
         path: String,
-        /// The other path.
+        /// Other path.
         with: String,
     },
-    /// Two resources that one URI would fit.
+    /// Two resources that match the same URI.
     #[error("`{uri}` of route `{tool}` fits the same URIs as the resource of route `{with}`")]
     Resource {
-        /// The later route.
+        /// Later route.
         tool: ToolName,
         /// Its URI or template.
         uri: String,
-        /// The other route.
+        /// Other route.
         with: ToolName,
     },
 }
 
-/// What stands at a REST path.
+/// Result of a lookup by REST path.
 #[derive(Debug)]
 pub enum EndpointMatch<'a, R = Route> {
-    /// A route, with the arguments that were in the path, percent-decoded.
+    /// A route, with the percent-decoded arguments in the path.
     Found {
-        /// Which.
+        /// Route.
         route: &'a Arc<R>,
         /// Name and value of each placeholder.
         arguments: Vec<(String, String)>,
     },
-    /// Routes, but for other methods.
+    /// Only routes for other methods.
     WrongMethod {
-        /// Those methods.
+        /// Methods of these routes.
         allowed: Vec<Method>,
     },
-    /// Nothing.
+    /// No route.
     Nothing,
 }
 
@@ -80,11 +80,11 @@ impl Default for RouteTable {
 }
 
 impl RouteTable {
-    /// Makes the table; routes are kept in the order of their tools' names, so that lists are stable.
+    /// Builds the table. Routes are sorted by tool name, so that lists are stable.
     ///
     /// # Errors
     ///
-    /// [`Conflict`] when two routes could be meant by one request.
+    /// [`Conflict`] if two routes match the same request.
     pub fn new(mut routes: Vec<Arc<Route>>) -> Result<Self, Conflict> {
         routes.sort_by(|left, right| left.definition.name.cmp(&right.definition.name));
         let mut table = Self {
@@ -123,7 +123,7 @@ impl RouteTable {
             path: path.to_owned(),
             with,
         };
-        // A path that is there already, to the letter, takes another method; else it must be insertable.
+        // An identical path may have another method; any other path must be insertable.
         let has_path = |index: usize| self.in_order[index].endpoints().any(|endpoint| endpoint.path == path);
         if let Ok(found) = self.endpoints.at_mut(path)
             && found.value.first().is_some_and(|(_, first)| has_path(*first))
@@ -141,7 +141,7 @@ impl RouteTable {
         }
     }
 
-    /// The same table with other values in the place of the routes.
+    /// Maps the routes to other values.
     #[must_use]
     pub fn map<R: Borrow<Route>>(self, map: impl FnMut(Arc<Route>) -> Arc<R>) -> RouteTable<R> {
         let Self { in_order, by_name, addresses, endpoints } = self;
@@ -150,17 +150,17 @@ impl RouteTable {
 }
 
 impl<R: Borrow<Route>> RouteTable<R> {
-    /// The route of a tool.
+    /// Route of a tool.
     pub fn by_tool(&self, name: &str) -> Option<&Arc<R>> {
         self.by_name(name).filter(|route| (***route).borrow().is_tool())
     }
 
-    /// The route of a name, whether it is a tool or not.
+    /// Route by name, whether it is a tool or not.
     pub fn by_name(&self, name: &str) -> Option<&Arc<R>> {
         self.by_name.get(name).map(|index| &self.in_order[*index])
     }
 
-    /// The route of the resource that is read by this URI, and the arguments in the URI, not yet checked.
+    /// Route of the resource with this URI, and the arguments in the URI, not checked yet.
     pub fn by_uri(&self, uri: &str) -> Option<(&Arc<R>, Map<String, Value>)> {
         let (index, arguments) = self.addresses.find(uri)?;
         let route = &self.in_order[index];
@@ -169,7 +169,7 @@ impl<R: Borrow<Route>> RouteTable<R> {
         Some((route, arguments.into_iter().map(typed).collect()))
     }
 
-    /// The route of a REST request.
+    /// Route of a REST request.
     pub fn by_endpoint(&self, method: &Method, path: &str) -> EndpointMatch<'_, R> {
         let Ok(found) = self.endpoints.at(path) else { return EndpointMatch::Nothing };
         let Some((_, index)) = found.value.iter().find(|(candidate, _)| candidate == method) else {
@@ -182,17 +182,17 @@ impl<R: Borrow<Route>> RouteTable<R> {
         EndpointMatch::Found { route: &self.in_order[*index], arguments }
     }
 
-    /// Whether a route has this path to the letter, for whatever method.
+    /// Whether a route has exactly this path, with any method.
     pub fn has_path(&self, path: &str) -> bool {
         self.endpoints.at(path).is_ok_and(|found| found.params.is_empty())
     }
 
-    /// Whether a route has this path to the letter, for this method.
+    /// Whether a route has exactly this path and method.
     pub fn has_endpoint(&self, method: &Method, path: &str) -> bool {
         self.has_path(path) && matches!(self.by_endpoint(method, path), EndpointMatch::Found { .. })
     }
 
-    /// All routes, by name.
+    /// All routes, sorted by name.
     pub fn in_order(&self) -> &[Arc<R>] {
         &self.in_order
     }

@@ -1,13 +1,16 @@
-//! Work that an upstream begins with its first reply and ends later: what each reply says of it, and what to
-//! ask next.
+//! Asynchronous operations of an upstream: interprets each response, and builds the next request.
 //!
-//! Two forms are supported. In the first, the response is a `202 Accepted` with a `Location`, which returns
-//! 202 until the operation is done (RFC 9110, section 15.3.3). In the second, the response has the id of the
-//! operation, and a request of its own polls its status. This module sends no requests and does not wait: the
-//! pipeline does.
+//! Two forms are supported:
 //!
-//! In reading order: a [`JobRule`] describes the requests and the meaning of their responses; a [`JobPlace`]
-//! is the URL of one operation; [`Begun`], [`Turn`] and [`Stand`] are the meanings of responses.
+//! - The response is a `202 Accepted` with a `Location`, which returns 202 until the operation is done (RFC
+//!   9110, section 15.3.3).
+//! - The response has the id of the operation, and a separate request polls its status.
+//!
+//! This module sends no requests and does not wait: the pipeline does.
+//!
+//! - [`JobRule`] describes the requests and the meaning of their responses.
+//! - [`JobPlace`] is the status URL or the id of one operation.
+//! - [`Begun`], [`Turn`] and [`Stand`] are the meanings of responses.
 
 #[cfg(test)]
 mod tests;
@@ -25,58 +28,58 @@ use crate::{
     },
 };
 
-/// How a route's jobs are followed.
+/// Polling rules of a route's asynchronous operations.
 #[derive(Debug)]
 pub struct JobRule {
-    /// Where a job is asked about.
+    /// Source of the status URL or id.
     pub place: JobPlaceRule,
-    /// What reads a value from the first reply and from those that tell how the job stands.
+    /// Extractor of a value from the first response and from status responses.
     pub extract: Option<Extract>,
-    /// When the work is done; without it, when the status is no longer 202.
+    /// Condition for success. Without it: the status is no longer 202.
     pub done: Option<Matcher>,
-    /// When it has failed.
+    /// Condition for failure.
     pub failed: Option<Matcher>,
-    /// When it was ended before it was done.
+    /// Condition for cancellation.
     pub cancelled: Option<Matcher>,
-    /// What is asked for the result; without it, the reply that said that the job is done is it.
+    /// Request for the result. Without it, the last status response is the result.
     pub result: Option<HttpTemplate>,
-    /// What ends a job that nobody waits for.
+    /// Request that cancels an operation whose client has left.
     pub cancel: Option<CancelRule>,
-    /// How long to wait between two questions, where the upstream does not say it.
+    /// Poll interval, if the upstream sends no `Retry-After`.
     pub poll: Duration,
-    /// How far the job is.
+    /// Filter for the progress.
     pub progress: Option<Jq>,
-    /// Of how much.
+    /// Filter for the total of the progress.
     pub total: Option<Jq>,
-    /// What it is doing, in words.
+    /// Filter for the progress message.
     pub message: Option<Jq>,
-    /// Who gets a task in place of a result that takes long.
+    /// MCP tasks in place of slow results.
     pub task: TaskRule,
-    /// The upstream's address with a `/` behind it: what a `Location` is resolved against.
+    /// Base of a `Location`: the upstream's URL with a trailing `/`.
     pub base: Uri,
 }
 
-/// Which clients get a task, that they ask for themselves, in place of a result that takes long.
+/// Settings of MCP tasks, which clients poll themselves, in place of slow results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskRule {
-    /// For whom.
+    /// Which clients get tasks.
     pub offer: TaskOffer,
-    /// How long a call waits before it becomes a task.
+    /// Time after which a call becomes a task.
     pub after: Duration,
-    /// How long a task can be asked for.
+    /// Lifetime of a task.
     pub life: Duration,
-    /// Whether the task asks what is to be asked before the work begins; else the call does.
+    /// Whether the task sends the input requests. Otherwise the call sends them before it becomes a task.
     pub asks: bool,
 }
 
-/// For whom there are tasks.
+/// Which clients get tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskOffer {
-    /// No client gets a task.
+    /// None.
     Forbidden,
-    /// Clients that support tasks get one; others wait.
+    /// Clients that support tasks. Others wait for the result.
     Optional,
-    /// Clients that support tasks get one; other MCP clients are rejected.
+    /// Clients that support tasks. Other MCP clients are rejected.
     Required,
 }
 
@@ -91,58 +94,58 @@ impl Default for TaskRule {
     }
 }
 
-/// Where a job is asked about.
+/// Source of the status URL or id.
 #[derive(Debug)]
 pub enum JobPlaceRule {
-    /// At the `Location` of its first reply.
+    /// The `Location` of the first response.
     Location,
-    /// By a request in which the argument `job` is what the filter finds in the first reply.
+    /// A request with the argument `job`: the id that the filter finds in the first response.
     Named {
-        /// Finds a text or a number.
+        /// Filter that returns a string or a number.
         id: Jq,
-        /// Asks how the job stands.
+        /// Status request.
         status: Box<HttpTemplate>,
     },
 }
 
-/// What ends a job.
+/// Cancellation request.
 #[derive(Debug)]
 pub enum CancelRule {
-    /// A method, such as `DELETE`, at the place where it is asked about.
+    /// Method, such as `DELETE`, on the status URL.
     Method(Method),
-    /// A request in which the argument `job` is its name.
+    /// Request with the argument `job`, the id.
     Request(HttpTemplate),
 }
 
-/// What a route's jobs are read with.
+/// Context for interpreting a response.
 #[derive(Debug, Clone, Copy)]
 pub struct JobFacts<'a> {
-    /// The call.
+    /// Input of the call.
     pub facts: CallInput<'a>,
-    /// Bounds of what is read.
+    /// Limits of the extraction.
     pub limits: &'a TranslationLimits,
-    /// What clients must not see.
+    /// Redaction for clients.
     pub redaction: &'a Redaction,
 }
 
 impl JobRule {
-    /// The argument under which requests about a job have its name.
+    /// Argument with the id of the operation in its requests.
     pub const ARGUMENT: &'static str = "job";
-    /// For [`poll`](Self::poll).
+    /// Default of [`poll`](Self::poll).
     pub const POLL_DEFAULT: Duration = Duration::from_secs(1);
-    /// How often one job is asked about, whatever the deadline.
+    /// Maximum number of polls of one operation, in addition to the deadline.
     pub const MOST_POLLS: u32 = 10_000;
-    /// How long the name of a job may be, in bytes.
+    /// Longest id, in bytes.
     const LONGEST_NAME: usize = 1024;
-    /// How long a message about a job may be, in bytes.
+    /// Longest progress message, in bytes.
     const LONGEST_MESSAGE: usize = 300;
 
-    /// What the first reply to a call says; `asked` is what was asked.
+    /// Interprets the first response to a call. `asked` is the request that was sent.
     pub fn begun(&self, asked: &HttpRequest, facts: JobFacts<'_>, response: &UpstreamResponse) -> Begun {
         let wait = retry_after(response).unwrap_or(self.poll);
         match &self.place {
             JobPlaceRule::Location => {
-                // Where another condition says that a job is done, 200 and 201 may begin one as well.
+                // With a condition for success, 200 and 201 may start an operation as well.
                 let begins = response.status == StatusCode::ACCEPTED
                     || (self.done.is_some() && response.status.is_success());
                 if !begins || !response.headers.contains_key(header::LOCATION) {
@@ -167,11 +170,11 @@ impl JobRule {
         }
     }
 
-    /// The request that asks how a job stands; `stop` ends the making of it early.
+    /// Builds the status request. `stop` cancels it.
     ///
     /// # Errors
     ///
-    /// [`RequestError`], when its name, or an argument of the call, can't be written where it belongs.
+    /// [`RequestError`] if the id, or an argument of the call, can't be written where the template has it.
     pub fn status_request(
         &self,
         place: &JobPlace,
@@ -188,11 +191,11 @@ impl JobRule {
         }
     }
 
-    /// The request for the result of a job that is done, where the reply that said so is not it.
+    /// Builds the request for the result, if the status response is not the result.
     ///
     /// # Errors
     ///
-    /// As [`ask`](Self::ask).
+    /// As [`status_request`](Self::status_request).
     pub fn ask_result(
         &self,
         place: &JobPlace,
@@ -204,7 +207,7 @@ impl JobRule {
         result.build(&place.add_to(arguments), client, stop).map(Some)
     }
 
-    /// The request that ends a job, where there is one.
+    /// Builds the request that cancels the operation, if there is one.
     pub fn ask_end(
         &self,
         place: &JobPlace,
@@ -221,7 +224,7 @@ impl JobRule {
         }
     }
 
-    /// What a reply to [`ask`](Self::ask) says; `asked` is what was asked.
+    /// Interprets the response to a status request. `asked` is that request.
     pub fn turn(
         &self,
         place: &JobPlace,
@@ -250,7 +253,7 @@ impl JobRule {
                 None if status.is_success() => return Turn::Done,
                 None => false,
             };
-            // An upstream that asks to be left alone for a while has not lost the job.
+            // An upstream that asks for a pause has not lost the operation.
             let goes_on = running || (later && wait.is_some());
             if !goes_on {
                 return Turn::Answer;
@@ -280,7 +283,7 @@ impl JobRule {
         Stand { progress: number(&self.progress), total: number(&self.total), message }
     }
 
-    /// Where a `Location` points to, when that is the same server.
+    /// Resolves a `Location`. `None` if it points to another server.
     fn located(&self, from: &Uri, response: &UpstreamResponse) -> Option<JobPlace> {
         let target = resolve_location(from, response.headers.get(header::LOCATION)?.to_str().ok()?)?;
         let same = same_origin(&self.base, &target);
@@ -289,7 +292,7 @@ impl JobRule {
         })
     }
 
-    /// The URI of a request.
+    /// Full URI of a request.
     fn whole_path(&self, asked: &HttpRequest) -> Option<Uri> {
         let base = match asked.under {
             PathBase::UpstreamUrl => self.base.path().trim_end_matches('/'),
@@ -315,66 +318,65 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// The seconds of `Retry-After`; none at all are for the route's own `poll` to say.
+/// Seconds of `Retry-After`. Zero means the route's `poll`.
 fn retry_after(response: &UpstreamResponse) -> Option<Duration> {
     let seconds: u32 = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
-/// What a first reply says.
+/// Meaning of the first response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begun {
-    /// It is the answer.
+    /// It is the result.
     Answer,
-    /// A job has begun.
+    /// An operation has started.
     Job {
-        /// Where it is asked about.
+        /// Status URL or id.
         place: JobPlace,
-        /// How long the upstream wants to be left alone.
+        /// Time until the first poll.
         wait: Duration,
     },
-    /// A job has begun that can only be asked about at another server, which is not done.
+    /// An operation has started whose status URL is on another server. It is not polled.
     Elsewhere,
 }
 
-/// What a later reply says.
+/// Meaning of a status response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Turn {
-    /// The job goes on.
+    /// Still running.
     Running {
-        /// How it stands.
+        /// Progress.
         stand: Stand,
-        /// Where to ask next.
+        /// Status URL or id for the next poll.
         place: JobPlace,
-        /// After how long.
+        /// Time until the next poll.
         wait: Duration,
     },
-    /// The job is done, and this reply is its result, or the one that [`JobRule::result`](JobRule::result)
-    /// asks for.
+    /// Done. The result is this response, or the one to [`JobRule::result`](JobRule::result).
     Done,
-    /// The result is at another place of the same server.
+    /// Done. The result is at another URL of the same server.
     Moved(JobPlace),
-    /// This reply tells that the job failed.
+    /// Failed.
     Failed(Stand),
-    /// This reply tells that the job was ended before it was done.
+    /// Cancelled.
     Cancelled,
-    /// The reply is no word about the job: the upstream failed, or points to another server.
+    /// Not a status: the upstream failed, or redirects to another server. The response is the result.
     Answer,
 }
 
-/// How a job stands, as far as the upstream tells.
+/// Progress of an operation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stand {
-    /// How far it is.
+    /// Progress so far.
     pub progress: Option<f64>,
-    /// Of how much.
+    /// Total.
     pub total: Option<f64>,
-    /// What it is doing: for clients, shortened, and without what they must not see.
+    /// Message for clients, truncated and redacted.
     pub message: Option<String>,
 }
 
 impl Stand {
-    /// The same for people.
+    /// Progress as text for people.
     pub fn in_words(&self) -> Option<String> {
         let far = match (self.progress, self.total) {
             (Some(progress), Some(total)) => Some(format!("{progress} of {total}")),
@@ -389,25 +391,25 @@ impl Stand {
     }
 }
 
-/// Where one job is asked about.
+/// Status URL or id of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobPlace {
-    /// A path of the upstream, from the root of its host on.
+    /// Path from the root of the upstream's host.
     Path(PathAndQuery),
-    /// By its name.
+    /// Id.
     Named(String),
 }
 
 impl JobPlace {
-    /// How long the text of a place may be that a caller is given to keep, in bytes.
+    /// Longest encoded text that clients are given, in bytes.
     const SHORT_BYTES: usize = 2048;
 
-    /// Whether its text is short enough to be given away.
+    /// Whether its encoded text is short enough for clients.
     pub fn is_short(&self) -> bool {
         self.to_text().len() <= Self::SHORT_BYTES
     }
 
-    /// The arguments of a call, with the name of the job where it has one.
+    /// Arguments of a call, with the id if there is one.
     fn add_to(&self, arguments: &Arguments) -> Arguments {
         let mut arguments = arguments.clone();
         if let Self::Named(name) = self {
@@ -416,7 +418,7 @@ impl JobPlace {
         arguments
     }
 
-    /// One text of it, to be kept for later.
+    /// Encodes it as text.
     pub fn to_text(&self) -> String {
         match self {
             Self::Path(path) => path.to_string(),
@@ -424,7 +426,7 @@ impl JobPlace {
         }
     }
 
-    /// The place that such a text is of.
+    /// Decodes such a text.
     pub fn of_text(text: &str) -> Option<Self> {
         match text.strip_prefix('=') {
             Some(name) => Some(Self::Named(name.to_owned())),

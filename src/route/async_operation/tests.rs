@@ -119,7 +119,7 @@ fn no_job_is_asked_about_at_another_server() {
         ["http://evil.test/", "//evil.test/jobs", "https://old.test:81/", "file:///etc/passwd", ""]
     {
         let expected = match location {
-            // The place that was asked, which is one of the same server.
+            // The URL that was polled, which is on the same server.
             "" => Begun::Job { place: path("/api/reports"), wait: SECOND },
             _ => Begun::Elsewhere,
         };

@@ -1,4 +1,4 @@
-//! A form for a person: a flat object of texts, numbers, flags and choices, as MCP lets servers ask for
+//! Forms for elicitation: a flat object of strings, numbers, booleans and choices, as MCP permits
 //! (2026-07-28, Elicitation, "Requested Schema").
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::model::{Schema, kind_of};
 
-/// What a person is asked to fill in. Clones share the fields.
+/// Form for a person. Clones share the fields.
 #[derive(Debug, Clone, Default)]
 pub struct Form {
     fields: Vec<Arc<Field>>,
@@ -20,32 +20,32 @@ struct Field {
     schema: Schema,
 }
 
-/// Why a JSON Schema is no form.
+/// Reason why a JSON Schema is not a valid form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FormError {
-    /// What is wrong, in one sentence.
+    /// Problem, in one sentence.
     pub message: String,
-    /// Where in the schema, as a JSON Pointer.
+    /// Place in the schema, as a JSON Pointer.
     pub pointer: String,
-    /// What to write.
+    /// Suggested fix.
     pub help: &'static str,
 }
 
 const TYPES: [&str; 5] = ["string", "integer", "number", "boolean", "array"];
 const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
-/// What every field may have.
+/// Keywords that every field may have.
 const COMMON: [&str; 4] = ["type", "title", "description", "default"];
 
 impl Form {
-    /// How many fields a form may have: a person fills it in.
+    /// Maximum number of fields, as a person fills them in.
     pub const FIELD_LIMIT: usize = 50;
 
-    /// Reads a schema.
+    /// Compiles a form from its schema.
     ///
     /// # Errors
     ///
-    /// [`FormError`] when it is more than clients can make a form of.
+    /// [`FormError`] if clients can't display it as a form.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, FormError> {
         const HELP: &str = "a form is `{ type: object, properties: { … }, required: [ … ] }`";
         if document.get("type").is_some_and(|kind| kind != "object") {
@@ -83,29 +83,29 @@ impl Form {
         Ok(Self { fields: properties.iter().map(field).collect::<Result<_, FormError>>()? })
     }
 
-    /// Whether nothing is to be filled in: the person says yes or no.
+    /// Whether it has no fields: the person only confirms.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Whether several of some choices can be taken, which older clients have no field for.
+    /// Whether it has multiple choice, which clients before 2025-11-25 do not support.
     pub fn has_lists(&self) -> bool {
         self.fields
             .iter()
             .any(|field| field.schema.document().get("type").is_some_and(|kind| kind == "array"))
     }
 
-    /// The names of the fields.
+    /// Names of the fields.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|field| field.name.as_str())
     }
 
-    /// The same with some of its fields only.
+    /// Form with only some of the fields.
     pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
         Self { fields: self.fields.iter().filter(|field| wanted(&field.name)).cloned().collect() }
     }
 
-    /// The form as JSON Schema.
+    /// Form as JSON Schema.
     pub fn document(&self) -> Map<String, Value> {
         let property =
             |field: &Arc<Field>| (field.name.clone(), Value::Object(Map::clone(field.schema.document())));
@@ -121,11 +121,11 @@ impl Form {
         document
     }
 
-    /// Checks what was filled in; what was not asked for is left out.
+    /// Checks a submitted form. Values that are not fields are removed.
     ///
     /// # Errors
     ///
-    /// A sentence that names each field, what it must be and what was found.
+    /// A sentence with each invalid field, the expected value and the found one.
     pub fn check(&self, mut content: Map<String, Value>) -> Result<Map<String, Value>, String> {
         const MOST_VIOLATIONS: usize = 3;
         let (mut checked, mut wrong) = (Map::new(), Vec::new());
@@ -152,7 +152,7 @@ impl Form {
     }
 }
 
-/// The schema of one field.
+/// Compiles the schema of one field.
 fn field_schema(at: &str, field: &Value) -> Result<Schema, FormError> {
     let Value::Object(field) = field else {
         let message = format!("a field of a form is a map, found {}", kind_of(field));

@@ -1,8 +1,10 @@
-//! Input requests to a person, or to the client's model, before something is done.
+//! Input requests (elicitation, sampling, roots) to a person or the client's model before the upstream
+//! request.
 //!
-//! In reading order: [`Asking`] has the [rounds](Round) of [input requests](QuestionTemplate) of a route or a
-//! prompt, and computes the next step; a [`Question`] is an input request that is ready to be sent, and
-//! checks its response ([`Answer`]); a [`Form`] is a form for a person.
+//! - [`Asking`]: the [rounds](Round) of [input requests](QuestionTemplate) of a route or a prompt. It
+//!   computes the next step.
+//! - [`Question`]: an input request that is ready to be sent. It checks its response ([`Answer`]).
+//! - [`Form`]: a form for a person.
 //!
 //! Responses are by name. A null response means that there is none: the condition of its input request was
 //! false, or it was declined and optional, or the client does not support it.
@@ -25,14 +27,14 @@ use crate::{
 /// Input requests that are sent together.
 pub type Round = Vec<QuestionTemplate>;
 
-/// All input requests, round by round.
+/// All input requests of a route or prompt.
 #[derive(Debug)]
 pub struct Asking {
-    /// One round after the other; later ones may depend on the responses to earlier ones.
+    /// Rounds, in order. Later ones may depend on responses to earlier ones.
     pub rounds: Vec<Round>,
-    /// Whether a rule sends a request to the client's model after the upstream's response.
+    /// Whether a rule sends a sampling request after the upstream's response.
     pub sampled: Option<Sampled>,
-    /// The timeout of a response.
+    /// Timeout of a response.
     pub patience: Duration,
 }
 
@@ -45,54 +47,54 @@ impl Default for Asking {
 /// Whether a rule requires the client's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampled {
-    /// It does.
+    /// Required.
     Needed,
-    /// It does not.
+    /// Optional.
     Optional,
 }
 
-/// The next step.
+/// Next step of a call.
 #[derive(Debug)]
 pub enum Next {
     /// Send these input requests.
     InputRequests(Vec<Question>),
-    /// End the call: the client does not support these, and they are required.
+    /// End the call: the client does not support these required input requests.
     Unable(Vec<Missing>),
-    /// All responses are there: the arguments, with the responses in them.
+    /// Continue: all responses are there. The arguments include them.
     Done(Arguments),
 }
 
-/// An input request that a client does not support.
+/// Input request that the client does not support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// Its name.
+    /// Name of the input request.
     pub name: String,
-    /// The capability that the client lacks.
+    /// Capability that the client lacks.
     pub ability: Ability,
 }
 
-/// A capability that an input request needs.
+/// Capability that an input request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ability {
-    /// Show a person a form.
+    /// Form elicitation.
     Form,
-    /// Show a person a form with lists in it.
+    /// Form elicitation with multiple choice.
     FormWithLists,
-    /// Send a person to a URL.
+    /// URL elicitation.
     Link,
-    /// Send a request to its model (sampling).
+    /// Sampling.
     Sample,
-    /// List its roots.
+    /// Roots.
     Roots,
 }
 
 impl Asking {
-    /// Limit of the input requests of one route.
+    /// Maximum number of input requests of one route.
     pub const QUESTION_LIMIT: usize = 32;
     /// Limit of all input responses of one call together, as JSON in bytes.
     pub const ANSWERS_LIMIT_BYTES: usize = 64 << 10;
 
-    /// The default timeout of a response: people need time to think.
+    /// Default timeout of a response: people need time to think.
     pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10 * 60);
 
     /// Whether there are no input requests.
@@ -105,16 +107,16 @@ impl Asking {
         self.rounds.iter().flatten()
     }
 
-    /// Whether the response to the input request of this name is arguments.
+    /// Whether the response to this input request provides arguments.
     pub fn gives_arguments(&self, name: &str) -> bool {
         self.questions().any(|question| question.name == name && question.gives_arguments())
     }
 
-    /// The next step after these responses.
+    /// Computes the next step after these responses.
     ///
     /// # Errors
     ///
-    /// A sentence for the model when an input request can't be rendered from the arguments.
+    /// A sentence for the model if an input request can't be rendered from the arguments.
     pub fn next(
         &self,
         arguments: &Arguments,
@@ -138,7 +140,8 @@ impl Asking {
                 .lacks(question.inquiry.needs())
                 .map(|ability| Missing { name: question.name.clone(), ability })
         };
-        // A required input request that the client does not support ends the call before the first is sent.
+        // A required input request that the client does not support ends the call before the first one is
+        // sent.
         let mut missing: Vec<Missing> = self
             .questions()
             .filter(|question| !question.optional && !answers.contains_key(&question.name))
@@ -167,7 +170,7 @@ impl Asking {
         }
         let (given, mut answers) = (answers, known);
         if self.sampled.is_some() && abilities.sample {
-            // The missing response is requested once the upstream has responded.
+            // The missing response is requested after the upstream has responded.
             if !given.contains_key(SAMPLE) {
                 answers.remove(SAMPLE);
             }
@@ -175,7 +178,7 @@ impl Asking {
         Ok(Next::Done(arguments.with_answers(answers)))
     }
 
-    /// The responses, with a null for every input request that has none.
+    /// Responses, with null for every input request that has none.
     pub fn complete(&self, answers: &Map<String, Value>) -> Map<String, Value> {
         let sampled = self.sampled.map(|_| SAMPLE);
         let names = self.questions().map(|question| question.name.as_str()).chain(sampled);
@@ -183,41 +186,41 @@ impl Asking {
     }
 }
 
-/// An input request as it is configured.
+/// Configured input request.
 #[derive(Debug)]
 pub struct QuestionTemplate {
-    /// The name of its response.
+    /// Name of its response.
     pub name: String,
-    /// When it is sent: a condition on the arguments and the responses so far.
+    /// Condition on the arguments and the responses so far. If it is false, the request is not sent.
     pub when: Option<Jq>,
     /// Whether a call continues without a response.
     pub optional: bool,
-    /// Its kind, with the content.
+    /// Kind and content.
     pub inquiry: InquiryTemplate,
 }
 
-/// The kind of an input request, with templates in it.
+/// Kind of an input request, with its templates.
 #[derive(Debug)]
 pub enum InquiryTemplate {
-    /// A person fills in a form, or confirms where it is empty.
+    /// A person fills in a form, or confirms if it has no fields.
     Form {
-        /// The reason and the purpose.
+        /// Message to the person: reason and purpose.
         message: Template,
-        /// The fields.
+        /// Fields.
         form: Form,
     },
     /// A person enters the arguments that the client left out.
     Arguments {
-        /// The reason and the purpose.
+        /// Message to the person: reason and purpose.
         message: Template,
-        /// The arguments.
+        /// Arguments, as fields.
         form: Form,
     },
-    /// A person opens a URL, and enters there what must not pass through the client.
+    /// A person opens a URL, for data that must not pass through the client.
     Link {
-        /// The reason and the purpose.
+        /// Message to the person: reason and purpose.
         message: Template,
-        /// The URL.
+        /// URL.
         url: Template,
     },
     /// The client's model responds (sampling).
@@ -226,32 +229,32 @@ pub enum InquiryTemplate {
     Roots,
 }
 
-/// An input request, ready to be sent.
+/// Input request that is ready to be sent.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// The name of its response.
+    /// Name of its response.
     pub name: String,
     /// Whether a call continues without a response.
     pub optional: bool,
-    /// Its kind, with the content.
+    /// Kind and content.
     pub inquiry: Inquiry,
 }
 
-/// The kind of an input request.
+/// Kind of an input request.
 #[derive(Debug, Clone)]
 pub enum Inquiry {
-    /// A person fills in a form, or confirms where it is empty.
+    /// A person fills in a form, or confirms if it has no fields.
     Form {
-        /// The reason and the purpose.
+        /// Message to the person: reason and purpose.
         message: String,
-        /// The fields.
+        /// Fields.
         form: Form,
     },
     /// A person opens a URL.
     Link {
-        /// The reason and the purpose.
+        /// Message to the person: reason and purpose.
         message: String,
-        /// The URL.
+        /// URL.
         url: String,
     },
     /// The client's model responds (sampling).
@@ -260,66 +263,66 @@ pub enum Inquiry {
     Roots,
 }
 
-/// The response to an input request.
+/// Response to an input request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// The person filled the form in, or agreed.
+    /// The person submitted the form, or confirmed.
     Accepted(Map<String, Value>),
     /// The person declined.
     Declined,
-    /// The person dismissed it.
+    /// The person dismissed the request.
     Cancelled,
-    /// The response of the client's model.
+    /// Response of the client's model.
     Said {
-        /// Its text.
+        /// Text.
         text: String,
-        /// Which model it was.
+        /// Name of the model.
         model: String,
-        /// Why it stopped, if the client reports that.
+        /// Stop reason, if the client reports one.
         stop_reason: Option<String>,
     },
-    /// The client's folders.
+    /// Roots of the client.
     Roots(Vec<Value>),
 }
 
-/// The reason why a response can't be used.
+/// Reason why a response can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// It does not fit the request: a sentence for the developer of the client.
+    /// It does not fit the request. The text is for the developer of the client.
     #[error("{0}")]
     Wrong(String),
-    /// It was declined: a sentence for the model.
+    /// It was declined. The text is for the model.
     #[error("{0}")]
     Refused(String),
 }
 
-/// The capabilities of a client that input requests need.
+/// Capabilities of a client that input requests need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Abilities {
-    /// Forms.
+    /// Form elicitation.
     pub form: FormAbility,
-    /// Addresses for people.
+    /// URL elicitation.
     pub link: bool,
-    /// Its model.
+    /// Sampling.
     pub sample: bool,
-    /// Its folders.
+    /// Roots.
     pub roots: bool,
 }
 
-/// The forms that a client can show a person.
+/// Forms that a client can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
 pub enum FormAbility {
     /// None.
     #[default]
     None,
-    /// Forms in which one of some choices can be selected (before 2025-11-25).
+    /// Forms without multiple choice (before 2025-11-25).
     WithoutLists,
     /// All forms.
     All,
 }
 
 impl Abilities {
-    /// The ability itself, if the client does not have it.
+    /// Returns the capability if the client lacks it.
     pub(super) fn lacks(self, needed: Ability) -> Option<Ability> {
         let able = match needed {
             Ability::Form => self.form >= FormAbility::WithoutLists,
@@ -333,7 +336,7 @@ impl Abilities {
 }
 
 impl InquiryTemplate {
-    /// The ability that it needs.
+    /// Capability that it needs.
     pub(super) fn needs(&self) -> Ability {
         match self {
             Self::Form { form, .. } | Self::Arguments { form, .. } if form.has_lists() => {
@@ -346,7 +349,7 @@ impl InquiryTemplate {
         }
     }
 
-    /// The templates in it, for checks at load.
+    /// Templates in it, for checks when the configuration is loaded.
     pub fn templates(&self) -> Vec<&Template> {
         match self {
             Self::Form { message, .. } | Self::Arguments { message, .. } => vec![message],
@@ -358,7 +361,7 @@ impl InquiryTemplate {
 }
 
 impl QuestionTemplate {
-    /// Whether there is input to request: of arguments only those that were left out.
+    /// Whether it must be sent. A request for arguments is only sent if one of them is missing.
     pub(super) fn is_due(&self, arguments: &Arguments) -> bool {
         match &self.inquiry {
             InquiryTemplate::Arguments { form, .. } => form.names().any(|name| arguments.get(name).is_none()),
@@ -369,7 +372,7 @@ impl QuestionTemplate {
         }
     }
 
-    /// Whether the response is arguments.
+    /// Whether the response provides arguments.
     pub(super) fn gives_arguments(&self) -> bool {
         matches!(self.inquiry, InquiryTemplate::Arguments { .. })
     }
@@ -407,7 +410,7 @@ impl QuestionTemplate {
     }
 }
 
-/// A URL that a person can open.
+/// URL that a person can open: `http` or `https`, with a host.
 fn address(text: String) -> Result<String, String> {
     let web = text.starts_with("https://") || text.starts_with("http://");
     match text.parse::<http::Uri>() {
@@ -417,19 +420,23 @@ fn address(text: String) -> Result<String, String> {
 }
 
 impl Question {
-    /// The request of a rule to the client's model.
+    /// Sampling request of a rule.
     pub fn of_rule(sample: Sample) -> Self {
         let optional = sample.optional;
         Self { name: SAMPLE.to_owned(), optional, inquiry: Inquiry::Sample(sample) }
     }
 
-    /// The response as templates and filters see it: an object of the fields of a form; `true` for a form
-    /// without fields and for a link; `{text, model, stop_reason}` of a model; a list of roots; null when an
-    /// optional request was declined.
+    /// Response as templates and filters see it:
+    ///
+    /// - an object with the fields of a form
+    /// - `true` for a form without fields, and for a URL
+    /// - `{text, model, stop_reason}` of a model
+    /// - a list of roots
+    /// - null if an optional request was declined
     ///
     /// # Errors
     ///
-    /// [`Unfit`] when it is declined, or of the wrong kind.
+    /// [`Unfit`] if it was declined or has the wrong kind.
     pub fn take(&self, answer: Answer) -> Result<Value, Unfit> {
         let name = &self.name;
         let value = match (&self.inquiry, answer) {

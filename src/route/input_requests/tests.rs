@@ -1,4 +1,4 @@
-//! Rounds, conditions, abilities and answers.
+//! Tests of rounds, conditions, client capabilities and responses.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn answers(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-/// The names and messages that come next.
+/// Names and messages of the next round.
 fn asked(next: Next) -> Vec<(String, String)> {
     let Next::InputRequests(questions) = next else { panic!("found {next:?}") };
     let message = |question: Question| match question.inquiry {
@@ -74,7 +74,7 @@ fn a_condition_decides_whether_somebody_is_asked() {
     let next = |args: Value| asking.next(&arguments(args), &Map::new(), ALL).unwrap();
     assert_eq!(done(next(json!({"count": 3}))).answers()["sure"], Value::Null);
     assert_eq!(asked(next(json!({"count": 30}))).len(), 1);
-    // A condition that can't be told asks.
+    // If a condition fails, the input request is sent.
     let rounds = vec![vec![question("sure", "Sure?", Some("$args.name | test(\"x\")"))]];
     let asking = Asking { rounds, ..Asking::default() };
     assert_eq!(asked(asking.next(&arguments(json!({})), &Map::new(), ALL).unwrap()).len(), 1);

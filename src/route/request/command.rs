@@ -1,7 +1,7 @@
-//! Arguments to the words of a command.
+//! Command requests: arguments to the words of a command line.
 //!
 //! There is no shell: each word reaches the program unchanged, whatever it contains. An argument of the
-//! client could still look like an option, so a word that begins with a client's `-` is rejected, unless `--`
+//! client could still look like an option. So a word that begins with a client's `-` is rejected, unless `--`
 //! precedes it or the route allows it for the argument by name.
 
 use bytes::Bytes;
@@ -14,67 +14,66 @@ use crate::{
     translate::{Template, WorkBudget},
 };
 
-/// How the words of a command are made of a call's arguments.
+/// Template of a command's words and standard input.
 #[derive(Debug, Default)]
 pub struct CommandTemplate {
-    /// The words, in order.
+    /// Words, in order.
     pub words: Vec<WordTemplate>,
     /// Arguments that may be options: their text may begin with `-`.
     pub leading_dash_arguments: Vec<String>,
     /// Whether the command's own words have a `--`, so that no later word is an option.
     pub is_past_options: bool,
-    /// What the program reads.
+    /// Standard input.
     pub stdin: Option<BodyTemplate>,
 }
 
-/// How one word is made, or several of an array.
+/// Template of one word, or of several for an array.
 #[derive(Debug)]
 pub enum WordTemplate {
-    /// As it is.
+    /// Fixed word.
     Fixed(String),
-    /// An argument and what is round it: an array gives a word for each of its items, and one that is not
-    /// there none.
+    /// Argument with fixed text around it. An array yields a word for each item, and a missing argument none.
     Argument {
-        /// The text before it.
+        /// Text before the argument.
         before: String,
-        /// The argument.
+        /// Name of the argument.
         name: String,
-        /// The text behind it.
+        /// Text after the argument.
         after: String,
     },
-    /// A rendered text; an empty one is no word.
+    /// Rendered template. An empty text yields no word.
     Text {
-        /// What is rendered.
+        /// Template.
         template: Template,
         /// Arguments without which there is no word.
         needs: Vec<String>,
     },
 }
 
-/// What a command is asked.
+/// Request to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandRequest {
-    /// The words behind those that the command has itself.
+    /// Words after the command's own.
     pub words: Vec<String>,
-    /// What it reads; empty for nothing.
+    /// Standard input. Empty for none.
     pub stdin: Bytes,
 }
 
 impl CommandTemplate {
-    /// How many words a call may give to a command.
+    /// Maximum number of words of a call.
     pub const WORD_COUNT_LIMIT: usize = 1024;
-    /// How long one word may be, in bytes; Linux takes no longer one.
+    /// Longest word, in bytes. Linux accepts no longer one.
     pub const WORD_LIMIT_BYTES: usize = (128 << 10) - 1;
-    /// How long all words of a call may be together, in bytes.
+    /// Longest total of all words of a call, in bytes.
     pub const WORDS_LIMIT_BYTES: usize = 512 << 10;
-    /// How much a command may be given to read, in bytes.
+    /// Longest standard input, in bytes.
     pub const STDIN_LIMIT_BYTES: usize = 16 << 20;
 
-    /// Makes what a command is asked in a call; `stop` ends it early.
+    /// Builds the request of a call. `stop` cancels it.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] when an argument can't be written where it belongs.
+    /// [`RequestError`] if an argument can't be written where the template has it.
     pub fn build(
         &self,
         arguments: &Arguments,
@@ -147,10 +146,10 @@ impl CommandTemplate {
         }
     }
 
-    /// Whether the `-` at the beginning of a rendered text is the template's own, and no argument's.
+    /// Whether a leading `-` of a rendered text comes from the template and not from an argument.
     ///
-    /// It is when a template that begins with it gave it; or when the text is the same, and the `-` is still
-    /// there, of arguments in which every `-` is another character.
+    /// It does if the template itself begins with it. It also does if rendering with every `-` of the
+    /// arguments masked gives the same text, again with a leading `-`.
     fn is_own(&self, template: &Template, text: &str, filling: &Filling<'_>) -> Result<bool, RequestError> {
         if template.source().starts_with('-') {
             return Ok(true);
@@ -161,7 +160,7 @@ impl CommandTemplate {
         Ok(same && other.starts_with('-'))
     }
 
-    /// The arguments and answers without a `-`, but for those that may be options.
+    /// Arguments and input responses with `-` masked, except for those that may be options.
     fn masked(&self, arguments: &Arguments) -> Arguments {
         let mask = |(name, value): (&String, &Value)| match self.leading_dash_arguments.contains(name) {
             true => (name.clone(), value.clone()),
@@ -173,13 +172,14 @@ impl CommandTemplate {
     }
 }
 
-/// What stands for a `-` of an argument: a character that nobody writes (Unicode, private use).
+/// Mask of a `-` in arguments: a private use character of Unicode, which does not occur in practice.
 const MASK: char = '\u{F8FE}';
 
 fn masked(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace('-', &MASK.to_string())),
-        // A number cannot have a mask for its sign: its absolute value gives another text, which is rejected.
+        // The sign of a number can't be masked. Its absolute value renders to another text, which is
+        // rejected.
         Value::Number(number) => {
             let text = number.to_string();
             let positive = text.strip_prefix('-').and_then(|text| serde_json::from_str(text).ok());
@@ -194,7 +194,7 @@ fn masked(value: &Value) -> Value {
     }
 }
 
-/// The words so far, within their limits.
+/// Words so far, within their limits.
 struct Words {
     list: Vec<String>,
     bytes: usize,
@@ -302,13 +302,13 @@ mod tests {
                 check(vec![text(template, &[])], json!({"path": value}), Err("may begin with `-`"));
             }
         }
-        // Part of a text, too, and chosen by it.
+        // As part of a text, and chosen by a condition, too.
         check(vec![text("{{ args.path[2:] }}", &[])], json!({"path": "ab-x"}), Err("may begin with `-`"));
         check(vec![text("{{ args.path[-2:] }}", &[])], json!({"path": "ab-x"}), Err("may begin with `-`"));
         let chosen = "{% if '-' in args.path %}{{ args.path }}{% else %}-n{% endif %}";
         check(vec![text(chosen, &[])], json!({"path": "-evil"}), Err("may begin with `-`"));
         check(vec![text(chosen, &[])], json!({"path": "good"}), Ok(&["-n"]));
-        // Not at the beginning it is a text as any other.
+        // Elsewhere than at the beginning it is ordinary text.
         check(vec![argument("--path=", "path", "")], json!({"path": "-rf"}), Ok(&["--path=-rf"]));
         check(vec![text("a{{ args.path }}", &[])], json!({"path": "-rf"}), Ok(&["a-rf"]));
         check(vec![text("-D{{ args.path }}", &[])], json!({"path": "-rf"}), Ok(&["-D-rf"]));
@@ -329,7 +329,7 @@ mod tests {
         let mut with_dashes = vec![WordTemplate::Fixed("--".into())];
         with_dashes.extend(words());
         check(with_dashes, json!({"path": "-v", "more": ""}), Ok(&["--", "-v", "-v"]));
-        // Those that a caller writes count for nothing.
+        // A `--` of a client does not count.
         check(words(), json!({"path": "--", "more": "-x"}), Err("must not begin with `-`"));
     }
 

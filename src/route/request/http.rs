@@ -1,8 +1,8 @@
-//! Arguments to an HTTP request.
+//! HTTP requests from arguments.
 //!
-//! Every part is put together from a template and then made safe for the place it lands in: path segments and
-//! query values are percent-encoded, header values may not have line breaks, JSON and form bodies are written
-//! by an encoder. So no argument can reach beyond its place.
+//! Every part is rendered from a template and then made safe for its context: path segments and query values
+//! are percent-encoded, header values may not have line breaks, JSON and form bodies are written by an
+//! encoder. So no argument can escape its context.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header, uri::PathAndQuery};
@@ -15,104 +15,104 @@ use crate::{
     translate::{Template, WorkBudget},
 };
 
-/// How an HTTP request is made of a call's arguments.
+/// Template of an HTTP request.
 #[derive(Debug)]
 pub struct HttpTemplate {
-    /// The method.
+    /// Method.
     pub method: Method,
-    /// The path under the upstream's address.
+    /// Path below the upstream's URL.
     pub path: PathTemplate,
-    /// The query that is written behind the path.
+    /// Query written as part of the path.
     pub path_query: QueryTemplate,
-    /// Query parameters that follow it, in order.
+    /// Further query parameters, in order.
     pub query: Vec<(String, ValueTemplate)>,
-    /// Headers; one without a value is left out.
+    /// Headers. One without a value is left out.
     pub headers: Vec<(HeaderName, ValueTemplate)>,
-    /// Headers of the caller that go on to the upstream, where the caller sent them.
+    /// Headers of the client that are forwarded if the client sent them.
     pub forwarded: Vec<HeaderName>,
-    /// The body.
+    /// Body.
     pub body: Option<BodyTemplate>,
 }
 
-/// A value of a query, of a form or of headers.
+/// Template of a value in a query, a form or headers.
 #[derive(Debug)]
 pub enum ValueTemplate {
-    /// The argument of this name, where the client gave it; an array gives several values.
+    /// Argument of this name, if the client sent it. An array yields several values.
     Argument(String),
-    /// A rendered text; an empty one is no value.
+    /// Rendered template. An empty text yields no value.
     Text(Template),
 }
 
-/// The body of a request.
+/// Template of a request body.
 #[derive(Debug)]
 pub enum BodyTemplate {
-    /// A JSON document.
+    /// JSON document.
     Json(JsonTemplate),
     /// `application/x-www-form-urlencoded`.
     Form(Vec<(String, ValueTemplate)>),
-    /// XML, as `application/xml` unless a header says otherwise: a template that escapes what is put in.
+    /// XML, as `application/xml` unless a header sets another type. The template escapes its arguments.
     Xml(Template),
-    /// Text, as `text/plain` unless a header says otherwise.
+    /// Text, as `text/plain` unless a header sets another type.
     Text(Template),
 }
 
-/// A JSON document with templates in the place of some of its strings.
+/// JSON document with templates in place of some strings.
 #[derive(Debug)]
 pub enum JsonTemplate {
-    /// A value as it is.
+    /// Fixed value.
     Fixed(Value),
-    /// The argument of this name with its type; left out of its object where the caller did not give it.
+    /// Argument of this name with its type. Left out of its object if the client did not send it.
     Argument(String),
-    /// The same, left out where it is null, too.
+    /// As [`Argument`](Self::Argument), but also left out if it is null.
     NotNull(String),
-    /// The answer of this name, or a field of it, with its type; left out where there is none.
+    /// Input response of this name, or a field of it, with its type. Left out if there is none.
     Answer {
-        /// The question.
+        /// Name of the input request.
         name: String,
-        /// The field of a form.
+        /// Field of the form.
         field: Option<String>,
     },
     /// All arguments as one object.
     AllArguments,
-    /// A string.
+    /// String.
     Text(Template),
-    /// An array.
+    /// Array.
     Array(Vec<Self>),
-    /// An object.
+    /// Object.
     Object(Vec<(String, Self)>),
 }
 
-/// What an upstream is asked by HTTP.
+/// HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// The method.
+    /// Method.
     pub method: Method,
-    /// What the path is under.
+    /// Base of the path.
     pub under: PathBase,
     /// Path and query.
     pub path_and_query: PathAndQuery,
-    /// Headers, those of the message itself (`Host`, `Content-Length`) aside.
+    /// Headers, without those of the message itself (`Host`, `Content-Length`).
     pub headers: HeaderMap,
-    /// The body; empty for none.
+    /// Body. Empty for none.
     pub body: Bytes,
 }
 
 /// Base of a request's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathBase {
-    /// The upstream's URL, which may end in a path of its own.
+    /// The upstream's URL, which may have a base path.
     UpstreamUrl,
-    /// The root of its host: the path is one that the upstream gave.
+    /// The root of its host: the upstream itself sent the path.
     Origin,
     /// None: the request goes to the upstream's URL as it is.
     UrlItself,
 }
 
 impl HttpTemplate {
-    /// How long path and query may be together, in bytes; many servers refuse more.
+    /// Longest path and query together, in bytes. Many servers reject more.
     const TARGET_LIMIT_BYTES: usize = 8 * 1024;
 
-    /// A request without query, headers or body.
+    /// Creates a request without query, headers or body.
     pub fn new(method: Method, path: PathTemplate) -> Self {
         Self {
             method,
@@ -125,11 +125,11 @@ impl HttpTemplate {
         }
     }
 
-    /// Makes the request of a call; `client` are the headers that the client sent, `stop` ends it early.
+    /// Builds the request of a call. `client` are the headers that the client sent. `stop` cancels it.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] when an argument is missing or can't be written where it belongs.
+    /// [`RequestError`] if an argument is missing or can't be written where the template has it.
     pub fn build(
         &self,
         arguments: &Arguments,
@@ -142,7 +142,7 @@ impl HttpTemplate {
             let values = filling.values(value)?.into_iter().filter(|text| !text.is_empty());
             for (nth, text) in values.enumerate() {
                 if nth == 0 {
-                    // In the place of the client's.
+                    // Replaces the client's header.
                     headers.remove(name);
                 }
                 headers.append(name.clone(), header_value(name, &text)?);
@@ -166,7 +166,7 @@ impl HttpTemplate {
         })
     }
 
-    /// Whether it has a header of this name, its own or the caller's.
+    /// Whether it sends a header of this name, its own or the client's.
     pub fn carries(&self, header: &HeaderName) -> bool {
         self.forwarded.contains(header) || self.headers.iter().any(|(name, _)| name == header)
     }
@@ -191,7 +191,7 @@ impl HttpTemplate {
 }
 
 impl BodyTemplate {
-    /// Its media type, and its bytes.
+    /// Media type and content.
     pub(super) fn build(&self, filling: &mut Filling<'_>) -> Result<(&'static str, Bytes), RequestError> {
         Ok(match self {
             Self::Json(template) => {
@@ -211,12 +211,12 @@ impl BodyTemplate {
     }
 }
 
-/// Whether a document of XML 1.0 may have a character, escaped or not (section 2.2).
+/// Whether XML 1.0 permits a character, escaped or not (section 2.2).
 fn is_of_xml(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{FFFD}' | '\u{10000}'..)
 }
 
-/// Says which argument has a character that XML can't hold.
+/// Error that names the argument with a character which XML does not permit.
 fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
     fn has(value: &Value, found: char) -> bool {
         match value {
@@ -237,11 +237,11 @@ fn not_of_xml(arguments: &Arguments, found: char) -> RequestError {
 }
 
 impl JsonTemplate {
-    /// The value for these arguments; `None` where it is an argument that is not there. `stop` ends it early.
+    /// Builds the value for these arguments. `None` if it is a missing argument. `stop` cancels it.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] when a template can't be filled in.
+    /// [`RequestError`] if a template can't be rendered.
     pub fn fill(
         &self,
         arguments: &Arguments,
@@ -250,7 +250,7 @@ impl JsonTemplate {
         self.build(&mut Filling::new(arguments, stop))
     }
 
-    /// The value, or nothing where an argument is not there.
+    /// Builds the value. `None` if it is a missing argument.
     fn build(&self, filling: &mut Filling<'_>) -> Result<Option<Value>, RequestError> {
         Ok(Some(match self {
             Self::Fixed(value) => value.clone(),

@@ -1,7 +1,9 @@
-//! Arguments to what an upstream is asked, in the words of its kind.
+//! Request templates: from a call's arguments to the upstream request.
 //!
-//! `http` for those that speak HTTP, `command` for programs, `tool` for MCP servers; [`Filling`] puts the
-//! arguments of one call in.
+//! - `http`: requests to HTTP servers and CGI programs.
+//! - `command`: command lines of programs.
+//! - `tool`: tool calls to MCP servers.
+//! - [`Filling`]: renders the templates with the arguments of one call.
 
 mod command;
 mod http;
@@ -26,29 +28,29 @@ use crate::{
     translate::{Template, TemplateBudget, TemplateError, WorkBudget, template_names},
 };
 
-/// How what the upstream is asked is made of a call's arguments.
+/// Template of the upstream request.
 #[derive(Debug)]
 pub enum RequestTemplate {
-    /// By HTTP, or by a CGI program that takes it for HTTP.
+    /// HTTP request, also for CGI programs.
     Http(HttpTemplate),
-    /// As the words of a command.
+    /// Command line.
     Command(CommandTemplate),
-    /// By a call of an MCP server's tool.
+    /// Tool call to an MCP server.
     Tool(ToolTemplate),
 }
 
-/// What an upstream is asked. Two are equal when all that is sent is the same.
+/// Request to an upstream. Two are equal if exactly the same is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpstreamRequest {
-    /// By HTTP, or by a CGI program that takes it for HTTP.
+    /// HTTP request, also for CGI programs.
     Http(HttpRequest),
-    /// As the words of a command.
+    /// Command line.
     Command(CommandRequest),
-    /// By a request to an MCP server, most often a call of its tool.
+    /// Request to an MCP server, usually a tool call.
     Tool(ToolRequest),
 }
 
-/// Why arguments can't be put into a request. The text is for the model.
+/// Reason why no request can be built from the arguments. The text is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 pub struct RequestError {
@@ -61,7 +63,7 @@ impl RequestError {
         Self::from(sentence.to_owned())
     }
 
-    /// More for the log: it may quote the operator's template.
+    /// Detail for the log, which may quote the operator's template.
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
     }
@@ -74,12 +76,12 @@ impl From<String> for RequestError {
 }
 
 impl RequestTemplate {
-    /// Makes the request of a call; `client` are the headers that the client sent. `stop` ends that when nobody waits any
-    /// more, or when it takes more steps than it may: whatever came of it then is no request.
+    /// Builds the request of a call. `client` are the headers that the client sent. `stop` cancels when the
+    /// client has left or the step limit is reached; the result is then not used.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] when an argument is missing or can't be written where it belongs.
+    /// [`RequestError`] if an argument is missing or can't be written where the template has it.
     pub fn build(
         &self,
         arguments: &Arguments,
@@ -97,13 +99,13 @@ impl RequestTemplate {
     pub fn is_safe(&self) -> bool {
         match self {
             Self::Http(template) => template.method.is_safe(),
-            // What a command does, only its author knows.
+            // The effect of a command is unknown.
             Self::Command(_) => false,
             Self::Tool(template) => template.effect == Effect::ReadOnly,
         }
     }
 
-    /// Whether asking twice does what asking once does (RFC 9110, section 9.2.2).
+    /// Whether sending it twice has the effect of sending it once (RFC 9110, section 9.2.2).
     pub fn is_idempotent(&self) -> bool {
         match self {
             Self::Http(template) => template.method.is_idempotent(),
@@ -112,7 +114,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Such as `` `POST` request``.
+    /// Description for messages, such as `` `POST` request``.
     pub fn in_words(&self) -> String {
         match self {
             Self::Http(template) => format!("`{}` request", template.method),
@@ -121,7 +123,7 @@ impl RequestTemplate {
         }
     }
 
-    /// The tool that it calls, where it calls one.
+    /// Tool call template, if it is one.
     pub fn tool(&self) -> Option<&ToolTemplate> {
         match self {
             Self::Tool(template) => Some(template),
@@ -129,7 +131,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Whether headers of the caller are in it.
+    /// Whether it forwards headers of the client.
     pub fn forwards_headers(&self) -> bool {
         match self {
             Self::Http(template) => !template.forwarded.is_empty(),
@@ -149,7 +151,7 @@ impl UpstreamRequest {
         }
     }
 
-    /// Whether asking twice does what asking once does (RFC 9110, section 9.2.2).
+    /// Whether sending it twice has the effect of sending it once (RFC 9110, section 9.2.2).
     pub fn is_idempotent(&self) -> bool {
         match self {
             Self::Http(request) => request.method.is_idempotent(),
@@ -158,8 +160,8 @@ impl UpstreamRequest {
         }
     }
 
-    /// All that is sent, as bytes: two requests have the same ones only when they are equal. Only the trace
-    /// that a call belongs to is left out: it is another one each time, and responses say nothing of it.
+    /// Canonical bytes of all that is sent: two requests have the same bytes only if they are equal. The
+    /// trace context is left out, because it differs for each call and responses do not depend on it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -182,7 +184,7 @@ impl UpstreamRequest {
                 write_parts(&mut out, b"command", std::iter::once(stdin.as_ref()).chain(words));
             }
             Self::Tool(ToolRequest { method, tool, arguments, effect, headers }) => {
-                // Members have no order.
+                // The order of members has no meaning.
                 let mut arguments = Value::Object(arguments.clone());
                 arguments.sort_all_objects();
                 let arguments = serde_json::to_vec(&arguments).expect("its keys are strings");
@@ -195,7 +197,7 @@ impl UpstreamRequest {
         out
     }
 
-    /// Its headers, where it has any.
+    /// Headers, if the kind of request has any.
     pub fn headers(&self) -> Option<&HeaderMap> {
         match self {
             Self::Http(request) => Some(&request.headers),
@@ -204,7 +206,7 @@ impl UpstreamRequest {
         }
     }
 
-    /// Where a header can be added, for what has any.
+    /// Mutable headers, if the kind of request has any.
     pub fn headers_mut(&mut self) -> Option<&mut HeaderMap> {
         match self {
             Self::Http(request) => Some(&mut request.headers),
@@ -214,7 +216,7 @@ impl UpstreamRequest {
     }
 }
 
-/// Those headers of a client's that go on to the upstream.
+/// Headers of the client that are forwarded.
 fn forwarded(names: &[HeaderName], client: &HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for name in names {
@@ -225,7 +227,7 @@ fn forwarded(names: &[HeaderName], client: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Writes parts so that no two lists of them are the same bytes: each has its length before it.
+/// Writes parts with length prefixes, so that different lists never have the same bytes.
 fn write_parts<'p>(out: &mut Vec<u8>, kind: &'static [u8], parts: impl IntoIterator<Item = &'p [u8]>) {
     for part in std::iter::once(kind).chain(parts) {
         out.extend_from_slice(&(part.len() as u64).to_be_bytes());
@@ -233,7 +235,7 @@ fn write_parts<'p>(out: &mut Vec<u8>, kind: &'static [u8], parts: impl IntoItera
     }
 }
 
-/// Headers have no order, but for those of one name.
+/// The order of headers has no meaning, except among those of one name.
 fn write_headers(out: &mut Vec<u8>, headers: &HeaderMap) {
     let mut names: Vec<_> = headers.keys().filter(|name| !TraceContext::is_header(name)).collect();
     names.sort_by_key(|name| name.as_str());
@@ -262,8 +264,8 @@ impl From<HttpTemplate> for RequestTemplate {
     }
 }
 
-/// One request being filled in; what templates see is made when the first one asks. They have a budget
-/// together.
+/// Renders the templates of one request, within one step budget. The template variables are created on first
+/// use.
 pub(super) struct Filling<'a> {
     pub(super) arguments: &'a Arguments,
     pub(super) stop: Option<&'a WorkBudget>,
@@ -279,7 +281,7 @@ impl<'a> Filling<'a> {
     pub(super) fn render(&mut self, template: &Template) -> Result<String, RequestError> {
         let names = self.names.get_or_insert_with(|| {
             if let Some(stop) = self.stop {
-                // Which copies them.
+                // Creating them copies the arguments.
                 let bytes: usize = self.arguments.as_map().values().map(bytes_of).sum();
                 stop.allows(WorkBudget::of_search(bytes));
             }
@@ -289,7 +291,7 @@ impl<'a> Filling<'a> {
         rendered.map_err(|error| unfilled(template, self.arguments, &error))
     }
 
-    /// `name=value&…`, encoded for a query or a form.
+    /// Encodes `name=value&…` for a query or a form.
     pub(super) fn encoded(&mut self, parameters: &[(String, ValueTemplate)]) -> Result<String, RequestError> {
         let mut encoded = String::new();
         for (name, value) in parameters {
@@ -305,7 +307,7 @@ impl<'a> Filling<'a> {
         Ok(encoded)
     }
 
-    /// The texts of a value; none where it leaves its parameter or header out.
+    /// Values of a parameter or header. Empty if it is left out.
     pub(super) fn values(&mut self, value: &ValueTemplate) -> Result<Vec<String>, RequestError> {
         match value {
             ValueTemplate::Argument(name) => match self.arguments.get(name) {
@@ -323,7 +325,7 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// Why a template can't be filled in, for a model that sees the arguments and not the template.
+/// Error for a model, which sees the arguments but not the template.
 fn unfilled(template: &Template, arguments: &Arguments, error: &TemplateError) -> RequestError {
     let names = template.paths().iter().filter_map(|path| path.strip_prefix("args.")?.split('.').next());
     let mut names: Vec<&str> = names.collect();

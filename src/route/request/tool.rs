@@ -1,4 +1,4 @@
-//! Arguments to a call of a tool of an MCP server.
+//! MCP tool calls from arguments.
 
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
@@ -6,32 +6,32 @@ use serde_json::{Map, Value};
 use super::{JsonTemplate, RequestError, forwarded};
 use crate::{model::Arguments, translate::WorkBudget};
 
-/// How a call of an MCP server's tool is made of a call's arguments.
+/// Template of a tool call to an MCP server.
 #[derive(Debug)]
 pub struct ToolTemplate {
-    /// What the server calls the tool.
+    /// Name of the tool at the server.
     pub tool: Box<str>,
-    /// The tool's arguments: an object.
+    /// Arguments of the tool: an object.
     pub arguments: JsonTemplate,
-    /// What calling it may do.
+    /// Effect of a call.
     pub effect: Effect,
-    /// Headers of the caller that go on to a server that is reached over HTTP, where the caller sent them.
+    /// Headers of the client that are forwarded to a server over HTTP if the client sent them.
     pub forwarded: Vec<HeaderName>,
 }
 
-/// What calling a tool may do, as far as its annotations say.
+/// Effect of a tool call, as declared by the tool's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Effect {
-    /// Anything.
+    /// Unknown.
     #[default]
     Unknown,
-    /// Something, but a second call does no more than the first (`idempotentHint`).
+    /// It has an effect, but a second call has no more (`idempotentHint`).
     Idempotent,
-    /// Nothing (`readOnlyHint`).
+    /// None (`readOnlyHint`).
     ReadOnly,
 }
 
-/// What an MCP server is asked on behalf of a client.
+/// Method of a request to an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum McpMethod {
     /// `tools/call`.
@@ -44,24 +44,23 @@ pub enum McpMethod {
     Complete,
 }
 
-/// What an MCP server is asked: a call of one of its tools, or another of the methods that name something of
-/// it.
+/// Request to an MCP server: a tool call, or another method with a name, a URI or parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolRequest {
-    /// What is done with it.
+    /// Method.
     pub method: McpMethod,
-    /// What the server calls the tool or the prompt, or the URI that is read.
+    /// Name of the tool or prompt at the server, or the URI to read.
     pub tool: Box<str>,
-    /// The arguments of the tool or the prompt; of a completion, all of its parameters.
+    /// Arguments of the tool or prompt. For a completion, all of its parameters.
     pub arguments: Map<String, Value>,
-    /// What calling it may do.
+    /// Effect of a call.
     pub effect: Effect,
-    /// Headers for a server that is reached over HTTP.
+    /// Headers for a server over HTTP.
     pub headers: HeaderMap,
 }
 
 impl McpMethod {
-    /// As the protocol writes it.
+    /// Name in the protocol.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CallTool => "tools/call",
@@ -72,7 +71,7 @@ impl McpMethod {
     }
 }
 
-/// Of a value with all that is in it.
+/// Estimate of the memory of a value, in bytes.
 pub(super) fn bytes_of(value: &Value) -> usize {
     let inside = match value {
         Value::Null | Value::Bool(_) => 0,
@@ -85,7 +84,7 @@ pub(super) fn bytes_of(value: &Value) -> usize {
 }
 
 impl ToolTemplate {
-    /// A call with all arguments, as they are.
+    /// Creates a call that passes all arguments unchanged.
     pub fn new(tool: impl Into<Box<str>>) -> Self {
         Self {
             tool: tool.into(),
@@ -95,16 +94,16 @@ impl ToolTemplate {
         }
     }
 
-    /// Whether all arguments go on as they are.
+    /// Whether all arguments are passed unchanged.
     pub fn passes_all(&self) -> bool {
         matches!(self.arguments, JsonTemplate::AllArguments)
     }
 
-    /// Makes the request of a call; `client` are the headers that the client sent, `stop` ends it early.
+    /// Builds the request of a call. `client` are the headers that the client sent. `stop` cancels it.
     ///
     /// # Errors
     ///
-    /// [`RequestError`] when a template can't be filled in.
+    /// [`RequestError`] if a template can't be rendered.
     pub fn build(
         &self,
         arguments: &Arguments,
@@ -123,7 +122,7 @@ impl ToolTemplate {
 }
 
 impl Effect {
-    /// What the annotations of a tool say (MCP 2025-06-18 and later, schema, `ToolAnnotations`).
+    /// Effect declared by annotations (MCP 2025-06-18 and later, schema, `ToolAnnotations`).
     pub fn of_annotations(annotations: &Map<String, Value>) -> Self {
         let says = |name: &str| annotations.get(name) == Some(&Value::Bool(true));
         match (says("readOnlyHint"), says("idempotentHint")) {
