@@ -188,7 +188,7 @@ fn inflate(data: &[u8], wrapped: bool, out: &mut LimitedWriter) -> Result<(), Wr
     let mut part = vec![0; PART_BYTES];
     loop {
         let (read_before, made_before) = (decoder.total_in(), decoder.total_out());
-        // Each is at most the length of a slice.
+        // Both counts are at most the length of a slice.
         let status = decoder
             .decompress(&data[read_before as usize..], &mut part, FlushDecompress::None)
             .map_err(|error| Wrong::Broken(error.to_string()))?;

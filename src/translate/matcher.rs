@@ -50,7 +50,7 @@ pub struct Matcher {
     pub args: Option<Jq>,
     /// jq condition on the value that this rule's `extract` returns.
     ///
-    /// It does not hold of a reply that the extractor can't read.
+    /// It is false for a response that the extractor can't read.
     pub value: Option<Jq>,
     /// Conditions; the rule matches if at least one of them is false.
     ///

@@ -7,14 +7,14 @@
 //! - A `response_view` decompresses it (`content_encoding`), decodes its `charset` and runs extractors
 //!   ([`extract`]: bytes to a value, typed by [`Fields`]).
 //! - Each rule has a [`Matcher`], with an [`ExitPattern`] for the exit of a program.
-//! - `success` builds the structure ([`Jq`]), checks it against the [`OutputSchema`], shortens it ([`Limit`])
-//!   and renders it ([`ContentTemplate`]).
+//! - `success` builds the structured content ([`Jq`]), checks it against the [`OutputSchema`], shortens it
+//!   ([`Limit`]) and renders it ([`ContentTemplate`]).
 //! - `error_rule` builds a tool error, and `default_error` that of a response that no rule matches, after the
 //!   `leak_filter` has removed internals of the upstream. Every text of an error passes [`Redaction`].
 //! - `variables` are the variables of a [`Template`]. [`look()`] evaluates conditions on a response that is
 //!   not yet a result. A [`WorkBudget`] limits the work of a translation and cancels it.
-//! - `expressions` reads filters and templates of the configuration, each in its `scope`: the names that it
-//!   may use, and the arguments that it uses. A [`Pattern`] is a regular expression of the configuration.
+//! - `expressions` compiles filters and templates of the configuration, each in its `scope`: the names that
+//!   it may use, and the arguments that it uses. A [`Pattern`] is a regular expression of the configuration.
 //!
 //! Pure: bytes and values in, values and notes out. What would have been logged is returned as a note.
 

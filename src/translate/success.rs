@@ -248,8 +248,8 @@ pub fn words_of_nothing(response: &UpstreamResponse) -> String {
     }
 }
 
-/// The block of a rule without content: the text of the response if that is the whole value, else the
-/// structure's JSON.
+/// The default block: the text of the response if that is the whole value, else the structured content as
+/// JSON.
 fn default_block(
     response: &UpstreamResponse,
     whole_text: Option<ByteString>,

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::model::{Block, Content, Fault, Text, ToolName, ToolResult, UpstreamResponse, cut_bytes};
 
-/// The rules of one route, compiled.
+/// Compiled rules of one route.
 #[derive(Debug)]
 pub struct Translator {
     /// Tried in order; the first that matches decides. If there are none, the default rules decide.
@@ -38,11 +38,11 @@ pub struct Translator {
     pub wrap: Wrap,
     /// Patterns of secrets, replaced in every tool error.
     pub redaction: Redaction,
-    /// Bounds.
+    /// Limits of a translation.
     pub limits: TranslationLimits,
 }
 
-/// Bounds of a translation.
+/// Limits of a translation.
 #[derive(Debug, Clone, Copy)]
 pub struct TranslationLimits {
     /// Limit of the text of a tool error, in bytes.
@@ -73,7 +73,7 @@ impl TranslationLimits {
     pub const DEFAULT_VALUES: usize = 1_200_000;
 }
 
-/// One rule.
+/// Rule: conditions and their effect.
 #[derive(Debug)]
 pub struct Rule {
     /// Conditions. A success rule without a condition on the status matches 2xx only, so that the text of a
@@ -430,25 +430,25 @@ impl TranslationRun<'_> {
 /// Limit of a value in a step, in bytes.
 pub(super) const LONGEST_TRACED: usize = 4000;
 
-/// One step of a translation.
+/// Step of a translation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The action: `rule 2`, `default`, `on_no_match`, `expand`, `decode`, `extract pairs`, `jq …`, `schema`,
     /// `content`, `error`, `unreadable`, `redact`.
     pub what: String,
-    /// The result of the step, for a person; may have several lines.
+    /// Result of the step, for people; may have several lines.
     pub found: String,
 }
 
-/// The translation of one response, step by step, for `glossator explain`: records steps if that is enabled,
-/// and costs nothing otherwise.
+/// Trace of a translation, step by step, for `glossator explain`. Recording is optional, and costs nothing if
+/// disabled.
 #[derive(Debug, Default)]
 pub struct Trace {
     steps: Option<Vec<Step>>,
 }
 
 impl Trace {
-    /// Limit of the recorded steps; a translation has far fewer.
+    /// Limit of recorded steps; a translation has far fewer.
     const MOST_STEPS: usize = 1000;
 
     /// A trace that records nothing.
@@ -491,7 +491,7 @@ fn match_text(captures: &Captures) -> String {
     }
 }
 
-/// A summary of the blocks of a result.
+/// Summary of the blocks of a result.
 pub(super) fn content_summary(content: &[Content]) -> String {
     let words = content.iter().map(|content| match &content.block {
         Block::Text(Text::Plain(text) | Text::Error(text)) => {

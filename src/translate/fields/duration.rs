@@ -1,26 +1,26 @@
-//! Durations as people and programs write them, as a number of seconds.
+//! Parser of durations, as people and programs write them, to a number of seconds or milliseconds.
 
 use serde_json::Value;
 use settings_derive::Word;
 
-/// How durations are read and given.
+/// Format of a duration, and unit of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DurationForm {
-    /// What a number without a unit counts.
+    /// Unit of a number without a unit.
     pub unit: TimeUnit,
-    /// What `4:05` means, when nothing else tells.
+    /// Meaning of `4:05`, if nothing else decides it.
     pub clock: Option<ShortClock>,
-    /// What the result counts: seconds or milliseconds.
+    /// Unit of the result: seconds or milliseconds.
     pub gives: TimeUnit,
 }
 
-/// A unit of time.
+/// Unit of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeUnit {
     nanos: i128,
 }
 
-/// What the two numbers of `4:05` are.
+/// Meaning of the two numbers of `4:05`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum ShortClock {
     /// Hours and minutes.
@@ -47,7 +47,7 @@ impl TimeUnit {
     /// One second.
     pub const SECOND: Self = Self { nanos: SECOND };
 
-    /// A unit by one of its names: `ms`, `s`, `sec`, `minutes`. A bare `M` is none: it may be months.
+    /// Unit by name: `ms`, `s`, `sec`, `minutes`. A bare `M` is rejected, because it may mean months.
     pub fn named(name: &str) -> Option<Self> {
         if name == "M" {
             return None;
@@ -68,12 +68,12 @@ impl TimeUnit {
 }
 
 impl DurationForm {
-    /// Reads `90`, `5m30s`, `3d 4h`, `3 days, 4:05`, `1:02:03`, `1-02:03:04`, `PT1H30M`, `00:05:12.5`, to the
-    /// nanosecond: what is finer is cut off.
+    /// Parses `90`, `5m30s`, `3d 4h`, `3 days, 4:05`, `1:02:03`, `1-02:03:04`, `PT1H30M`, `00:05:12.5`,
+    /// truncated to nanoseconds.
     ///
     /// # Errors
     ///
-    /// What is expected.
+    /// The expected form.
     pub(super) fn read(&self, text: &str) -> Result<Value, &'static str> {
         let text = text.trim();
         let (negative, rest) = match text.strip_prefix('-') {
@@ -105,7 +105,7 @@ impl DurationForm {
                 "" if rest == text && spaced.is_empty() => self.unit.nanos,
                 _ => TimeUnit::named(name).ok_or(EXPECTED)?.nanos,
             };
-            // `5m 3m` or `3s 5m` is not what a clock counts; who knows what it is.
+            // Units must decrease: the meaning of `5m 3m` or `3s 5m` is unclear.
             if unit >= last_unit {
                 return Err(EXPECTED);
             }
@@ -117,7 +117,7 @@ impl DurationForm {
         if last_unit == i128::MAX { Err(EXPECTED) } else { Ok(total) }
     }
 
-    /// `1-02:03:04`, `1:02:03`, `4:05`, each with a fraction or without.
+    /// Parses `1-02:03:04`, `1:02:03` or `4:05`, with or without a fraction.
     fn clock(&self, text: &str, days_came: bool) -> Result<i128, &'static str> {
         let (days, text) = match text.split_once('-') {
             Some((days, clock)) if !days_came => (scaled(days, DAY).ok_or(EXPECTED)?, clock),
@@ -138,7 +138,7 @@ impl DurationForm {
         for (index, (part, unit)) in parts.iter().zip(units).enumerate() {
             let whole = part.split('.').next().unwrap_or(part);
             let in_place = index == 0 || (whole.len() == 2 && whole < "60");
-            // Only seconds have a fraction: `1.5:00` is nothing.
+            // Only seconds may have a fraction: `1.5:00` is invalid.
             if !in_place || (whole != *part && *unit != SECOND) {
                 return Err(EXPECTED);
             }
@@ -152,7 +152,7 @@ const EXPECTED: &str = "a duration such as `90`, `5m30s`, `3 days, 4:05`, `1:02:
 const SHORT_CLOCK: &str =
     "a duration whose two numbers have a meaning (`clock_format: h:mm` or `clock_format: m:ss`)";
 
-/// `1DT2H3M4.5S`, `2W`. Years and months are of no certain length, and refused.
+/// Parses `1DT2H3M4.5S` or `2W`. Years and months are rejected, because their lengths vary.
 fn iso_8601(text: &str) -> Option<i128> {
     let (date, time) = match text.split_once('T') {
         Some((_, "")) => return None,
@@ -177,13 +177,13 @@ fn iso_8601(text: &str) -> Option<i128> {
     (found && rest.is_empty()).then_some(total)
 }
 
-/// The digits at the beginning, with a fraction or without, and what comes after.
+/// Splits the number at the beginning, with or without a fraction, from the rest.
 fn number_of(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))
 }
 
-/// So many units in nanoseconds.
+/// Converts a number of units to nanoseconds.
 fn scaled(number: &str, unit: i128) -> Option<i128> {
     const MOST_DIGITS: usize = 18;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -199,11 +199,11 @@ fn scaled(number: &str, unit: i128) -> Option<i128> {
     let fraction = &fraction[..fraction.len().min(MOST_DIGITS)];
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-    // At most 10^18 weeks, and as much again: no product leaves the range.
+    // At most 10^18 weeks, twice, so no product overflows.
     Some(whole * unit + part * unit / 10_i128.pow(u32::try_from(fraction.len()).ok()?))
 }
 
-/// A number of units, with as many digits as it needs.
+/// Converts nanoseconds to a decimal number of units, without trailing zeros.
 fn decimal(nanos: i128, unit: i128) -> Option<Value> {
     let sign = if nanos < 0 { "-" } else { "" };
     let (whole, rest) = (nanos.abs() / unit, nanos.abs() % unit);

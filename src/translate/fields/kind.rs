@@ -1,4 +1,4 @@
-//! The types of fields: what each reads, what it gives, and the schema of that.
+//! Types of fields: conversion of a value, and JSON Schema of the result.
 
 use std::fmt;
 
@@ -20,24 +20,24 @@ use crate::{
     },
 };
 
-/// What a value is, and what it is called for people.
+/// Type of a field, with its title and description.
 ///
-/// Whatever the text, a value comes of it that meets [`FieldType::schema`], or an error.
+/// Converts any text to a value that satisfies [`FieldType::schema`], or to an error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldType {
-    /// What one value is.
+    /// Type of one value.
     pub kind: FieldKind,
-    /// How many there may be.
+    /// One value or a list.
     pub count: Count,
-    /// Words that mean null, ASCII case aside; without any, null is an error.
+    /// Words for null, ASCII case ignored; if there are none, null is an error.
     pub nulls: Vec<String>,
-    /// A short name, for people.
+    /// Title, for people.
     pub title: Option<String>,
-    /// What it means, for models and people.
+    /// Description, for models and people.
     pub description: Option<String>,
 }
 
-/// How many values a field has.
+/// Number of values of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Count {
     /// One.
@@ -47,30 +47,30 @@ pub enum Count {
     List,
 }
 
-/// The type of one value.
+/// Type of one value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FieldKind {
-    /// Whatever was found.
+    /// Any value, unchanged.
     Any,
-    /// True or false, by the words that the rule names; `true` and `false` where it names none.
+    /// Boolean, by the configured words; `true` and `false` by default.
     Boolean(Booleans),
-    /// A date.
+    /// Date.
     Date(TimeForm),
-    /// A date and time.
+    /// Timestamp.
     DateTime(TimeForm),
-    /// A number of seconds or milliseconds.
+    /// Duration, as a number of seconds or milliseconds.
     Duration(DurationForm),
-    /// A whole number.
+    /// Integer.
     Integer(NumberForm),
-    /// Any JSON number; `.5` and `+5` are read too, since old servers write them.
+    /// Any JSON number; also accepts `.5` and `+5`, which old servers write.
     Number(NumberForm),
-    /// An object: with these fields, or as it was found.
+    /// Object with these fields, or unchanged.
     Object(Option<Fields>),
-    /// A number of bytes.
+    /// Size, as a number of bytes.
     Size(SizeForm),
-    /// Text, as it was found.
+    /// String, unchanged.
     String,
-    /// One of some values.
+    /// Enumeration.
     Values(Box<Values>),
 }
 
@@ -81,10 +81,10 @@ impl From<FieldKind> for FieldType {
 }
 
 impl FieldType {
-    /// The JSON Schema of what is given.
+    /// JSON Schema of the converted value.
     pub fn schema(&self) -> Map<String, Value> {
         let mut schema = self.kind.schema();
-        // A number alone does not say what it counts.
+        // A number alone does not show its unit.
         if let Some(unit) = self.kind.unit().filter(|_| self.description.is_none()) {
             schema.insert("description".into(), unit.into());
         }
@@ -103,11 +103,11 @@ impl FieldType {
         schema
     }
 
-    /// Types what an extractor found: one value, or each of a list.
+    /// Converts an extracted value, or each item of a list.
     ///
     /// # Errors
     ///
-    /// A sentence that says what was expected and what was found.
+    /// A sentence with the expected and the found form.
     pub(crate) fn apply_to_records(&self, found: &Value) -> Result<Value, Why> {
         match self.count {
             Count::List => self.apply_to_place(found),
@@ -115,13 +115,13 @@ impl FieldType {
         }
     }
 
-    /// Types the one value, or list of values, that stands in a place.
+    /// Converts the value at a path, or the list of values there.
     pub(crate) fn apply_to_place(&self, found: &Value) -> Result<Value, Why> {
         Ok(self.apply(found)?)
     }
 
-    /// Whether a value means that there is none: null, or an empty text for a type other than text, unless it
-    /// is one of `null_values`.
+    /// Whether a value counts as missing: null, or an empty string for types other than strings. Words in
+    /// `null_values` are not missing.
     pub(super) fn is_missing(&self, value: &Value) -> bool {
         if self.is_null(value) {
             return false;
@@ -162,12 +162,12 @@ impl FieldType {
     }
 }
 
-/// The schema of a list of what has this schema.
+/// JSON Schema of a list of these items.
 pub(in crate::translate) fn list_of(schema: Map<String, Value>) -> Map<String, Value> {
     object(json!({ "type": "array", "items": schema }))
 }
 
-/// The schema of an object with these members.
+/// JSON Schema of an object with these members.
 pub(in crate::translate) fn object_of(
     properties: Map<String, Value>,
     required: Vec<&str>,
@@ -179,7 +179,7 @@ pub(in crate::translate) fn object_of(
     schema
 }
 
-/// A schema that is written as a value.
+/// Converts a literal to a schema.
 fn object(schema: Value) -> Map<String, Value> {
     if let Value::Object(members) = schema { members } else { Map::new() }
 }
@@ -198,7 +198,7 @@ pub(super) fn admit_null(schema: &mut Map<String, Value>) {
 }
 
 impl FieldKind {
-    /// What the number counts, for a field that does not say it itself.
+    /// Unit of the number, for a field without a description.
     fn unit(&self) -> Option<&'static str> {
         match self {
             Self::Duration(form) if form.gives == TimeUnit::SECOND => Some("In seconds."),
@@ -250,7 +250,7 @@ impl FieldKind {
         let found = || format!("`{}`", cut_characters(text, LONGEST_SHOWN));
         let plain = || format!("text of {} bytes", text.len());
         let number = |form: &NumberForm, read: fn(&str) -> Option<Value>| match value {
-            // A number of JSON has no unit and no thousands.
+            // A JSON number has no unit and no thousands separators.
             Value::Number(_) => read(text),
             _ => form.plain(text).and_then(|plain| read(&plain)),
         };
@@ -275,7 +275,7 @@ impl FieldKind {
         typed.ok_or_else(|| self.misfit(&found(), &plain()))
     }
 
-    /// `plain` is what was found, without a word of it.
+    /// `plain` describes the found value without quoting it.
     fn misfit(&self, found: &str, plain: &str) -> Misfit {
         let expected = match self {
             Self::Any => "a value",
@@ -295,14 +295,14 @@ impl FieldKind {
     }
 }
 
-/// The words that a field may have, and the value that each stands for.
+/// Enumeration: the allowed words and their values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Values {
-    /// Words and their values: texts, numbers, `true`, `false` or null.
+    /// Words and their values: strings, numbers, `true`, `false` or null.
     pub words: Vec<(String, Value)>,
-    /// The value of every other word; without it another word is an error.
+    /// Value of all other words; without it, another word is an error.
     pub rest: Option<Value>,
-    /// Whether ASCII letters are the same in either case.
+    /// Whether ASCII case is ignored.
     pub ignore_case: bool,
 }
 

@@ -1,9 +1,12 @@
-//! Named fields with types: what turns what an extractor found into a typed value, and gives the output
-//! schema that goes with it.
+//! Typed fields: conversion of an extracted object into typed values, and the output schema that describes
+//! them.
 //!
-//! In reading order: [`Fields`] names the fields of an object; a [`Field`] says where its value is found, by
-//! a [`Path`], and what it is, by a [`FieldType`]; a type is one of the [`FieldKind`]s, each with a file of
-//! its own where it reads more than a word. `settings` reads them from a file.
+//! In reading order:
+//!
+//! - [`Fields`] lists the fields of an object.
+//! - A [`Field`] has a [`Path`] to its value, and a [`FieldType`].
+//! - A [`FieldKind`] is the type of one value; those with a format of their own have a file each.
+//! - `settings` reads fields from the configuration.
 
 mod duration;
 mod kind;
@@ -29,56 +32,55 @@ pub use self::{
 use super::read_error::Why;
 use crate::model::cut_characters;
 
-/// How many characters a message shows of what was found.
+/// Limit of a quoted value in a message, in characters.
 const LONGEST_SHOWN: usize = 60;
 
-/// The fields that a rule takes from what its extractor found, in order.
+/// Fields of an extracted object, in order.
 ///
-/// The result has exactly these fields; whatever else was found is left out, unless there is a type for all
-/// others.
+/// The result has exactly these fields. Other members are dropped, unless there is a type for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fields {
     list: Box<[Field]>,
     others: Option<Box<FieldType>>,
-    /// The keys of an extracted object that fields are in or below.
+    /// Outermost keys of the extracted object that fields use.
     outermost_keys: BTreeSet<String>,
 }
 
 /// One field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// What clients see.
+    /// Name in the result.
     pub name: String,
-    /// Where it is in what the extractor found; under its own name unless the rule says otherwise.
+    /// Path in the extracted object; the field's own name by default.
     pub from: Path,
-    /// What it is.
+    /// Type of the value.
     pub kind: FieldType,
-    /// What becomes of a reply without it.
+    /// Handling of a response without the field.
     pub missing: Missing,
 }
 
-/// What becomes of a reply that a field is missing from.
+/// Handling of a missing field.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Missing {
-    /// It can't be read.
+    /// The response is an error.
     Error,
-    /// The result does not have the field either.
+    /// The result does not have the field.
     Omit,
-    /// The field has this value, which is one of its type, or null.
+    /// The field has this value, which is of its type or null.
     Default(Box<Value>),
 }
 
-/// Why a value does not fit: where, from the outside in, and what is the matter with what stands there.
+/// Type error of a value: its position, from the outside in, and the message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Misfit {
     place: String,
     what: String,
-    /// Both without a word of the response, for the log.
+    /// Both without quotes of the response, for the log.
     plain: (String, String),
 }
 
 impl Field {
-    /// A field that must be there, under its own name.
+    /// A required field, under its own name.
     pub fn new(name: impl Into<String>, kind: FieldType) -> Self {
         let name = name.into();
         Self { from: Path::exact(&name), name, kind, missing: Missing::Error }
@@ -86,36 +88,36 @@ impl Field {
 }
 
 impl Fields {
-    /// Fields in the order of the file.
+    /// Fields in configured order.
     pub fn new(list: Vec<Field>) -> Self {
         let keys = |field: &Field| [field.from.as_str().to_owned(), field.from.first().to_owned()];
         let outermost_keys = list.iter().flat_map(keys).collect();
         Self { list: list.into(), others: None, outermost_keys }
     }
 
-    /// The same, with a type for all that is found beside them.
+    /// Adds a type for all other members.
     #[must_use]
     pub fn with_others(mut self, others: Option<FieldType>) -> Self {
         self.others = others.map(Box::new);
         self
     }
 
-    /// Whether what is found beside them is typed, too.
+    /// Whether other members are typed, too.
     pub(crate) fn have_others(&self) -> bool {
         self.others.is_some()
     }
 
-    /// The fields, those that have no name of their own aside.
+    /// The named fields.
     pub fn iter(&self) -> impl Iterator<Item = &Field> {
         self.list.iter()
     }
 
-    /// Whether a field is in or below this key of an extracted object.
+    /// Whether a field uses this outermost key of an extracted object.
     pub(crate) fn use_key(&self, key: &str) -> bool {
         self.outermost_keys.contains(key)
     }
 
-    /// The JSON Schema of one object with these fields.
+    /// JSON Schema of an object with these fields.
     pub fn schema(&self) -> Map<String, Value> {
         let mut properties = Map::new();
         for field in &self.list {
@@ -133,11 +135,11 @@ impl Fields {
         schema
     }
 
-    /// Types what an extractor found: an object, or an array of objects.
+    /// Converts an extracted object, or each object of a list.
     ///
     /// # Errors
     ///
-    /// A sentence that names the field, what was expected and what was found.
+    /// A sentence with the field, and the expected and the found form.
     pub(crate) fn apply(&self, found: &Value) -> Result<Value, Why> {
         each_record(found, |found| match found {
             Value::Object(found) => Ok(self.apply_to_one(found).map(Value::Object)?),
@@ -145,11 +147,11 @@ impl Fields {
         })
     }
 
-    /// Whether records with these names have every field that must be there, whatever its value.
+    /// Checks that records with these names have all required fields, regardless of their values.
     ///
     /// # Errors
     ///
-    /// A sentence that names the first field without a place.
+    /// A sentence with the first missing field.
     pub(crate) fn check_names(&self, found: &Map<String, Value>) -> Result<(), Why> {
         let without = |field: &&Field| field.missing == Missing::Error && field.from.find(found).is_none();
         match self.list.iter().find(without) {
@@ -178,7 +180,7 @@ impl Fields {
                 (None, Missing::Error) => return Err(missing(field, found)),
             }
         }
-        // The values that no field has used, under their own names. Null values are omitted.
+        // Members that no field uses, under their own names. Null members are dropped.
         if let Some(others) = &self.others {
             let is_taken =
                 |name: &str| self.list.iter().any(|field| field.name == name || field.from.first() == name);
@@ -193,7 +195,7 @@ impl Fields {
     }
 }
 
-/// Types one record, or each record of a list.
+/// Converts one record, or each record of a list.
 pub(crate) fn each_record(found: &Value, apply: impl Fn(&Value) -> Result<Value, Why>) -> Result<Value, Why> {
     let Value::Array(records) = found else { return apply(found) };
     let typed = records
@@ -220,17 +222,17 @@ fn missing(field: &Field, found: &Map<String, Value>) -> Misfit {
 }
 
 impl Misfit {
-    /// `plain` says the same without a word of the response.
+    /// `plain` is the message without quotes of the response.
     fn new(what: impl Into<String>, plain: impl Into<String>) -> Self {
         Self { place: String::new(), what: what.into(), plain: (String::new(), plain.into()) }
     }
 
-    /// `outer` has none either.
+    /// Adds an outer position, which must not quote the response.
     fn under(self, outer: &str) -> Self {
         self.under_either(outer, outer)
     }
 
-    /// Under a name that the response has.
+    /// Adds an outer position that is a name of the response.
     fn under_found(self, name: &str) -> Self {
         let plain = format!("another field, with a name of {} bytes", name.len());
         self.under_either(&format!("field `{name}`"), &plain)
@@ -262,49 +264,49 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// The key for the text of an XML element that has attributes or children.
+/// Key of the text of an XML element with attributes or children.
 pub(crate) const TEXT_KEY: &str = "#text";
 
-/// A way into nested values: `disk.0.size`.
+/// Path into nested values: `disk.0.size`.
 ///
-/// A key that equals the whole path, with its dots, comes first; else each part is a key of an object, or the
-/// index of an item in an array, from 0. A value that is no array is its own item 0, because an element that
-/// may occur several times often occurs once; and a text is its own `#text`, because an element may or may
-/// not have attributes. A key with dots inside a longer path is put in double quotes: `disk."a.b".size`.
+/// A key that equals the whole path, dots included, comes first. Otherwise each part is a key of an object,
+/// or an index of a list, from 0. A value that is not a list is its own item 0, because an element that may
+/// be repeated often occurs once. A string is its own `#text`, because an element may or may not have
+/// attributes. A key with dots inside a longer path is in double quotes: `disk."a.b".size`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     text: String,
     steps: Vec<String>,
 }
 
-/// Why a text is no path.
+/// Reason why a text is not a valid path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Nothing between two dots, or before or after one.
+    /// A part is empty.
     #[error("expected a name on both sides of each dot")]
     EmptyStep,
-    /// A quote that nothing closes, or a name before or after a quoted one without a dot between them.
+    /// A quote is not closed, or a quoted part is not delimited by dots.
     #[error("expected `\"` at both ends of a name that is in quotes")]
     Quotes,
 }
 
 impl Path {
-    /// The key of that name and no other.
+    /// Path to exactly this key.
     pub fn exact(name: &str) -> Self {
         Self { text: name.to_owned(), steps: vec![name.to_owned()] }
     }
 
-    /// The name of the outermost key.
+    /// Outermost key.
     pub fn first(&self) -> &str {
         self.steps.first().map_or(&self.text, String::as_str)
     }
 
-    /// The path as it was written.
+    /// The path as configured.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The value at the path.
+    /// The value at the path, if there is one.
     pub(crate) fn find<'v>(&self, found: &'v Map<String, Value>) -> Option<&'v Value> {
         if let Some(value) = found.get(&self.text) {
             return Some(value);

@@ -1,19 +1,19 @@
-//! Numbers as people write them (`$ 5.00`, `12,5 %`, `1,024`), and sizes, as a number of bytes.
+//! Formatted numbers (`$ 5.00`, `12,5 %`, `1,024`), and sizes in bytes.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// How a number is written, beside its digits.
+/// Format of a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumberForm {
-    /// What may stand before it; the first that does is left out.
+    /// Optional prefixes; the first that matches is removed.
     pub prefix: Vec<String>,
-    /// What may stand behind it.
+    /// Optional suffixes.
     pub suffix: Vec<String>,
-    /// What stands before its fraction, `.` or `,`.
+    /// Decimal separator, `.` or `,`.
     pub decimal: char,
-    /// What may stand between its thousands; never the same as `decimal`.
+    /// Thousands separator; never the same as `decimal`.
     pub thousands: Option<char>,
 }
 
@@ -24,8 +24,8 @@ impl Default for NumberForm {
 }
 
 impl NumberForm {
-    /// The number as programs write it, with a point and without anything else; `None` when it is none. The digits
-    /// themselves are for the caller to check.
+    /// Normalizes a number to plain notation with a decimal point; `None` if it does not have this format.
+    /// The digits must be checked by the calling function.
     pub(crate) fn plain<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
         let text = text.trim();
         let (sign, rest) = sign_of(text);
@@ -65,8 +65,8 @@ fn strip<'t>(
     words.iter().find_map(|word| without(text, word.trim())).map_or(text, str::trim)
 }
 
-/// Digits without what stands between their groups, when they are grouped as people do: three digits last, two or
-/// three before (India has twos), so that `1,5` is not taken for 15.
+/// Removes the thousands separators of an integer. The last group must have three digits, and groups before
+/// it two or three (as in India), so that `1,5` does not become 15.
 pub(super) fn without_groups(whole: &str, separator: char) -> Option<String> {
     let is_separator = |c: char| match separator {
         ' ' => matches!(c, ' ' | '\u{a0}' | '\u{202f}' | '\u{2009}'),
@@ -86,30 +86,30 @@ pub(super) fn without_groups(whole: &str, separator: char) -> Option<String> {
     Some(groups.concat())
 }
 
-/// How sizes are read.
+/// Format of a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeForm {
-    /// What a number without a unit counts.
+    /// Unit of a number without a unit.
     pub unit: SizeUnit,
-    /// What `K` and `kB` are.
+    /// Base of `K` and `kB`.
     pub kilo: Kilo,
-    /// What stands before a fraction, `.` or `,`; the other of the two may stand between thousands.
+    /// Decimal separator, `.` or `,`; the other of the two may separate thousands.
     pub decimal: char,
 }
 
-/// A unit of size: so many bytes.
+/// Unit of size, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeUnit(u128);
 
-/// What `K`, `M` and `kB`, `MB` are multiples of. `KiB` and `Ki` are always of 1024.
+/// Base of `K`, `M` and `kB`, `MB`. `KiB` and `Ki` are always multiples of 1024.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kilo {
-    /// `K` of 1024 and `kB` of 1000, as `ls`, `df` and `du` have it.
+    /// `K` is 1024 and `kB` is 1000, as in `ls`, `df` and `du`.
     #[default]
     Usual,
-    /// Both of 1000.
+    /// Both are 1000.
     Decimal,
-    /// Both of 1024.
+    /// Both are 1024.
     Binary,
 }
 
@@ -120,8 +120,8 @@ impl Default for SizeForm {
 }
 
 impl SizeUnit {
-    /// A unit by its name: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is none: it may be
-    /// bits.
+    /// Unit by name: `B`, `bytes`, `K`, `kB`, `KiB`, `Mi`, … up to exabytes. `Kb` is rejected, because it may
+    /// mean bits.
     pub fn named(name: &str, kilo: Kilo) -> Option<Self> {
         if matches!(name, "B" | "byte" | "bytes" | "Byte" | "Bytes") {
             return Some(Self(1));
@@ -138,11 +138,11 @@ impl SizeUnit {
 }
 
 impl SizeForm {
-    /// Reads `1.5 GiB`, `512K`, `1,024 kB`, `10MB`, `7`; the nearest whole number of bytes.
+    /// Parses `1.5 GiB`, `512K`, `1,024 kB`, `10MB`, `7`, rounded to whole bytes.
     ///
     /// # Errors
     ///
-    /// What is expected.
+    /// The expected form.
     pub(super) fn read(&self, text: &str) -> Result<Value, &'static str> {
         self.bytes(text.trim()).and_then(|bytes| u64::try_from(bytes).ok()).map(Value::from).ok_or(EXPECTED)
     }
@@ -169,7 +169,7 @@ impl SizeForm {
         let fraction = &fraction[..fraction.len().min(MOST_DIGITS)];
         let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
         let part: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-        // At most 10^18 exabytes: no product leaves the range.
+        // At most 10^18 exabytes, so no product overflows.
         Some(whole.parse::<u128>().ok()? * unit.0 + (2 * part * unit.0 + scale) / (2 * scale))
     }
 }

@@ -1,4 +1,4 @@
-//! Fields as they are written: a type, or a map with the options of all types.
+//! Configuration of fields: a type name, or a map with the options of all types.
 
 use serde_json::Value;
 use settings_derive::{Section, Word};
@@ -23,16 +23,16 @@ use crate::{
 pub(super) const TEXTS: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
 const WORDS: ValueKind = ValueKind::OneOrMore(&ValueKind::Scalar);
 
-/// A field, its name aside.
+/// Configured field, without its name.
 #[derive(Debug)]
 pub(crate) struct FieldSetting {
     pub(crate) kind: FieldType,
-    /// Where it is found, and the place of that in the file.
+    /// Path to the value, and the position of its setting.
     pub(crate) from: Option<(Path, Span)>,
     pub(crate) missing: Missing,
 }
 
-/// The options of all types.
+/// Options of all types.
 #[derive(Debug, Section)]
 #[section(name = "a field", id = "field", text = "type", check_keys = Self::check_keys)]
 struct FieldSettings {
@@ -96,7 +96,7 @@ struct FieldSettings {
     fields: Option<Fields>,
 }
 
-/// The options that only some types have.
+/// Options that only some types have.
 const OPTIONS_OF_TYPES: [(&str, &[&str]); 14] = [
     ("true_values", &["boolean"]),
     ("false_values", &["boolean"]),
@@ -114,7 +114,7 @@ const OPTIONS_OF_TYPES: [(&str, &[&str]); 14] = [
     ("fields", &["object"]),
 ];
 
-/// The names of types.
+/// Type names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub(super) enum TypeName {
     String,
@@ -130,12 +130,12 @@ pub(super) enum TypeName {
     Any,
 }
 
-/// The names of types; with `[]` it is a list, with `?` the field may be missing.
+/// Type names. A `[]` suffix makes a list, a `?` suffix an optional field.
 pub(crate) fn type_names() -> impl Iterator<Item = &'static str> + Clone {
     TypeName::WORDS.iter().map(|(word, _)| *word)
 }
 
-/// A type without options: `number`, `number?`, `number[]`, `number[]?`.
+/// Type name with its suffixes: `number`, `number?`, `number[]`, `number[]?`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TypeWord {
     pub(super) name: TypeName,
@@ -209,7 +209,7 @@ enum ResultUnit {
 }
 
 impl FieldSettings {
-    /// Reports options that the type does not have.
+    /// Reports options that do not belong to the type.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let written = section.entry("type").map(|entry| TypeWord::of(&entry.value));
         let word = match (written, section.entry("values")) {
@@ -322,7 +322,7 @@ impl Setting for FieldSetting {
     }
 }
 
-/// The unit of a bare number.
+/// The configured unit of numbers without a unit.
 fn unit_of<T>(
     value: &Cursor<'_>,
     unit: Option<&str>,
@@ -340,7 +340,7 @@ fn unit_of<T>(
 }
 
 fn check_default(value: &Cursor<'_>, kind: &FieldType, default: &Value) -> Checked<()> {
-    // Null says that there is no value, whatever the type.
+    // Null is valid for every type: it means that there is no value.
     let schema = Schema::compile(&kind.schema()).ok().filter(|_| !default.is_null());
     let Some(violation) = schema.and_then(|schema| schema.violations(default, 1).into_iter().next()) else {
         return Ok(());
@@ -358,7 +358,7 @@ impl Setting for Fields {
     const KIND: ValueKind = ValueKind::Map(&FieldSetting::KIND);
 
     fn read(value: &Cursor<'_>) -> Checked<Self> {
-        /// The name that stands for all fields without a name of their own.
+        /// Name of the entry for all other fields.
         const OTHERS: &str = "*";
         let Some(entries) = value.node.as_map() else {
             let help = "write `fields: { temperature: number, conditions: string }`".to_owned();
@@ -402,7 +402,7 @@ impl FromText for Path {
     }
 }
 
-/// The value of a field that is missing.
+/// Default of a missing field.
 #[derive(Debug)]
 struct DefaultValue(Value);
 
@@ -438,7 +438,7 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
     }
     let word = |item: &Node| match (item.scalar(), &item.kind) {
         (Some(word), _) => Ok(word),
-        // `NULL`, as databases write it, `~` and nothing at all.
+        // `NULL`, as databases write it, `~` and an empty value.
         (None, Kind::Nothing) => {
             let message = format!("`{name}` has a word that is nothing in YAML");
             let help = format!("put it in quotes: `{name}: \"NULL\"`");

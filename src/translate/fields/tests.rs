@@ -1,4 +1,4 @@
-//! What holds for every type, whatever the text.
+//! Properties of every type, for any text.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// A typed value meets its schema, or is an error that is short.
+    /// A typed value satisfies its schema, or is an error with a short message.
     #[test]
     fn a_typed_value_meets_its_schema(value in any_value(), kind in 0_usize..17, list in any::<bool>(), null in any::<bool>()) {
         let mut kind = FieldType::from(kinds().swap_remove(kind));

@@ -1,4 +1,4 @@
-//! Dates and times, as RFC 3339 has them.
+//! Parser of dates and timestamps, to RFC 3339.
 
 use jiff::{
     Timestamp, Zoned,
@@ -17,39 +17,39 @@ use crate::{
     translate::convert::without_exponent,
 };
 
-/// How dates and times are read.
+/// Format of a date or timestamp.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TimeForm {
-    /// How they are written.
+    /// Format of the text.
     pub format: TimeFormat,
-    /// Where the clock stands that wrote those without an offset.
+    /// Time zone of timestamps without an offset.
     pub zone: Option<Zone>,
 }
 
-/// How a date or time is written.
+/// Format of a date or timestamp.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum TimeFormat {
-    /// As ISO 8601 and RFC 3339 have it, or RFC 2822 and HTTP.
+    /// ISO 8601 and RFC 3339, or RFC 2822 and HTTP dates.
     #[default]
     Usual,
-    /// As directives of `strftime` say.
+    /// `strftime` directives.
     Directives(String),
-    /// Seconds since 1970, with a fraction or without.
+    /// Seconds since 1970, with or without a fraction.
     Unix,
     /// Milliseconds since 1970.
     UnixMillis,
-    /// In one of these ways: the first that reads it. A date alone is its midnight where a time is wanted.
+    /// The first of these formats that matches. For a timestamp, a date alone is its midnight.
     OneOf(Vec<Self>),
 }
 
-/// A time zone, or a fixed offset from UTC.
+/// Time zone, or fixed offset from UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
 impl std::str::FromStr for Zone {
     type Err = String;
 
-    /// `Europe/Oslo`, `UTC`, `+01:00`.
+    /// Parses `Europe/Oslo`, `UTC` or `+01:00`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with(['+', '-']) {
             let probe = format!("2000-01-01T00:00{text}");
@@ -64,12 +64,12 @@ impl std::str::FromStr for Zone {
 }
 
 impl TimeFormat {
-    /// Directives of `strftime`, tried on a time of one's own: what they can't write and read again is of no
-    /// use.
+    /// Format by `strftime` directives. They are tested on a sample timestamp: directives that can't parse
+    /// their own output are useless.
     ///
     /// # Errors
     ///
-    /// What is wrong with them, in one sentence.
+    /// The mistake, in one sentence.
     pub fn directives(text: &str, wants_time: bool) -> Result<Self, String> {
         let sample = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::fixed(Offset::constant(1)));
         let written = strtime::format(text, &sample).map_err(|error| error.to_string())?;
@@ -83,7 +83,7 @@ impl TimeFormat {
         Ok(Self::Directives(text.to_owned()))
     }
 
-    /// Whether a text of this form can say how far its clock is from UTC.
+    /// Whether a text of this format can contain an offset from UTC.
     pub fn may_have_an_offset(&self) -> bool {
         let directives = match self {
             Self::Directives(directives) => directives,
@@ -100,7 +100,7 @@ impl TimeFormat {
 }
 
 impl TimeFormat {
-    /// What is written so, behind what it is.
+    /// Description of the format, to follow the expected type.
     fn words(&self) -> String {
         match self {
             Self::Usual => "such as `2026-11-21T09:30:00Z`".to_owned(),
@@ -112,23 +112,23 @@ impl TimeFormat {
     }
 }
 
-/// A date, a time where there is one, and the offset where there is one.
+/// Parsed date, with a time and an offset if present.
 struct Found {
     date: Date,
     time: Option<DateTime>,
     instant: Option<(Timestamp, Offset)>,
 }
 
-/// What is expected in place of a text that is none.
+/// Expected types, for messages.
 const NO_TIME: &str = "a date and time";
 const A_DATE: &str = "a date";
 
 impl TimeForm {
-    /// Reads a date and time, as RFC 3339 with the offset of its clock.
+    /// Parses a timestamp, and returns it as RFC 3339 with its offset.
     ///
     /// # Errors
     ///
-    /// What is expected.
+    /// The expected form.
     pub(super) fn date_time(&self, text: &str) -> Result<String, String> {
         let found = self.find(text.trim(), NO_TIME)?;
         let (instant, offset) = match (found.instant, found.time, &self.zone) {
@@ -145,7 +145,7 @@ impl TimeForm {
                         "a time that its `timezone` has (the clocks go forward over this one)".to_owned()
                     );
                 }
-                // Of an hour that comes twice, the first.
+                // In an hour that is repeated, the first occurrence.
                 let zoned = moment.earlier().map_err(|_| self.expected(NO_TIME))?;
                 (zoned.timestamp(), zoned.offset())
             }
@@ -153,7 +153,7 @@ impl TimeForm {
                 return Err("a date and time with its offset from UTC (or name its `timezone`)".to_owned());
             }
         };
-        // RFC 3339 has no seconds in an offset; zones of the nineteenth century do.
+        // RFC 3339 has no seconds in an offset; time zones of the nineteenth century do.
         let written = if offset == Offset::UTC || offset.seconds() % 60 != 0 {
             instant.to_string()
         } else {
@@ -162,11 +162,11 @@ impl TimeForm {
         if has_four_digits(&written) { Ok(written) } else { Err(self.expected("a year from 0 to 9999 in")) }
     }
 
-    /// Reads a date: the day that its writer's calendar showed.
+    /// Parses a date: the calendar day of the upstream.
     ///
     /// # Errors
     ///
-    /// What is expected.
+    /// The expected form.
     pub(super) fn date(&self, text: &str) -> Result<String, String> {
         let found = self.find(text.trim(), A_DATE)?;
         let written = found.date.to_string();
@@ -177,9 +177,9 @@ impl TimeForm {
         format!("{what} {}", self.format.words())
     }
 
-    /// What a text says; `what` is what is expected of it.
+    /// Parses a text; `what` is the expected type, for messages.
     fn find(&self, text: &str, what: &str) -> Result<Found, String> {
-        // `%Y` reads `26` as the year 26, which nobody means.
+        // `%Y` parses `26` as the year 26, which is never meant.
         let is_short = |found: &Found| {
             let year = found.date.year();
             (0..100).contains(&year) && !text.contains(&format!("{year:04}"))
@@ -206,9 +206,10 @@ impl TimeForm {
         }
     }
 
-    /// A decimal number of units of 10 to the `power` nanoseconds since 1970. What is finer is cut off.
+    /// Parses a decimal number of units of 10 to the `power` nanoseconds since 1970; smaller fractions are
+    /// truncated.
     fn epoch(&self, text: &str, power: usize) -> Option<Found> {
-        // Exporters of metrics write `1.7e+09`.
+        // Metrics exporters write `1.7e+09`.
         let text = without_exponent(text)?;
         let (negative, digits) = match text.strip_prefix('-') {
             Some(digits) => (true, digits),
@@ -262,7 +263,7 @@ fn by_directives(directives: &str, text: &str) -> Option<Found> {
     }
     if read.iana_time_zone().is_some() {
         let zoned = read.to_zoned().ok()?;
-        // What the clocks of the zone pass over would become another time.
+        // A local time that the zone skips would become another time.
         let stands = read.to_datetime().is_ok_and(|written| written == zoned.datetime());
         return stands.then(|| Found::of_zoned(&zoned));
     }
@@ -270,7 +271,7 @@ fn by_directives(directives: &str, text: &str) -> Option<Found> {
     Found::of_parts(read.to_date().ok()?, time, read.offset())
 }
 
-/// RFC 3339 has years of four digits.
+/// RFC 3339 requires years of four digits.
 fn has_four_digits(written: &str) -> bool {
     written.as_bytes().get(4) == Some(&b'-') && !written.starts_with('-')
 }
@@ -290,7 +291,7 @@ impl Setting for TimeFormat {
         }
         let type_word = value.sibling("type").and_then(TypeWord::of);
         let is_time = type_word.is_some_and(|word| word.name == TypeName::DateTime);
-        // With several forms, a form without a time is in the list on purpose.
+        // In a list of formats, one without a time is intentional.
         let needs_time = is_time && written.len() < 2;
         let mut forms = Vec::new();
         for node in written {
@@ -314,7 +315,7 @@ impl Setting for TimeFormat {
     }
 }
 
-/// One form of a date or time.
+/// One format of a date or timestamp.
 fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
     let text = text_of(value)?;
     let error = match text {
@@ -409,7 +410,7 @@ mod tests {
         assert_eq!(oslo.date_time("20261121T093000").unwrap(), "2026-11-21T09:30:00+01:00");
         assert_eq!(oslo.date_time("20261121").unwrap(), "2026-11-21T00:00:00+01:00");
         assert_eq!(oslo.date("20261121T003000").unwrap(), "2026-11-21");
-        // The day had no midnight: its clocks went forward over it.
+        // That day had no midnight, because the clocks went forward over it.
         let sao_paulo = several("America/Sao_Paulo");
         assert_eq!(sao_paulo.date_time("20181104").unwrap(), "2018-11-04T01:00:00-02:00");
         let wrong = oslo.date_time("tomorrow").unwrap_err();

@@ -1,10 +1,10 @@
-//! What keeps a filter from running, or growing, without end on a reply that was made for that.
+//! Limits of work and memory of a filter, against responses made to exhaust them.
 //!
-//! jq has loops and recursion, and `+` and `*` make values as large as their operands say: `.price * .count` on
+//! jq has loops and recursion, and `+` and `*` create values as large as their operands: `.price * .count` on
 //! `{"price": "x", "count": 1e12}` would be a terabyte of text. The engine has no limits of its own, so
-//! `rewrite` puts them into the filter before it is compiled: every round of a loop, every value of a term
-//! that may have several, and all that is read as a whole costs work; all that is made and kept costs memory.
-//! One run has a budget of each.
+//! `rewrite` inserts them into the filter before it is compiled. Work is charged for every round of a loop,
+//! for every value of a term that may have several, and for every value that is read completely. Memory is
+//! charged for every value that is created and stored. One run has a budget of each.
 
 use std::cell::Cell;
 
@@ -16,45 +16,48 @@ use jaq_json::{Error, Num, Rc, Val};
 
 use crate::translate::work_budget::{STOPPED, WorkBudget};
 
-/// How much work one run of a filter may do, in steps: values of terms that may have several.
+/// Limit of the work of one run, in steps: values of terms that may have several.
 pub const JQ_WORK_LIMIT: u64 = 20_000_000;
-/// How many steps a round of a loop (`range`, `recurse`, `until`, …) counts as.
+/// Steps of a round of a loop (`range`, `recurse`, `until`, …).
 pub const JQ_ROUND_STEPS: u64 = 20;
-/// The same of `reduce` and `foreach`. A round may put the value one deeper, which costs stack when the value goes.
+/// Steps of a round of `reduce` and `foreach`. A round may nest the value one level deeper, which costs stack
+/// when it is dropped.
 pub const JQ_FOLD_STEPS: u64 = 80;
-/// How much one run may make, in bytes: texts, lists and objects that it keeps, also for a while, and copies of those it had.
+/// Limit of the memory of one run, in bytes: strings, lists and objects that it stores, even temporarily, and
+/// copies of existing ones.
 pub const JQ_MEMORY_LIMIT_BYTES: u64 = 128 << 20;
-/// How large a whole number may become, in bytes: some ten thousand digits.
+/// Limit of an integer, in bytes: some ten thousand digits.
 const NUMBER_LIMIT_BYTES: u64 = 4 << 10;
-/// How deep a value may nest that a loop makes, or that is read as a whole: it takes a step down the stack for each when it goes.
+/// Limit of the nesting of a value that a loop creates, or that is read completely: dropping it recurses once
+/// per level.
 const DEPTH_LIMIT: usize = 4_000;
-/// After how many rounds it is looked how deep it nests.
+/// Number of rounds between two checks of the nesting.
 const ROUNDS_BETWEEN_LOOKS: u64 = 2_048;
-/// How many values are looked at for that.
+/// Limit of the values visited by such a check.
 const LOOK_LIMIT: usize = 4_000_000;
-/// How many rounds of `reduce` may be in one another where a path is made of them: `setpath`, `delpaths`.
+/// Limit of nested rounds of `reduce` that build a path: `setpath`, `delpaths`.
 const NESTED_LIMIT: usize = 200;
 
-// Less in unit tests: a debug build takes ten times as long for it.
+// Less in unit tests, because a debug build takes ten times as long.
 pub(super) const WORK_HERE: u64 = if cfg!(test) { JQ_WORK_LIMIT / 40 } else { JQ_WORK_LIMIT };
 pub(super) const MEMORY_HERE_BYTES: u64 =
     if cfg!(test) { JQ_MEMORY_LIMIT_BYTES / 40 } else { JQ_MEMORY_LIMIT_BYTES };
 
-/// What an item of a list takes.
+/// Memory of an item of a list.
 const ITEM_BYTES: u64 = 16;
-/// What a member of an object takes, with its place in the table.
+/// Memory of a member of an object, with its hash table entry.
 const MEMBER_BYTES: u64 = 64;
-/// What a text takes beside its bytes.
+/// Memory of a string besides its bytes.
 const TEXT_BYTES: u64 = 48;
 
-/// The engine's data: the filter's table, and how the run stands.
+/// Data of a run: the filter's table, and the counters.
 #[derive(Clone)]
 pub(super) struct Bounded<'a> {
     pub(super) table: &'a Lut<Kind>,
     pub(super) spent: &'a Spent,
 }
 
-/// Values are the JSON of `jaq`, data is [`Bounded`].
+/// Type parameters of the engine: values are the JSON of `jaq`, data is [`Bounded`].
 pub(super) struct Kind;
 
 impl DataT for Kind {
@@ -68,7 +71,7 @@ impl<'a> HasLut<'a, Kind> for Bounded<'a> {
     }
 }
 
-/// Why a run had to end.
+/// Reason why a run was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
     Stopped,
@@ -79,7 +82,7 @@ pub(super) enum Over {
 }
 
 impl Over {
-    /// What is said of the filter.
+    /// Error message for the filter.
     pub(super) fn message(self) -> String {
         match self {
             Self::Stopped => STOPPED.to_owned(),
@@ -95,21 +98,21 @@ impl Over {
     }
 }
 
-/// How one run stands.
+/// Counters of one run.
 pub(super) struct Spent {
     work_left: Cell<u64>,
     bytes_left: Cell<u64>,
     rounds: Cell<u64>,
     nested: Cell<usize>,
     over: Cell<Option<Over>>,
-    /// What the filter itself raised last, with `error(…)`; it may have been caught since.
+    /// The last value that the filter raised with `error(…)`; it may have been caught.
     pub(super) raised: Cell<Option<Val>>,
-    /// What ends the run when nobody waits any more.
+    /// Work budget of the call; cancelled when no client waits for the result.
     stop: Option<WorkBudget>,
 }
 
 impl Spent {
-    /// Nothing yet.
+    /// Counters of a new run.
     pub(super) fn until(stop: Option<&WorkBudget>) -> Self {
         Self {
             work_left: Cell::new(WORK_HERE),
@@ -122,49 +125,50 @@ impl Spent {
         }
     }
 
-    /// Why the run had to end, if it had to: what a filter makes of that error is no result.
+    /// Reason why the run was ended, if it was: then its output is not a result.
     pub(super) fn over(&self) -> Option<Over> {
         self.over.get()
     }
 
-    /// Steps taken, and bytes made.
+    /// Steps taken and bytes allocated.
     #[cfg(test)]
     pub(super) fn used(&self) -> (u64, u64) {
         (WORK_HERE - self.work_left.get(), MEMORY_HERE_BYTES - self.bytes_left.get())
     }
 
     fn end(&self, over: Over) -> Error {
-        // The first is the reason; nothing goes on after it.
+        // The first reason applies; nothing continues after it.
         let over = self.over.get().unwrap_or(over);
         self.over.set(Some(over));
         self.work_left.set(0);
         Error::str(over.message())
     }
 
-    /// Steps that are about to be taken.
+    /// Charges steps before they are taken.
     pub(super) fn work(&self, steps: u64) -> Result<(), Error> {
         self.work_for(steps, steps.div_ceil(4))
     }
 
-    /// The same where some more time is taken than the run has to pay for, as the whole of a long reply would be too much.
+    /// Charges steps, and separately time on the call's work budget: charging a whole long response as steps
+    /// would be too much.
     pub(super) fn work_for(&self, steps: u64, time: u64) -> Result<(), Error> {
         if self.stop.as_ref().is_some_and(|stop| !stop.allows(time)) {
             return Err(self.end(Over::Stopped));
         }
-        // Nothing is left once the run is over.
+        // No steps are left once the run is over.
         let left = self.work_left.get().checked_sub(steps).ok_or_else(|| self.end(Over::Work))?;
         self.work_left.set(left);
         Ok(())
     }
 
-    /// Bytes that are about to be made, or were: a step, and some more for the time that they take.
+    /// Charges allocated bytes, and steps for the time to write them.
     pub(super) fn make(&self, bytes: u64) -> Result<(), Error> {
         let left = self.bytes_left.get().checked_sub(bytes).ok_or_else(|| self.end(Over::Memory))?;
         self.bytes_left.set(left);
         self.work(1 + bytes / 64)
     }
 
-    /// A value that is kept, in a list, an object or a variable. What somebody else has too costs the place only.
+    /// Charges a value that is stored in a list, an object or a variable. A shared value costs only its slot.
     pub(super) fn keep(&self, value: &Val) -> Result<(), Error> {
         let inside = match value {
             Val::Null | Val::Bool(_) | Val::Num(_) => 0,
@@ -175,7 +179,7 @@ impl Spent {
         self.make(ITEM_BYTES + inside)
     }
 
-    /// A round of a loop that begins with a value.
+    /// Charges a round of a loop, and sometimes checks the nesting of its value.
     pub(super) fn round(&self, steps: u64, value: &Val) -> Result<(), Error> {
         self.work(steps)?;
         self.rounds.set(self.rounds.get() + 1);
@@ -185,7 +189,7 @@ impl Spent {
         }
     }
 
-    /// Does something in which rounds are in one another, each a step down the stack.
+    /// Runs a nested round, which recurses on the stack.
     pub(super) fn nested<T>(&self, inner: impl FnOnce() -> T) -> Result<T, Error> {
         let nested = self.nested.get() + 1;
         if nested > NESTED_LIMIT {
@@ -197,7 +201,7 @@ impl Spent {
         Ok(done)
     }
 
-    /// A number that may have become large.
+    /// Checks the size of a number.
     pub(super) fn number(&self, value: &Val) -> Result<(), Error> {
         match value {
             Val::Num(Num::BigInt(integer)) if integer.bits() / 8 > NUMBER_LIMIT_BYTES => {
@@ -207,14 +211,14 @@ impl Spent {
         }
     }
 
-    /// A value that is read with all that is in it. Gives how many bytes it is as text, about.
+    /// Charges a value that is read completely. Returns its approximate length as text, in bytes.
     pub(super) fn read<'v>(&self, value: &'v Val) -> Result<u64, Error> {
         if !matches!(value, Val::Arr(_) | Val::Obj(_)) {
             let bytes = text_bytes(value);
             return self.work(bytes / 64).map(|()| bytes);
         }
         let mut bytes = 0;
-        // A list of what is to be read yet, as a value may nest deeper than the stack is.
+        // An explicit list of pending values, because a value may nest deeper than the stack allows.
         let mut inside = vec![(value, 1)];
         while let Some((value, depth)) = inside.pop() {
             let before = bytes;
@@ -246,7 +250,7 @@ impl Spent {
     }
 }
 
-/// Whether a value nests deeper than it may, or has more parts than any result.
+/// Whether a value nests too deep, or has more parts than any result.
 fn nests_too_deep<'v>(value: &'v Val) -> bool {
     let (mut inside, mut looked_at) = (vec![(value, 1)], 0);
     while let Some((value, depth)) = inside.pop() {
@@ -273,7 +277,7 @@ fn nests_too_deep<'v>(value: &'v Val) -> bool {
     false
 }
 
-/// How long a value without parts is as text, about.
+/// Approximate length of a scalar as text, in bytes.
 fn text_bytes(value: &Val) -> u64 {
     match value {
         Val::Num(Num::BigInt(integer)) => integer.bits() / 3,
@@ -283,7 +287,7 @@ fn text_bytes(value: &Val) -> u64 {
     }
 }
 
-/// Whether somebody else has the same list, object or text: who changes it then copies it.
+/// Whether a list, object or string has other references: a change copies it then.
 pub(super) fn is_shared(value: &Val) -> bool {
     match value {
         Val::Null | Val::Bool(_) | Val::Num(_) => false,
@@ -293,7 +297,7 @@ pub(super) fn is_shared(value: &Val) -> bool {
     }
 }
 
-/// What a copy of a value takes, in bytes, without what is in its parts.
+/// Memory of a shallow copy of a value, in bytes.
 pub(super) fn extent(value: &Val) -> u64 {
     match value {
         Val::Null | Val::Bool(_) | Val::Num(_) => 0,

@@ -1,5 +1,5 @@
-//! The functions of jq that count what they do: the operators, some of the library in a form of our own, and what others of
-//! the library are wrapped into.
+//! Native jq functions that count work: operators, replacements of some library functions, and wrappers
+//! around others.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -18,63 +18,63 @@ use super::{
 };
 use crate::model::{JsonText, NumberOutOfBounds, check_number};
 
-/// A round of a loop.
+/// Counts a round of a loop.
 pub(super) const TICK: &str = "!tick";
-/// A round of `reduce` and `foreach`, with what is done in it.
+/// Counts a round of `reduce` or `foreach`, and runs its argument.
 pub(super) const ROUND: &str = "!round";
-/// A value of a term that may have several.
+/// Counts a value of a term that may have several.
 pub(super) const STEP: &str = "!step";
-/// A value that is kept in a list, an object or a variable.
+/// Counts a value that is stored in a list, an object or a variable.
 pub(super) const KEPT: &str = "!kept";
-/// A value that is read as a whole.
+/// Counts a value that is read completely.
 pub(super) const READ: &str = "!read";
-/// A value that is written as text.
+/// Counts a value that is converted to text.
 pub(super) const WRITTEN: &str = "!written";
-/// What a function of the library has made.
+/// Counts the result of a library function.
 const MADE: &str = "!made";
-/// The values of a term; the engine is told when there is only one.
+/// Marks a term with a single value for the engine.
 pub(super) const ONE: &str = "!one";
 pub(super) const SUM: &str = "!sum";
 pub(super) const DIFFERENCE: &str = "!difference";
 pub(super) const PRODUCT: &str = "!product";
 pub(super) const QUOTIENT: &str = "!quotient";
-/// Looking for one value in another.
+/// Counts a search for one value in another.
 const SOUGHT: &str = "!sought";
 
-/// Written in jq, so that its rounds are counted; the engine's own counts nothing.
+/// Defined in jq, so that its rounds are counted; the engine's native version counts nothing.
 const RANGE: &str = "def range($from; $to; $by): \
      def rec: if ($by > 0 and . < $to) or ($by < 0 and . > $to) then ., (. + $by | rec) else {}[] end; $from | rec;";
 
-/// `error` of a written filter, told apart from that of the standard library: its words are for clients.
+/// `error` of a configured filter, distinct from that of the standard library: its message is for clients.
 const RAISE: &str =
     "def error: raise_empty as $x | .; def error(message): (message | raise_empty) as $x | .;";
 
-/// Functions of the library that have another in their place.
+/// Library functions that are replaced.
 const REPLACED: [&str; 5] = ["fromjson", "matches", "range", "split_", "split_matches"];
 
-/// A function of the library that is counted.
+/// Library function wrapped with counters.
 struct Wrapped {
     name: &'static str,
-    /// What the library's own is called in here, which no filter can write.
+    /// Internal name of the original, which no filter can contain.
     inner: &'static str,
     argument: Option<&'static str>,
-    /// What counts before it is called, and what counts the result.
+    /// Counter before the call, and counter of the result.
     before: Option<&'static str>,
     after: Option<&'static str>,
 }
 
 impl Wrapped {
-    /// One that makes a text or a list of the one it gets.
+    /// A function whose result is a string or list of about the size of its input.
     const fn flat(name: &'static str, inner: &'static str) -> Self {
         Self { name, inner, argument: None, before: None, after: Some(MADE) }
     }
 
-    /// One that compares all of a value, and makes a list as large.
+    /// A function that compares all parts of a value, and returns a list of the same size.
     const fn whole(name: &'static str, inner: &'static str, argument: Option<&'static str>) -> Self {
         Self { name, inner, argument, before: Some(READ), after: Some(MADE) }
     }
 
-    /// One that looks for its argument.
+    /// A function that searches for its argument.
     const fn seeking(name: &'static str, inner: &'static str) -> Self {
         Self { name, inner, argument: Some("$x"), before: Some(SOUGHT), after: Some(MADE) }
     }
@@ -120,26 +120,27 @@ const WRAPPED: [Wrapped; 23] = [
     Wrapped { name: "tojson", inner: "!tojson", argument: None, before: Some(WRITTEN), after: None },
 ];
 
-/// What stands before the library's definitions, which use it.
+/// Definitions before those of the library, which use them.
 fn first_definitions() -> impl Iterator<Item = Def<&'static str>> {
     let range = jaq_core::load::parse(RANGE, |parser| parser.defs());
     let range = range.expect("the definition is fixed and tested");
     range.into_iter().chain(WRAPPED.iter().map(Wrapped::definition))
 }
 
-/// What stands behind them.
+/// Definitions after those of the library.
 fn last_definitions() -> impl Iterator<Item = Def<&'static str>> {
     let raise = jaq_core::load::parse(RAISE, |parser| parser.defs());
     raise.expect("the definitions are fixed and tested").into_iter()
 }
 
-/// A function of the library by the name that it has in here; `None` for one that has another in its place.
+/// A library function under its internal name; `None` if it is replaced.
 fn of_library((name, arguments, native): Fun<Kind>) -> Option<Fun<Kind>> {
     let name = WRAPPED.iter().find(|wrapped| wrapped.name == name).map_or(name, |wrapped| wrapped.inner);
     (!REPLACED.contains(&name)).then_some((name, arguments, native))
 }
 
-/// A function that gives what it gets, in paths and updates too (`recurse(.[]?) |= …`, `del(.[] | .a)`), and counts it.
+/// Native function that returns its input, also in paths and updates (`recurse(.[]?) |= …`, `del(.[] | .a)`),
+/// and counts it.
 macro_rules! counting {
     ($name:expr, $count:expr) => {{
         let native = Native::<Kind>::new(|cv| bome($count(cv.0.data().spent, &cv.1).map(|()| cv.1)))
@@ -152,7 +153,7 @@ macro_rules! counting {
     }};
 }
 
-/// A function that does what its argument does, and counts that first.
+/// Native function that runs its argument, and counts first.
 macro_rules! around {
     ($name:expr, $count:expr) => {{
         let native = Native::<Kind>::new(|mut cv| {
@@ -180,7 +181,7 @@ macro_rules! around {
     }};
 }
 
-/// The functions that count.
+/// All native functions that count.
 fn functions() -> Vec<Fun<Kind>> {
     vec![
         counting!(TICK, |spent: &Spent, value| spent.round(JQ_ROUND_STEPS, value)),
@@ -214,10 +215,10 @@ fn one<'a, T: 'a>(result: Result<T, Error>) -> BoxIter<'a, ValX<'a, T, Val>> {
     box_once(result.map_err(Exn::from))
 }
 
-/// The same values, where one alone is known to be the last.
+/// Returns the same values, but a single value is known to be the last.
 ///
-/// Where the engine can't tell, it keeps all that it would need to go on: of a `reduce` every value that there was, each of
-/// which is a copy then.
+/// Otherwise the engine keeps all state that it would need to continue: every intermediate value of a
+/// `reduce`, each of which is a copy then.
 fn told_apart<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
     let Some(first) = values.next() else { return Box::new(std::iter::empty()) };
     match values.next() {
@@ -226,14 +227,14 @@ fn told_apart<'a, T: 'a>(mut values: BoxIter<'a, T>) -> BoxIter<'a, T> {
     }
 }
 
-/// An operator on its two sides.
+/// Applies an operator to its operands.
 fn operation(
     mut cv: Cv<'_, Kind>,
     operate: fn(&Spent, Val, Val) -> Result<Val, Error>,
 ) -> Result<Val, Error> {
     let (left, right) = (cv.0.pop_var(), cv.0.pop_var());
     let spent = cv.0.data().spent;
-    // `.` may be one of the sides: with one holder fewer it is changed where it is, not copied.
+    // `.` may be one of the operands: with one reference fewer, it is changed in place, not copied.
     drop(cv);
     operate(spent, left, right)
 }
@@ -280,7 +281,7 @@ fn product(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
 }
 
 fn quotient(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
-    /// What a part of a text takes.
+    /// Memory of a part of a split string, in bytes.
     const PART_BYTES: u64 = 64;
     if let (Val::TStr(text), Val::TStr(separator)) | (Val::BStr(text), Val::BStr(separator)) = (&left, &right)
     {
@@ -295,12 +296,13 @@ fn quotient(spent: &Spent, left: Val, right: Val) -> Result<Val, Error> {
     left / right
 }
 
-/// What is copied of a value that is changed.
+/// Bytes that are copied when a value is changed.
 fn copied(value: &Val) -> u64 {
     if is_shared(value) { extent(value) } else { 0 }
 }
 
-/// What is copied of two objects that are merged with all objects in them; of one that is copied, its parts are shared.
+/// Bytes that are copied when two objects are merged recursively. If an object is copied, its parts become
+/// shared.
 fn merged(left: &Val, right: &Val, is_part_of_copied: bool) -> u64 {
     let (Val::Obj(members), Val::Obj(others)) = (left, right) else { return 0 };
     let is_copied = is_part_of_copied || is_shared(left);
@@ -311,25 +313,25 @@ fn merged(left: &Val, right: &Val, is_part_of_copied: bool) -> u64 {
     own + extent(right) + inside.sum::<u64>()
 }
 
-/// Looking for a value in another may compare every part of the one with every part of the other.
+/// Counts a search for one value in another, which may compare every part with every part.
 fn seek(spent: &Spent, value: &Val, sought: &Val) -> Result<(), Error> {
     let (there, wanted) = (spent.read(value)?, spent.read(sought)?);
     spent.work((1 + there / 16).saturating_mul(1 + wanted / 16))
 }
 
 fn from_json(spent: &Spent, value: Val) -> Result<Val, Error> {
-    /// A value takes so many bytes for each of its text, at most: `[1,1]`.
+    /// Largest number of bytes of a value per byte of its text: `[1,1]`.
     const BYTES_OF_ONE: u64 = 8;
     let Val::TStr(text) = &value else { return Err(Error::typ(value, "string")) };
     spent.work(text.len() as u64 / 8)?;
-    // The engine's own parser takes a step down the stack for every bracket.
+    // The engine's own parser recurses once per bracket.
     let json = JsonText::check(text).map_err(|error| Error::str(&error))?;
     check_numbers(json.as_str()).map_err(Error::str)?;
     spent.make(text.len() as u64 * BYTES_OF_ONE)?;
     jaq_json::read::parse_single(json.bytes()).map_err(|error| Error::str(&error))
 }
 
-/// Checks the numbers of a JSON text.
+/// Checks the numbers of a JSON text against the bounds.
 fn check_numbers(json: &str) -> Result<(), NumberOutOfBounds> {
     let mut rest = json;
     while let Some(start) = rest.find(|sign: char| sign == '"' || sign.is_ascii_digit()) {
@@ -353,7 +355,7 @@ fn check_numbers(json: &str) -> Result<(), NumberOutOfBounds> {
     Ok(())
 }
 
-/// Functions that depend on, or act on, something other than their input.
+/// Functions that read or change anything other than their input.
 const IMPURE: [&str; 12] = [
     "env",
     "now",
@@ -369,7 +371,7 @@ const IMPURE: [&str; 12] = [
     "strflocaltime",
 ];
 
-/// All definitions that are written in jq, and count their steps. A later one replaces an earlier one of its
+/// All jq definitions, rewritten to count their steps. A later definition replaces an earlier one of the same
 /// name.
 static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
     first_definitions()
@@ -382,11 +384,11 @@ static DEFINITIONS: LazyLock<Vec<Def<&'static str>>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The definitions and native functions that a filter calls, also by way of other definitions. Every one that
-/// has the name of a call is among them, whatever its number of arguments.
+/// Selects the definitions and native functions that a filter calls, directly or indirectly, by name
+/// regardless of the number of arguments.
 ///
 /// A compiled filter contains every definition that it was compiled with. With the whole library it needs 120
-/// KB and half a millisecond, at each start for each of 400 filters; with those that it calls, a few KB.
+/// KB and half a millisecond, at each start for each of 400 filters; with only those that it calls, a few KB.
 pub(super) fn used_by<'s>(filter: &Term<&'s str>) -> (Vec<Def<&'s str>>, Vec<Fun<Kind>>) {
     let mut used: HashSet<&str> = HashSet::new();
     let mut found: Vec<&str> = Vec::new();

@@ -1,8 +1,11 @@
-//! jq filters, compiled once.
+//! jq filters, compiled once and executed within limits.
 //!
-//! In reading order: a [`Jq`] compiles a filter and runs it; `bounds` limits one run, `rewrite` inserts those
-//! limits into the filter; `functions` and `patterns` count steps, and find the definitions of the standard
-//! library that a filter needs.
+//! In reading order:
+//!
+//! - [`Jq`] compiles a filter and runs it.
+//! - `bounds` has the limits of one run, and `rewrite` inserts them into the filter.
+//! - `functions` and `patterns` are native functions that count steps. `functions` also selects the standard
+//!   library definitions that a filter needs.
 
 mod bounds;
 mod functions;
@@ -26,33 +29,33 @@ use serde_json::Value;
 use super::{translator::TranslationLimits, work_budget::WorkBudget};
 use crate::model::{Exit, JSON_DEPTH_LIMIT, LimitedWriter, NumberOutOfBounds, check_number};
 
-/// One compiled jq filter. Clones share what was compiled.
+/// Compiled jq filter. Clones share the compiled form.
 ///
-/// It sees the value as `.`, and `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`,
-/// `$input_responses`, and the captures of the rule's patterns by their names. What reads the world (`env`,
-/// `input`, `now`) or leaves it (`halt`, `debug`, `stderr`) is not there, so the same reply gives the same
-/// result.
+/// Its input is `.`. It has the variables `$args`, `$status`, `$exit_status`, `$stderr`, `$headers`,
+/// `$input_responses`, and the captures of the rule's patterns by name. Impure functions are not available,
+/// whether they read (`env`, `input`, `now`) or act (`halt`, `debug`, `stderr`), so the same response gives
+/// the same result.
 #[derive(Clone)]
 pub struct Jq(Arc<Compiled>);
 
 struct Compiled {
     filter: jaq_core::Filter<bounds::Kind>,
     source: Box<str>,
-    /// Which of [`VARIABLES`] it asks for: the others are not made.
+    /// Which of [`VARIABLES`] it uses; the others are not computed.
     asked: [bool; VARIABLES.len()],
-    /// The captures that it sees, in the order of its variables.
+    /// Captures that it may use, in the order of its variables.
     captures: Box<[String]>,
 }
 
-/// Why a filter does not compile, or gave no value.
+/// Reason why a filter does not compile, or returned no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct JqError {
-    /// What is wrong, in one sentence. Shows nothing of the value.
+    /// The problem, in one sentence. Quotes nothing of the value.
     pub message: String,
-    /// The engine's own words, which may show the whole value: for the log.
+    /// The engine's own message, which may quote the whole value: for the log.
     pub detail: Option<String>,
-    /// What the filter's author raised with `error(…)`: meant for the client.
+    /// Value that the filter raised with `error(…)`: meant for the client.
     pub raised: Option<Value>,
 }
 
@@ -67,41 +70,43 @@ impl JqError {
         Self { message: message.into(), detail: None, raised: None }
     }
 
-    /// Whether the engine's words are not all there.
+    /// Whether the engine's message is truncated.
     pub(super) fn is_detail_cut(&self) -> bool {
         self.detail.as_ref().is_some_and(|detail| detail.len() >= DETAIL_BYTES)
     }
 }
 
-/// The names a filter sees beside `.`.
+/// Variables of a filter, besides `.`.
 #[derive(Debug, Clone, Copy)]
 pub struct JqNames<'a> {
-    /// The call's arguments, an object.
+    /// Arguments of the call, an object.
     pub args: &'a Value,
-    /// What was answered to the questions of the route, an object or null.
+    /// Input responses, an object or null.
     pub answers: &'a Value,
-    /// The reply's HTTP status.
+    /// HTTP status of the response.
     pub status: u16,
-    /// How the program ended whose output it is.
+    /// Exit of the program that wrote the response.
     pub exit: Option<&'a Exit>,
-    /// The reply's headers, an object with lower-case names.
+    /// Headers of the response, an object with lower-case names.
     pub headers: &'a Value,
-    /// Names and texts of the captures of the rule's patterns; of two of one name the later counts.
+    /// Names and texts of the captures of the rule's patterns; the last one of a name applies.
     pub captures: &'a [(String, String)],
-    /// How many values, counted at every depth, it may give.
+    /// Limit of the values of the result, counted at every depth.
     pub most_values: usize,
-    /// What ends the filter when nobody waits any more.
+    /// Work budget; cancelled when no client waits for the result.
     pub stop: Option<&'a WorkBudget>,
 }
 
-/// How many operators a filter may have, words such as `if` counted twice. Parser and evaluator take a step
-/// down the stack for each, and the stack has an end.
+/// Limit of the operators of a filter; keywords such as `if` count twice. Parser and evaluator recurse once
+/// per operator, and the stack is limited.
 const OPERATOR_LIMIT: usize = 400;
-/// How many steps a filter may take that looks at a call before it is made, a tenth of a microsecond each.
+/// Limit of the steps of a condition that is evaluated before a request is sent; a tenth of a microsecond
+/// each.
 const STEPS_BEFORE: u64 = 100_000;
-/// As much as threads have that run filters. Untouched, it is address space only.
+/// Stack size of compiler threads, the same as of threads that run filters. Untouched, it is only address
+/// space.
 const COMPILER_STACK_BYTES: usize = 128 << 20;
-/// The written filter's name among the definitions.
+/// Name of the configured filter among the definitions.
 const MAIN: &str = "written";
 const VARIABLES: [&str; 6] = ["$args", "$status", "$exit_status", "$stderr", "$headers", "$input_responses"];
 
@@ -109,11 +114,11 @@ thread_local! {
     static IS_DEEP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does work that compiles filters where the stack is deep enough: the parser takes some kilobytes for every
-/// operator. `None` where that has panicked, or the system gives no thread.
+/// Runs work that compiles filters on a thread with a deep stack: the parser needs some kilobytes of stack
+/// per operator. `None` if the work panicked, or the system can't create the thread.
 ///
-/// A thread is begun for it, unless this is in such work already. Who compiles many filters does so in one
-/// call of this: each thread has a heap of its own, of which what lives on keeps some hundred kilobytes.
+/// Starts a thread, unless the current one is such a thread. Compile many filters in one call: each thread
+/// has its own heap, and long-lived allocations in it retain some hundred kilobytes.
 pub fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     if IS_DEEP.get() {
         return Some(work());
@@ -133,12 +138,12 @@ impl Jq {
     ///
     /// # Errors
     ///
-    /// [`JqError`] on a syntax error, or a function or variable that does not exist.
+    /// [`JqError`] on a syntax error, or an unknown function or variable.
     pub fn compile(source: &str) -> Result<Self, JqError> {
         Self::compile_with(source, &[])
     }
 
-    /// Compiles a filter that also sees captures by these names; one that is missing when it runs is null.
+    /// Compiles a filter with these captures as variables; a capture without a match is null.
     ///
     /// # Errors
     ///
@@ -150,7 +155,7 @@ impl Jq {
     }
 
     fn compile_here(source: &str, captures: &[String]) -> Result<Self, JqError> {
-        // Once as written, for the parser's words about what is wrong with it.
+        // Parse the source unchanged first, for the parser's error messages.
         Loader::new([])
             .load(&Arena::default(), File { code: source, path: () })
             .map_err(|errors| JqError::new(load_message(source, errors)))?;
@@ -179,22 +184,22 @@ impl Jq {
         Ok(Self(Arc::new(Compiled { filter, source: source.into(), asked, captures: captures.into() })))
     }
 
-    /// The filter as written.
+    /// The filter as configured.
     pub fn source(&self) -> &str {
         &self.0.source
     }
 
-    /// Applies the filter. It must give exactly one value.
+    /// Applies the filter, which must return exactly one value.
     ///
     /// # Errors
     ///
-    /// [`JqError`] when the filter fails, gives no value or several, or gives what JSON has not (bytes, keys
-    /// that are no strings, infinities).
+    /// [`JqError`] if the filter fails, returns no value or several, or returns a value that JSON does not
+    /// have (bytes, keys that are not strings, infinities).
     pub fn apply(&self, value: &Value, names: JqNames<'_>) -> Result<Value, JqError> {
         self.apply_to(to_jq(value)?, names, &Spent::until(names.stop))
     }
 
-    /// The same to a value that nobody needs any more, so that there are not two of it.
+    /// The same for an owned value, which is not copied.
     ///
     /// # Errors
     ///
@@ -207,7 +212,7 @@ impl Jq {
         let mut results = self.run(value, names, spent)?;
         let first = results.next();
         let more = matches!(first, Some(Ok(_))).then(|| results.next()).flatten();
-        // A filter may have caught the error that its run is over, and gone on without what it asked for.
+        // The filter may have caught the error that ended its run, and continued without the result.
         if let Some(over) = spent.over() {
             return Err(JqError::new(over.message()));
         }
@@ -228,17 +233,17 @@ impl Jq {
         result(&first, names.most_values)
     }
 
-    /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or gives no
-    /// value, does not hold.
+    /// Whether the first value of the filter is neither `false` nor `null`. A filter that fails, or returns
+    /// no value, counts as false.
     pub fn holds(&self, value: &Value, names: JqNames<'_>) -> bool {
         let spent = Spent::until(names.stop);
         self.first(value, names, &spent).is_ok_and(|first| !is_false(first.as_ref()))
     }
 
-    /// Whether the condition is true before there is a response: the arguments are `.` and `$args`. A filter
-    /// that fails counts as true, because it decides whether an input request is sent.
+    /// Evaluates the condition before there is a response: the arguments are `.` and `$args`. A filter that
+    /// fails counts as true, because it decides whether an input request is sent.
     pub fn holds_before(&self, args: &Value, answers: &Value) -> bool {
-        // Calls are looked at on threads that serve others too.
+        // Conditions before a request run on threads that serve other calls, too.
         let spent = Spent::until(Some(&WorkBudget::after(STEPS_BEFORE)));
         let (headers, most_values) = (&Value::Null, TranslationLimits::DEFAULT_VALUES);
         let names =
@@ -329,22 +334,22 @@ fn load_message(source: &str, errors: jaq_core::load::Errors<&str, ()>) -> Strin
     }
 }
 
-/// How long the engine's words on an error may be: it puts whole values into them.
+/// Limit of the engine's error message, which may contain whole values, in bytes.
 const DETAIL_BYTES: usize = 300;
 
-/// An error in about so many bytes.
+/// The engine's error message, truncated.
 fn brief(error: &Error) -> String {
     let mut writer = LimitedWriter::new(DETAIL_BYTES);
-    // An error here says that there was more to write.
+    // An error here only means that the message was longer.
     let _ = write!(writer, "{error}");
     String::from_utf8_lossy(&writer.into_bytes()).trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned()
 }
 
-/// A JSON value as the engine has it.
+/// Converts a JSON value to the engine's type.
 ///
 /// # Errors
 ///
-/// [`NumberOutOfBounds`] when one of its numbers is.
+/// [`NumberOutOfBounds`] if one of its numbers is.
 fn to_jq(value: &Value) -> Result<Val, NumberOutOfBounds> {
     Ok(match value {
         Value::Null => Val::Null,
@@ -368,7 +373,7 @@ fn to_jq(value: &Value) -> Result<Val, NumberOutOfBounds> {
     })
 }
 
-/// The same for an owned value.
+/// Converts an owned value.
 fn into_jq(value: Value) -> Result<Val, NumberOutOfBounds> {
     Ok(match value {
         Value::String(text) => Val::utf8_str(text),
@@ -398,8 +403,8 @@ fn to_jq_number(number: &serde_json::Number) -> Result<Val, NumberOutOfBounds> {
     Ok(Val::Num(integer.unwrap_or_else(|| Num::Dec(text.to_owned().into()))))
 }
 
-/// The result of a filter. Its values are counted: shared parts are counted each time here, so a small value
-/// inside can be a large one outside.
+/// Converts the result of a filter. Counts its values: the engine shares equal parts, and each occurrence
+/// counts here, so a small value may become a large one.
 fn result(value: &Val, most_values: usize) -> Result<Value, JqError> {
     let mut left = most_values;
     from_jq(value, 0, &mut left).map_err(|error| match left {
@@ -408,7 +413,7 @@ fn result(value: &Val, most_values: usize) -> Result<Value, JqError> {
     })
 }
 
-/// `left` is how many values there may be yet.
+/// `left` is the remaining number of values.
 fn from_jq(value: &Val, depth: usize, left: &mut usize) -> Result<Value, JqError> {
     *left = left.checked_sub(1).ok_or_else(|| JqError::new("gave too many values"))?;
     if depth > JSON_DEPTH_LIMIT {

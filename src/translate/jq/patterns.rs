@@ -1,5 +1,5 @@
-//! Regular expressions in filters (`test`, `match`, `capture`, `scan`, `split`, `sub`): as the library has them, with the engine that
-//! it uses, and with each match counted.
+//! Regular expressions in filters (`test`, `match`, `capture`, `scan`, `split`, `sub`): as in the library,
+//! with its engine, but with each match counted.
 
 use bytes::Bytes;
 use jaq_core::Cv;
@@ -9,18 +9,18 @@ use regex_bites::bytes::{Regex, RegexBuilder};
 
 use super::bounds::{Kind, Spent};
 
-/// How large a compiled pattern may be, in bytes, and how many times as long a search takes then.
+/// Size limits of a compiled pattern, in bytes, and the relative cost of a search with it.
 const SIZES: [(usize, u64); 3] = [(8 << 10, 1), (64 << 10, 8), (256 << 10, 32)];
-/// What the object of one group of a match takes.
+/// Memory of the object of one group of a match.
 const GROUP_BYTES: u64 = 400;
 
-/// What is wanted of a text that is searched.
+/// Requested parts of a searched text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     Matches,
-    /// What is between the matches.
+    /// The text between the matches.
     Between,
-    /// Both, in the order of the text.
+    /// Both, in text order.
     All,
 }
 
@@ -32,7 +32,8 @@ struct Flags {
     not_empty: bool,
 }
 
-/// Searches `.` for a pattern with flags: a list of matches, each a list of groups, and of what is between them.
+/// Searches `.` for a pattern with flags. Returns a list of matches, each a list of groups, and of the text
+/// between them.
 pub(super) fn find(mut cv: Cv<'_, Kind>, wanted: Wanted) -> Result<Val, Error> {
     let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
     let (spent, value) = (cv.0.data().spent, cv.1);
@@ -47,7 +48,7 @@ pub(super) fn find(mut cv: Cv<'_, Kind>, wanted: Wanted) -> Result<Val, Error> {
     let mut behind = 0;
     let mut matches = regex.captures_iter(haystack);
     loop {
-        // A search takes a time that grows with what is left of the text, and many of them may take the square of that.
+        // One search takes linear time in the rest of the text, so many searches may take quadratic time.
         spent.work_for(1, 1 + (haystack.len() - behind) as u64 / 64 * weight)?;
         let Some(groups) = matches.next() else { break };
         let whole = groups.get(0).expect("a match has its whole");
@@ -87,7 +88,7 @@ fn text(value: &Val) -> Option<&str> {
     value.as_utf8_bytes().and_then(|bytes| str::from_utf8(bytes).ok())
 }
 
-/// A pattern, what its flags say, and how many times as long it takes as a small one.
+/// Compiles a pattern. Returns its flags, and the relative cost of a search.
 fn compile(spent: &Spent, pattern: &str, written: &str) -> Result<(Regex, Flags, u64), Error> {
     let mut flags = Flags::default();
     let mut builder = RegexBuilder::new(pattern);
@@ -128,7 +129,7 @@ fn of_group(value: &Val, offset: usize, group: &[u8], name: Option<&str>) -> Val
     Val::obj(members)
 }
 
-/// How far a text was gone through, in bytes and characters.
+/// Cursor in a text, in bytes and characters.
 #[derive(Debug, Default)]
 struct Place {
     byte: usize,
@@ -136,7 +137,7 @@ struct Place {
 }
 
 impl Place {
-    /// The number of the character at a byte, which may be before the last one that was asked for.
+    /// The character index of a byte, which may be before the cursor.
     fn at(&mut self, text: &[u8], byte: usize) -> usize {
         if byte >= self.byte {
             self.character += characters(&text[self.byte..byte]);

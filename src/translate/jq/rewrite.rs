@@ -1,10 +1,13 @@
-//! A filter that counts what it does: every loop, operator and value that is kept or read as a whole asks a
-//! function of ours.
+//! Rewriter of jq filters: inserts calls of counting functions at every loop and operator, and at every value
+//! that is stored or read completely.
 //!
-//! In reading order: [`rewritten`] makes one of a filter as it was written, whose terms that may have several
-//! values are counted, each value one step: so a list is gone through freely, and crossing one with another
-//! ends in time. [`bounded_definition`] does it for the standard library, whose loops call themselves last,
-//! which they would not any more if their terms were counted. [`with_parts`] is the one walk over terms.
+//! In reading order:
+//!
+//! - [`rewritten`] rewrites a configured filter. It also counts each value of a term that may have several,
+//!   so a list can be iterated freely, and a cross product of lists ends in time.
+//! - [`bounded_definition`] rewrites the standard library. Its loops are tail calls, which they would not be
+//!   if their terms were counted.
+//! - [`with_parts`] is the common traversal of terms.
 
 use jaq_core::{
     load::{
@@ -20,11 +23,11 @@ use super::{
     functions::{DIFFERENCE, KEPT, ONE, PRODUCT, QUOTIENT, READ, ROUND, STEP, SUM, TICK, WRITTEN},
 };
 
-/// A written filter that counts.
+/// Rewrites a configured filter.
 ///
 /// # Errors
 ///
-/// [`JqError`] names a definition that calls itself: nothing but the stack would bound it.
+/// [`JqError`] for a recursive definition: only the stack would bound it.
 pub(super) fn rewritten(term: Term<&str>) -> Result<Term<&str>, JqError> {
     let mut steps = Steps { enclosing: Vec::new(), calls_itself: None };
     let stepwise = steps.stepwise(term);
@@ -36,11 +39,11 @@ pub(super) fn rewritten(term: Term<&str>) -> Result<Term<&str>, JqError> {
     }
 }
 
-/// Counts the values of terms, and looks for definitions that call themselves.
+/// Inserts counters of values, and finds recursive definitions.
 struct Steps<'s> {
-    /// The definitions around a term, with how many arguments they have.
+    /// Enclosing definitions, with their numbers of arguments.
     enclosing: Vec<(&'s str, usize)>,
-    /// The first that calls itself.
+    /// The first recursive definition.
     calls_itself: Option<&'s str>,
 }
 
@@ -76,10 +79,10 @@ fn stepped(term: Term<&str>) -> Term<&str> {
     }
 }
 
-/// Loops of the standard library, with how many arguments; each round is a call of the inner `rec`.
+/// Loops of the standard library, with their numbers of arguments; each round is a call of the inner `rec`.
 const LOOPS: [(&str, usize); 5] = [("range", 3), ("recurse", 1), ("repeat", 1), ("until", 2), ("while", 2)];
 
-/// A definition of the standard library that counts.
+/// Rewrites a definition of the standard library.
 pub(super) fn bounded_definition<'s>(definition: Def<&'static str>) -> Def<&'s str> {
     let is_loop = LOOPS.contains(&(definition.name, definition.args.len()));
     let mut body = bounded(definition.body);
@@ -91,12 +94,12 @@ pub(super) fn bounded_definition<'s>(definition: Def<&'static str>) -> Def<&'s s
     Def { body, ..definition }
 }
 
-/// A filter that counts.
+/// Inserts counters of loops, operators and stored values.
 fn bounded(term: Term<&str>) -> Term<&str> {
     match with_parts(term, &mut bounded) {
         Term::BinOp(left, operator, right) => bounded_operation(*left, operator, *right),
         Term::Fold(name, over, pattern, rest) => {
-            // The first is where it begins, the second one round.
+            // The first part is the initial value, the second one the round.
             let counted = |(index, term)| if index == 1 { call(ROUND, [term]) } else { term };
             Term::Fold(name, over, pattern, rest.into_iter().enumerate().map(counted).collect())
         }
@@ -131,7 +134,7 @@ fn bounded_operation<'s>(
     };
     let (left, right) = match operator {
         BinaryOp::Math(math) => match function(math) {
-            // jq tries every right side with each left one, not the other way round.
+            // jq evaluates every right operand with each left one, not the other way round.
             Some(name) => return call(name, [as_one(right), as_one(left)]),
             None => (left, right),
         },
@@ -148,10 +151,10 @@ fn bounded_operation<'s>(
         },
         BinaryOp::Pipe(Some(_)) => (kept(left), right),
         BinaryOp::Assign | BinaryOp::UpdateAlt => (left, kept(right)),
-        // What is changed where it is was counted when it was kept.
+        // A value that is updated in place was counted when it was stored.
         BinaryOp::Update if is_single(&left) && is_change(&right) => (left, right),
         BinaryOp::Update => (left, each(right, KEPT)),
-        // Two values are alike as far as the smaller one goes.
+        // A comparison reads two values only up to the size of the smaller one.
         BinaryOp::Cmp(_) if !is_simple(&left) && !is_simple(&right) => (left, each(right, READ)),
         BinaryOp::Pipe(None)
         | BinaryOp::Comma
@@ -167,7 +170,7 @@ fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {
     Term::BinOp(Box::new(left), BinaryOp::Pipe(None), Box::new(right))
 }
 
-/// A term each of whose values goes through a function; one that counts a step is not needed any more then.
+/// Pipes each value of a term through a function, which replaces a counter of steps.
 fn each<'s>(term: Term<&'s str>, function: &'static str) -> Term<&'s str> {
     match term {
         Term::BinOp(left, BinaryOp::Pipe(None), right) if matches!(&*right, Term::Call(name, arguments) if *name == STEP && arguments.is_empty()) => {
@@ -177,17 +180,17 @@ fn each<'s>(term: Term<&'s str>, function: &'static str) -> Term<&'s str> {
     }
 }
 
-/// A term whose values are kept.
+/// A term whose values are stored.
 fn kept(term: Term<&str>) -> Term<&str> {
     if makes_nothing(&term) { term } else { each(term, KEPT) }
 }
 
-/// A term that the engine knows to have one value, where it has.
+/// A term that the engine knows to have one value, if it does.
 fn as_one(term: Term<&str>) -> Term<&str> {
     if is_single(&term) { term } else { call(ONE, [term]) }
 }
 
-/// Whether the values of a term are there already, or were counted when they were made.
+/// Whether the values of a term exist already, or were counted when created.
 fn makes_nothing(term: &Term<&str>) -> bool {
     match term {
         Term::Id | Term::Num(_) | Term::Var(_) | Term::Arr(_) => true,
@@ -202,17 +205,17 @@ fn makes_nothing(term: &Term<&str>) -> bool {
     }
 }
 
-/// Whether a term is one of the operators that count what they make.
+/// Whether a term is an operator that counts its result.
 fn is_operation(term: &Term<&str>) -> bool {
     matches!(term, Term::Call(name, _) if [SUM, DIFFERENCE, PRODUCT, QUOTIENT].contains(name))
 }
 
-/// Whether a term changes a part of what it gets.
+/// Whether a term changes a part of its input.
 fn is_change(term: &Term<&str>) -> bool {
     is_operation(term) || makes_nothing(term) || matches!(term, Term::BinOp(_, BinaryOp::Update, _))
 }
 
-/// Whether a term is a value without parts, so that what is compared with it is not gone through.
+/// Whether a term is a scalar or empty, so that a comparison with it reads little.
 fn is_simple(term: &Term<&str>) -> bool {
     match term {
         Term::Num(_) | Term::Arr(None) => true,
@@ -226,7 +229,7 @@ fn is_simple(term: &Term<&str>) -> bool {
     }
 }
 
-/// Whether a term has one value at most, as far as its form tells.
+/// Whether a term has at most one value, by its syntax.
 fn is_single(term: &Term<&str>) -> bool {
     match term {
         Term::Id | Term::Num(_) | Term::Var(_) | Term::Arr(_) | Term::Break(_) => true,
@@ -266,7 +269,7 @@ pub(super) fn call<'s>(
     Term::Call(name, arguments.into_iter().collect())
 }
 
-/// Adds the names that a term calls, formats such as `@csv` included.
+/// Collects the names that a term calls, formats such as `@csv` included.
 pub(super) fn collect_calls<'s>(term: &Term<&'s str>, found: &mut Vec<&'s str>) {
     fn walk<'s>(term: Term<&'s str>, found: &mut Vec<&'s str>) -> Term<&'s str> {
         match term {
@@ -278,7 +281,7 @@ pub(super) fn collect_calls<'s>(term: &Term<&'s str>, found: &mut Vec<&'s str>) 
     walk(term.clone(), found);
 }
 
-/// A term with something else in the place of each of its parts.
+/// Replaces each part of a term.
 fn with_parts<'s>(
     term: Term<&'s str>,
     change: &mut dyn FnMut(Term<&'s str>) -> Term<&'s str>,

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::*;
 
-/// As a debug build is slow.
+/// Because a debug build is slow.
 const MOST: usize = 200_000;
 
-/// What a filter sees beside its value: these arguments, and nothing else of note.
+/// Variables of a filter: these arguments, and defaults.
 fn names(args: &Value) -> JqNames<'_> {
     static NO_HEADERS: LazyLock<Value> = LazyLock::new(|| json!({}));
     JqNames {
@@ -210,11 +210,11 @@ fn a_long_path_does_not_take_the_stack() {
             Err("nests more than 4000 deep"),
         );
     };
-    // As much as the program's threads have.
+    // The same as the program's threads.
     std::thread::Builder::new().stack_size(128 << 20).spawn(check_all).unwrap().join().unwrap();
 }
 
-/// The steps that a filter takes, and the bytes that it makes.
+/// Steps taken and bytes allocated by a filter.
 #[track_caller]
 fn used(filter: &str, input: &Value) -> (u64, u64) {
     let empty = json!({});

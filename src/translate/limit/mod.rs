@@ -1,5 +1,5 @@
-//! A result short enough for a model: whole rows, or whole lines, are left out at the end, and it is said how
-//! many, and how to ask for them.
+//! Limit of a result: omits whole rows or lines at the end, and reports how many, and how to request
+//! them.
 
 mod more;
 #[cfg(test)]
@@ -30,13 +30,13 @@ use crate::{
 
 pub use more::More;
 
-/// Where the numbers of what was left out stand in the `_meta` of a result.
+/// Key in the `_meta` of a result: the numbers of shown and omitted rows or lines.
 pub const LIMIT_META_KEY: &str = "glossator/limit";
 
 const ROWS: &str = "rows";
 const LINES: &str = "lines";
 
-/// How much of a success is shown.
+/// Limit of the size of a success.
 #[derive(Debug, Default, Section)]
 #[section(id = "limit", check_keys = Self::check_keys)]
 pub struct Limit {
@@ -44,13 +44,11 @@ pub struct Limit {
     #[key(range = 1..=100_000)]
     pub rows: Option<usize>,
     /// Maximum length of the structured content as JSON, and of all other text together, in characters.
-    ///
-    /// In characters: the structure as JSON text, and all other text together.
     #[key(range = 100..=100_000_000)]
     pub characters: Option<usize>,
     /// Path of the list, such as `.data.rows`. Default: the longest list in the structured content.
     ///
-    /// The structure itself where it is a list.
+    /// The structured content itself, if it is a list.
     #[key(name = "path")]
     pub of: Option<ListPath>,
     /// Note about the omitted rest: a template of `limit` and `args`.
@@ -58,7 +56,7 @@ pub struct Limit {
     pub note: Option<Template>,
     /// Arguments with which the client can request the rest.
     pub more: Option<More>,
-    /// Which arguments of `more` are texts: those that the tool's input schema wants as one.
+    /// Arguments of `more` that are strings in the tool's input schema.
     #[key(skip)]
     pub text_arguments: Vec<String>,
 }
@@ -74,13 +72,13 @@ impl Limit {
         }
     }
 
-    /// The structure with as many rows as fit, and what was left out; as it is when it fits.
+    /// Truncates the structured content to as many rows as fit, and returns the cut; unchanged if all fit.
     ///
-    /// `pretty` is for a rule that shows it with a line per member, which is what is measured then.
+    /// `pretty` is set if the rule shows it as indented JSON; then that length is measured.
     ///
     /// # Errors
     ///
-    /// A sentence for the client, when nothing can be left out that would make it fit.
+    /// A sentence for the client, if it can't be shortened to fit.
     pub(super) fn structure(
         &self,
         structured: Structured,
@@ -88,7 +86,7 @@ impl Limit {
         args: &Value,
         pretty: bool,
     ) -> Result<(Structured, Option<Cut>), String> {
-        /// `{"result":}` round a value that is no object.
+        /// Length of `{"result":}` around a value that is not an object.
         const WRAPPING: usize = 11;
         let quick = structured.json().as_str().len() + WRAPPING;
         if self.rows.is_none() && !pretty && self.characters.is_none_or(|most| quick <= most) {
@@ -121,8 +119,8 @@ impl Limit {
             }
             remade(&value)
         };
-        // The number of rows that fit is computed from the length of each, not by trial: all of it is written
-        // two or three times.
+        // The number of rows that fit is computed from their lengths. Trying each number would serialize all
+        // rows repeatedly; this serializes them two or three times.
         let without_rows = with_rows(0);
         let mut shown = match self.characters {
             None => most,
@@ -130,7 +128,7 @@ impl Limit {
         };
         let mut cut = with_rows(shown);
         while shown > 0 && !fits(&cut) {
-            // A deeply nested value is on one line while it has few members, so its computed length is too
+            // A deeply nested value is compact while it has few members, so its computed length may be too
             // short.
             shown /= 2;
             cut = with_rows(shown);
@@ -164,12 +162,12 @@ impl Limit {
         Ok((cut, Some(Cut { unit: rows.unit(), shown, total, text: None, next })))
     }
 
-    /// The blocks with as many lines of text as fit, and what was left out. JSON of the structure is left
-    /// alone: it was shortened with that.
+    /// Truncates the text blocks to as many lines as fit, and returns the cut. JSON of the structured content
+    /// is unchanged here: it was shortened with that.
     ///
     /// # Errors
     ///
-    /// A sentence for the client, when one line alone is too long.
+    /// A sentence for the client, if the first line alone is too long.
     pub(super) fn texts(&self, blocks: Vec<Shown>) -> Result<(Vec<Content>, Option<Cut>), String> {
         let mut room = self.characters.unwrap_or(usize::MAX);
         let (mut content, mut shown, mut total) = (Vec::new(), 0, 0);
@@ -197,7 +195,7 @@ impl Limit {
                 if kept == most_lines {
                     continue;
                 }
-                // Of what follows a line that does not fit, in this block and in others, nothing is shown.
+                // After a line that does not fit, nothing else is shown, in this block and in later ones.
                 full |= line.trim_end_matches('\n').chars().count() > room;
                 if !full {
                     kept += 1;
@@ -225,10 +223,10 @@ impl Limit {
         Ok((content, cut))
     }
 
-    /// The way to the list in a value.
+    /// The path of the list in a value.
     fn list_in(&self, value: &Value, wrapped: bool) -> Option<Vec<String>> {
         match &self.of {
-            // Clients see the value under `result`, and so may the rule's author.
+            // Clients see the value under `result`, so the rule's path may begin with it.
             Some(path) if wrapped && path.names().first().is_some_and(|name| name == "result") => {
                 Some(path.names()[1..].to_vec())
             }
@@ -239,22 +237,22 @@ impl Limit {
     }
 }
 
-/// Reads the template of a note, which is about what was left out alone.
+/// Reads the template of a note, whose variables are `limit` and `args` only.
 fn read_note(value: &Cursor<'_>) -> Checked<Option<Template>> {
     Scope::of(value).with_own_captures(|| {
         Scope::of(value).with_names(&["limit", "args"], || Template::read(value).map(Some))
     })
 }
 
-/// What was left out.
+/// Description of the omitted part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::translate) struct Cut {
     pub(super) unit: &'static str,
     pub(super) shown: usize,
     pub(super) total: usize,
-    /// How many lines of text are shown, and of how many, where that was cut as well.
+    /// Number of shown lines and of all lines of text, if the text was cut, too.
     pub(super) text: Option<(usize, usize)>,
-    /// The arguments that give the rest.
+    /// Arguments that request the next part.
     pub(super) next: Map<String, Value>,
 }
 
@@ -276,14 +274,14 @@ impl fmt::Display for Cut {
 }
 
 impl Cut {
-    /// The same, with what was left out of the text beside it; there is one note of both.
+    /// Adds the cut of the text beside it; one note describes both.
     pub(in crate::translate) fn and_text(mut self, text: &Self) -> Self {
         let is_said = (self.unit, self.shown, self.total) == (text.unit, text.shown, text.total);
         self.text = (!is_said).then_some((text.shown, text.total));
         self
     }
 
-    /// For programs.
+    /// For programs: the `_meta` of the result.
     pub(in crate::translate) fn meta(&self) -> Value {
         let Self { unit, shown, total, text, next } = self;
         let mut meta = json!({ "unit": unit, "shown": shown, "leftOut": total - shown, "total": total });
@@ -296,11 +294,11 @@ impl Cut {
         meta
     }
 
-    /// For people and models: what the rule's template makes of it, else a sentence.
+    /// For people and models: the rule's note, or a default sentence.
     ///
     /// # Errors
     ///
-    /// A sentence for the log, and the note by default.
+    /// A sentence for the log, and the default note.
     pub(in crate::translate) fn note(
         &self,
         limit: &Limit,
@@ -318,11 +316,11 @@ impl Cut {
     }
 }
 
-/// The way to a list: names of members, as `.hosts` or `.data."my rows"` in jq.
+/// Path of a list: names of members, `.hosts` or `.data."my rows"` as in jq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPath(Vec<String>);
 
-/// The reason why a text is not such a path.
+/// Error for an invalid path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected the way to a list, such as `.hosts` or `.data.rows`, found `{0}`")]
 pub struct ListPathError(String);
@@ -358,7 +356,7 @@ impl FromStr for ListPath {
 }
 
 impl ListPath {
-    /// The names on the way.
+    /// The names of the path.
     pub fn names(&self) -> &[String] {
         &self.0
     }
@@ -399,7 +397,7 @@ impl Rows {
         }
     }
 
-    /// The first rows, as a value.
+    /// The first `count` rows, as a value.
     fn first(&self, count: usize) -> Value {
         match self {
             Self::List(rows) => Value::Array(rows[..count].to_vec()),
@@ -408,10 +406,10 @@ impl Rows {
         }
     }
 
-    /// The most rows that add at most so many characters to the value without rows. `depth` is the nesting
-    /// depth of the list, if there is a line for each row and for each member of one.
+    /// The largest number of rows that add at most so many characters to the value without rows. `depth` is
+    /// the nesting depth of the list, for indented JSON.
     fn fitting(&self, characters: usize, depth: Option<usize>) -> usize {
-        /// For each step down.
+        /// Per level.
         const INDENTATION: usize = 2;
         let mut room = characters;
         let mut takes = |length: Option<usize>| {
@@ -426,7 +424,7 @@ impl Rows {
                     let row = written(row, depth.is_some(), characters)?;
                     let lines = row.matches('\n').count() + 1;
                     let before = indentation.map_or(0, |indentation| lines * indentation + 1);
-                    // Before the first is no comma, and after the last the bracket is on its own line.
+                    // The first row has no comma before it; the closing bracket is on its own line.
                     let between = match (index, depth) {
                         (0, None) => 0,
                         (0, Some(depth)) => depth * INDENTATION + 1,
@@ -437,7 +435,7 @@ impl Rows {
                 rows.iter().enumerate().take_while(|row| takes(length(*row))).count()
             }
             Self::Lines(lines) => {
-                // The quotes are round all lines together.
+                // One pair of quotes encloses all lines.
                 const QUOTES: usize = 2;
                 let length = |line: &String| {
                     let line = written(line, false, characters.saturating_add(QUOTES))?;
@@ -450,9 +448,9 @@ impl Rows {
     }
 }
 
-/// A row as JSON, unless it certainly has more characters than that.
+/// A row as JSON; `None` if it certainly exceeds this number of characters.
 fn written(row: &impl Serialize, with_lines: bool, characters: usize) -> Option<String> {
-    /// The most bytes of a character in UTF-8.
+    /// Longest UTF-8 encoding of a character, in bytes.
     const MOST_BYTES: usize = 4;
     let mut writer = LimitedWriter::new(characters.saturating_mul(MOST_BYTES));
     let written = match with_lines {
@@ -466,7 +464,7 @@ fn at_mut<'v>(value: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {
     path.iter().try_fold(value, |value, name| value.get_mut(name))
 }
 
-/// The list with the most rows that objects alone lead to; the first of two alike.
+/// The longest list that is reachable through objects only; the first of equal ones.
 fn longest_list(value: &Value) -> Option<(usize, Vec<String>)> {
     let mut best: Option<(usize, Vec<String>)> = None;
     for (name, member) in value.as_object()? {

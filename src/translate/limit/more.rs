@@ -12,29 +12,29 @@ use crate::{
     translate::scope::Scope,
 };
 
-/// The arguments by which a client asks for other rows.
+/// Arguments for paging through rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum More {
-    /// One that counts rows.
+    /// An argument that counts rows.
     Offset {
-        /// Its name.
+        /// Name of the argument.
         argument: String,
-        /// What it is for the first row.
+        /// Value for the first row.
         first: u64,
     },
-    /// One that counts pages, and one that says how many rows a page has: with the size that is shown, no row
-    /// is passed over.
+    /// An argument that counts pages, and one for the page size. The page size of the next request is the
+    /// number of shown rows, so that no row is skipped.
     Page {
-        /// Its name.
+        /// Name of the page argument.
         argument: String,
-        /// The name of the other.
+        /// Name of the page size argument.
         size: String,
-        /// What it is for the first page.
+        /// Value for the first page.
         first: u64,
     },
 }
 
-/// The keys of `more`.
+/// Keys of `more`.
 #[derive(Section)]
 #[section(id = "more", check_keys = Self::check_keys)]
 struct MoreSettings {
@@ -91,7 +91,7 @@ fn count_argument(value: &Cursor<'_>) -> Checked<Option<String>> {
 }
 
 impl More {
-    /// The names of its arguments.
+    /// Names of its arguments.
     pub fn arguments(&self) -> impl Iterator<Item = &String> {
         let (first, second) = match self {
             Self::Offset { argument, .. } => (argument, None),
@@ -100,10 +100,10 @@ impl More {
         std::iter::once(first).chain(second)
     }
 
-    /// The arguments that ask for what comes after the rows that are shown.
+    /// Arguments that request the rows after those shown.
     pub(super) fn next(&self, args: &Value, shown: usize, texts: &[String]) -> Map<String, Value> {
         let shown = shown as u64;
-        // An argument without a type may be a text; a text that is not a number has no next value.
+        // An argument without a type may be a string; a string that is not a number has no next value.
         let current = |name: &str, first: u64| match args.get(name) {
             None | Some(Value::Null) => Some(first),
             Some(Value::String(text)) => text.trim().parse().ok(),
@@ -121,7 +121,7 @@ impl More {
                 Some(vec![(argument.clone(), first + seen.checked_div(shown)?), (size.clone(), shown)])
             }),
         };
-        // The value for the next request must match the input schema.
+        // The value must match the input schema.
         let is_text = |name: &String| texts.contains(name) || args.get(name).is_some_and(Value::is_string);
         let written = |(name, value): (String, u64)| match is_text(&name) {
             true => (name, Value::String(value.to_string())),

@@ -1,4 +1,4 @@
-//! What is left out, what is said of it, and that the rest is within the limit.
+//! Omitted rows and lines, their note, and the length of the rest.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -93,7 +93,7 @@ fn the_note_says_how_to_ask_for_the_rest() {
         json!([1, 2, 3]),
         Ok(("[1,2]", Some("2 of 3 rows are shown. For the next, call again with `start`: \"12\"."))),
     );
-    // Two pages of 20 and these 10 rows are 50: what comes next is page 6 of 10 rows each.
+    // Two pages of 20 and these 10 rows are 50, so the next is page 6 of 10 rows each.
     let page = More::Page { argument: "page".into(), size: "per".into(), first: 1 };
     let (_, cut) = Limit { more: Some(page), ..rows(10) }
         .structure(structured(&(0..20).collect()), None, &json!({"page": "3", "per": 20}), false)
@@ -145,7 +145,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever the value, what comes out is within the limit, or the client is told why not.
+    /// Any value is within the limit afterwards, or the client gets an error with the reason.
     #[test]
     fn a_limited_value_is_within_its_limit(
         value in any_value(), most in 12_usize..80, rows in prop::option::of(0_usize..5), pretty: bool,
@@ -169,7 +169,7 @@ proptest! {
         }
     }
 
-    /// What is counted is what comes out, so that a long value is not written down again and again.
+    /// The computed length is that of the output, so that a long value is not serialized repeatedly.
     #[test]
     fn the_rows_that_fit_are_counted(
         items in prop::collection::vec(any_value(), 0..6), room in 0_usize..90, depth in 0_usize..3, pretty: bool,

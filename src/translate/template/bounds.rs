@@ -1,4 +1,4 @@
-//! How much a template may do: steps, what it looks up, what it writes, how deep its expressions are.
+//! Limits of a template: steps, values looked up, output, and depth of expressions.
 
 use std::{
     cell::Cell,
@@ -16,16 +16,16 @@ use minijinja::{
 use super::TemplateError;
 use crate::translate::work_budget::{STOPPED, WorkBudget};
 
-/// How much work one rendering may do, in instructions of the template engine; a template that loops longer is an error.
+/// Limit of the work of one rendering, in instructions of the engine (its "fuel").
 pub(super) const FUEL: u64 = 2_000_000;
 
-/// The same of one on a thread that serves other calls too, where steps are counted: one that takes more begins again elsewhere.
+/// The same on a thread that serves other calls, too: a rendering that takes more is restarted elsewhere.
 pub(super) const SHORT_FUEL: u64 = 10_000;
 
-/// How many bytes that are looked up or made take about as long as a step.
+/// Bytes that are looked up or written in about the time of one step.
 pub(super) const STEP_BYTES: u64 = 64;
 
-/// How much work the templates of one result, or one request, may do together: a block for each of a thousand rows is a thousand
+/// Work budget of all templates of one result or request: a block for each of a thousand rows is a thousand
 /// renderings.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -34,17 +34,17 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Of one result or request: what one template may do alone.
+    /// Budget of one result or request, equal to the limit of a single template.
     pub(crate) fn of_result() -> Self {
         Self { left: Cell::new(FUEL), stop: None }
     }
 
-    /// The same, which ends when nobody waits for it any more.
+    /// Adds the work budget of the call, which is cancelled when no client waits for the result.
     pub(crate) fn until(self, stop: Option<&WorkBudget>) -> Self {
         Self { stop: stop.cloned(), ..self }
     }
 
-    /// Whether anything is left.
+    /// Fails if the budget is used up.
     pub(super) fn check(&self) -> Result<(), TemplateError> {
         if self.left.get() == 0 {
             let message = "the templates do more work together than one may do alone".to_owned();
@@ -53,7 +53,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts what a rendering has used; `None` where that was more than it had.
+    /// Charges the steps of a rendering; `None` if it exceeded its limit.
     pub(super) fn spend(&self, used: Option<u64>) {
         let used_or_all = used.unwrap_or_else(|| self.left.get());
         self.left.set(self.left.get().saturating_sub(used_or_all));
@@ -62,21 +62,21 @@ impl Budget {
         }
     }
 
-    /// Whether the steps of its renderings are counted, as they are taken on a thread that serves other calls too.
+    /// Whether steps are limited because the thread serves other calls, too.
     pub(super) fn is_short(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.steps_left().is_some())
     }
 }
 
-/// How long the texts and lists may be together that one rendering looks up, in bytes; one that is looked up again counts
-/// again, wherever its name comes from. The engine counts its own steps, and a step of a loop that adds to a text or searches it reads all of it.
+/// Limit of the strings and lists that one rendering looks up, in bytes. Each lookup counts, regardless of
+/// the name. The engine counts only its own steps, and a single step of a loop may read a whole text.
 const LOOKED_UP_LIMIT_BYTES: u64 = if cfg!(test) { 32 << 20 } else { 8 << 30 };
 
-/// What an item of a list counts, in bytes.
+/// Size of an item of a list, in bytes.
 pub(super) const ITEM_BYTES: u64 = 16;
 
-/// The names of a template, and what may still be looked up and made. There are none once nobody waits any more: what is
-/// left of the rendering is done soon then.
+/// Variables of a template, and the remaining bytes of lookups and output. After cancellation all variables
+/// are undefined, so that the rendering ends soon.
 #[derive(Debug)]
 pub(super) struct LookedUp {
     names: Value,
@@ -85,7 +85,7 @@ pub(super) struct LookedUp {
     stop: Option<WorkBudget>,
 }
 
-/// The name by which the filters of a template find what they may still charge; no template can write it.
+/// Name by which filters find these counters; no template can contain it.
 const OWN_NAME: &str = " looked up";
 
 impl LookedUp {
@@ -98,12 +98,12 @@ impl LookedUp {
         }
     }
 
-    /// That of the rendering that a filter is called in.
+    /// The counters of the rendering that calls a filter.
     pub(super) fn of_state(state: &State<'_, '_>) -> Option<Arc<Self>> {
         state.lookup(OWN_NAME).and_then(|value| value.downcast_object::<Self>())
     }
 
-    /// Counts a value of so many bytes that is looked up.
+    /// Charges a value of so many bytes that is looked up.
     pub(super) fn look_up(&self, bytes: u64) -> Result<(), Error> {
         let left = self.left.load(Ordering::Relaxed).saturating_sub(bytes);
         self.left.store(left, Ordering::Relaxed);
@@ -113,7 +113,7 @@ impl LookedUp {
         }
     }
 
-    /// Whether filters and operators may output so many bytes more.
+    /// Whether filters and operators may write so many more bytes.
     pub(super) fn allows_output(&self, bytes: usize) -> bool {
         let left = self.made_left.load(Ordering::Relaxed).checked_sub(bytes);
         self.made_left.store(left.unwrap_or(0), Ordering::Relaxed);
@@ -124,12 +124,12 @@ impl LookedUp {
         self.is_stopped_for(0)
     }
 
-    /// Whether it is, after so many bytes that are looked up or made.
+    /// Whether the call is cancelled, after charging so many bytes.
     fn is_stopped_for(&self, bytes: u64) -> bool {
         self.stop.as_ref().is_some_and(|stop| !stop.allows(bytes / STEP_BYTES))
     }
 
-    /// Whether every name was there that was looked up.
+    /// Fails if a lookup was refused.
     pub(super) fn check(&self) -> Result<(), TemplateError> {
         let message = if self.is_stopped() {
             STOPPED.to_owned()
@@ -152,14 +152,14 @@ impl Object for LookedUp {
     }
 }
 
-/// How long a rendered text may be, in bytes: a loop over a large reply writes a multiple of it.
+/// Limit of a rendered text, in bytes: a loop over a large response writes a multiple of it.
 pub(super) const TEXT_LIMIT_BYTES: usize = 16 << 20;
 
-/// How many operators one expression may have, and how many `elif` a template: the parser takes a step down the
-/// stack for each, and the stack has an end.
+/// Limit of the operators of one expression, and of the `elif` of a template: the parser recurses once per
+/// operator, and the stack is limited.
 const OPERATOR_LIMIT: usize = 400;
 
-/// Refuses what the engine's parser would go too far down the stack for.
+/// Rejects templates that would make the engine's parser recurse too deep.
 pub(super) fn refuse_too_deep(source: &str) -> Result<(), TemplateError> {
     let parts = source.split("{{").flat_map(|part| part.split("{%"));
     let most = parts.map(|part| {
@@ -176,12 +176,12 @@ pub(super) fn refuse_too_deep(source: &str) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// Limit of the output of all filters and operators of one rendering, in bytes, beside their input.
+/// Limit of the output of all filters and operators of one rendering together, in bytes.
 pub(super) const MADE_LIMIT_BYTES: usize = 64 << 20;
 
-/// Replaces those of the engine's filters that make long output of short input by bounded ones.
+/// Replaces the engine's filters that write long output from short input by bounded ones.
 ///
-/// `text | replace('a', text)` squares the length of a response, and `rows | join(text)` multiplies it; the
+/// `text | replace('a', text)` squares the length of a response, and `rows | join(text)` multiplies it. The
 /// engine counts its own steps, not the output of one of them.
 pub(super) fn add_filters(environment: &mut Environment<'static>) {
     environment.add_filter("batch", batch);
@@ -193,14 +193,14 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
     environment.add_filter("sum", sum);
 }
 
-/// Counts output before it is made.
+/// Charges output before it is written.
 pub(super) fn charge_output(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
-    // Templates are rendered with names that count; nothing else is.
+    // Templates are always rendered with these counters.
     let names = LookedUp::of_state(state).ok_or_else(output_too_large)?;
     if names.allows_output(bytes) { Ok(()) } else { Err(output_too_large()) }
 }
 
-/// The error of a rendering that exceeds the limit.
+/// Error of a rendering that exceeds the limit.
 pub(super) fn output_too_large() -> Error {
     let message = format!("makes more than {MADE_LIMIT_BYTES} bytes of texts and lists");
     Error::new(ErrorKind::InvalidOperation, message)
@@ -233,7 +233,7 @@ fn join(
     filters::join(state, value, joiner, attribute, options)
 }
 
-/// Texts are added one by one, each sum a copy of all before: `join` is for that.
+/// Rejects strings: each partial sum would be a copy of all before. `join` concatenates them.
 fn sum(
     state: &State<'_, '_>,
     values: Value,
@@ -268,7 +268,7 @@ fn indent(
     Value::from_function(filters::indent).call(state, &arguments)
 }
 
-/// The memory of one more item of a list.
+/// Memory of an additional item of a list.
 const ADDED_ITEM_BYTES: usize = size_of::<Value>();
 
 fn batch(
@@ -295,12 +295,12 @@ fn slice(
 
 fn format(state: &mut State<'_, '_>, pattern: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let text = pattern.as_str().unwrap_or_default();
-    // A width is a number in the pattern, or for a `*` one of the values.
+    // A width is a number in the pattern, or one of the values for a `*`.
     let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
     let written = numbers.map(|digits| digits.parse().unwrap_or(usize::MAX));
     let widths = text.matches('*').count();
     let given = values.iter().filter_map(|value| value.as_usize()).map(|width| width.saturating_mul(widths));
-    // One value may be shown many times.
+    // One value may be written several times.
     let longest = values.iter().filter_map(|value| value.as_str()).map(str::len).max().unwrap_or(0);
     let shown = longest.saturating_mul(text.matches('%').count());
     charge_output(state, written.chain(given).chain([shown]).fold(0, usize::saturating_add))?;

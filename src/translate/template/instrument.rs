@@ -1,8 +1,9 @@
-//! What counts the work of a template is written into its expressions before the engine compiles it.
+//! Instrumentation of templates: inserts counters of work into their expressions before the engine compiles
+//! them.
 //!
-//! The engine counts its instructions, and one of them may copy or search megabytes. So a value that is looked up goes
-//! through a filter that counts how long it is, and so does each operand of `~` and `+`, as often as it is copied; `a * b`
-//! becomes a filter that counts before it repeats a text.
+//! The engine counts its own instructions, and a single one may copy or search megabytes. So each value that
+//! is looked up is piped through a filter that counts its length. So is each operand of `~` and `+`, once per
+//! copy. `a * b` becomes a filter that counts before it repeats a text.
 
 use std::{ops::Range, sync::LazyLock};
 
@@ -18,20 +19,20 @@ use minijinja::{
 
 use super::bounds::{ITEM_BYTES, LookedUp, STEP_BYTES, charge_output};
 
-/// The names of the filters.
+/// Names of the inserted filters.
 const LOOKED_UP: &str = "__looked_up";
 const COPIED: &str = "__copied";
 const TIMES: &str = "__times";
 
-/// A template with what counts in it.
+/// Instrumented template.
 #[derive(Debug)]
 pub(super) struct Counted {
-    /// As the engine compiles it.
+    /// Source for the engine.
     pub(super) source: String,
     edits: Vec<Edit>,
 }
 
-/// What stands in the place of a part of the template as it was written.
+/// Replacement of a part of the configured template.
 #[derive(Debug)]
 struct Edit {
     at: usize,
@@ -40,12 +41,13 @@ struct Edit {
 }
 
 impl Counted {
-    /// Of a template as it was written.
+    /// Instruments a configured template.
     pub(super) fn of(written: &str) -> Result<Self, Error> {
         let mut edits = Edits { written, list: Vec::new() };
         edits.statement(&parse(written, super::NAME, SyntaxConfig::default())?);
         let mut edits = edits.list;
-        // Of two in one place the outer begins first and ends last, as it was found.
+        // The sort is stable: of two edits at one position, the outer one stays first at the beginning, and
+        // last at the end.
         edits.sort_by_key(|edit| edit.at);
         let (mut source, mut copied) = (String::with_capacity(written.len() + edits.len() * 16), 0);
         for edit in &edits {
@@ -57,7 +59,7 @@ impl Counted {
         Ok(Self { source, edits })
     }
 
-    /// The place in the template as it was written of one in the source.
+    /// Position in the configured template of a position in the instrumented source.
     pub(super) fn place(&self, place: Range<usize>) -> Range<usize> {
         self.offset(place.start)..self.offset(place.end)
     }
@@ -168,7 +170,7 @@ impl Edits<'_> {
 
     fn call(&mut self, called: &Expr<'_>, arguments: &[CallArg<'_>]) {
         match called {
-            // The name of a function is no value.
+            // A function name is not a value.
             Expr::Var(_) => {}
             Expr::GetAttr(method) => self.expression(&method.expr),
             other => self.expression(other),
@@ -185,7 +187,7 @@ impl Edits<'_> {
         }));
     }
 
-    /// A name with what is behind it: of `args.rows[n].text` all of it, and `n`.
+    /// Instruments a variable with its attributes and subscripts: of `args.rows[n].text` the whole, and `n`.
     fn looked_up(&mut self, expression: &Expr<'_>) {
         let (mut root, mut subscripts) = (expression, Vec::new());
         loop {
@@ -221,12 +223,12 @@ impl Edits<'_> {
         }
     }
 
-    /// `a * b * c` as `(a)|times(b)|times(c)`, which nests no deeper.
+    /// Rewrites `a * b * c` to `(a)|times(b)|times(c)`, which nests no deeper.
     fn product(&mut self, operation: &Spanned<BinOp<'_>>) {
         let begin = operation.span().start_offset as usize;
         let Some(at) = self.operator(operation) else { return };
         let text = match &operation.left {
-            // Without parentheses of its own.
+            // A product without parentheses around it.
             Expr::BinOp(left)
                 if matches!(left.op, BinOpKind::Mul)
                     && left.span().start_offset as usize == begin
@@ -246,7 +248,8 @@ impl Edits<'_> {
         self.insert(operation.span().end_offset as usize, ")");
     }
 
-    /// `a ~ b ~ c`, of which `a` and `b` are copied twice: from the left to the right, each time with all before.
+    /// Instruments `a ~ b ~ c`, which copies `a` and `b` twice: it is evaluated from left to right, and each
+    /// step copies all operands before.
     fn sum(&mut self, operation: &Spanned<BinOp<'_>>, at: usize, copies: usize) {
         let span = operation.span();
         let sides = [
@@ -255,7 +258,7 @@ impl Edits<'_> {
         ];
         for (operand, begin, end) in sides {
             match operand {
-                // As long as the template itself.
+                // A literal is not longer than the template itself.
                 Expr::Const(_) => {}
                 Expr::BinOp(inner)
                     if matches!(inner.op, BinOpKind::Add | BinOpKind::Concat)
@@ -273,7 +276,7 @@ impl Edits<'_> {
         }
     }
 
-    /// Where the sign of `*`, `~` or `+` is: behind its left operand, whose parentheses are no part of it.
+    /// Position of the operator `*`, `~` or `+`, after the left operand and its closing parentheses.
     fn operator(&self, operation: &Spanned<BinOp<'_>>) -> Option<usize> {
         let sign = match operation.op {
             BinOpKind::Mul => '*',
@@ -288,11 +291,11 @@ impl Edits<'_> {
     }
 }
 
-/// Adds the filters that count.
+/// Registers the counting filters.
 pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter(LOOKED_UP, |state: &State<'_, '_>, value: Value| {
         let bytes = bytes_of(&value);
-        // Less is a part of the step that looks it up.
+        // Smaller values are covered by the step that looks them up.
         if bytes > STEP_BYTES {
             LookedUp::of_state(state).map_or(Ok(()), |names| names.look_up(bytes))?;
         }
@@ -308,7 +311,7 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter(TIMES, times);
 }
 
-/// How long a text or a list is.
+/// Length of a string or list, in bytes.
 fn bytes_of(value: &Value) -> u64 {
     match (value.as_bytes(), value.kind()) {
         (Some(bytes), _) => bytes.len() as u64,
@@ -319,7 +322,7 @@ fn bytes_of(value: &Value) -> u64 {
     }
 }
 
-/// `a * b` as the engine does it, which repeats a text or a list, and takes numbers.
+/// The engine's `a * b`, which multiplies numbers, and repeats strings and lists.
 fn times(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
     static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(Environment::new);
     static PRODUCT: LazyLock<Expression<'static, 'static>> =
@@ -331,7 +334,7 @@ fn times(state: &State<'_, '_>, left: Value, right: Value) -> Result<Value, Erro
         }
     }
     let product = PRODUCT.eval(Value::from_pairs([("a", left), ("b", right)]));
-    // Without the place, which is one in the expression.
+    // Without its position, which is inside the helper expression.
     product.map_err(|error| Error::new(error.kind(), error.detail().unwrap_or_default().to_owned()))
 }
 
@@ -346,7 +349,7 @@ mod tests {
         let source =
             names.iter().fold(counted.source.clone(), |text, (name, short)| text.replace(name, short));
         assert_eq!(source, expected);
-        // What stays of it is in its place.
+        // Unchanged text maps back to its original position.
         for (offset, _) in written.match_indices(|c: char| c.is_ascii_alphanumeric()) {
             let found: Vec<usize> =
                 (0..counted.source.len()).filter(|place| counted.offset(*place) == offset).collect();

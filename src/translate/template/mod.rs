@@ -1,5 +1,5 @@
-//! Jinja templates, compiled once. `bounds` has the limits on work and output, `counted` counts the work,
-//! `values` converts from and to JSON.
+//! Jinja templates, compiled once. `bounds` has the limits of work and output, `instrument` inserts counters
+//! of work, `values` converts from and to JSON.
 
 mod bounds;
 mod instrument;
@@ -25,56 +25,54 @@ use super::{
 };
 use crate::model::LimitedWriter;
 
-/// One compiled Jinja template.
+/// Compiled Jinja template.
 ///
-/// Every name that a template may use is documented with the place it is written in; a name that is not there
-/// is an error, never an empty text. Nothing is escaped where a text is written: the place that it lands in
-/// escapes it.
+/// Each setting documents the names that its templates may use. An undefined name is an error, never an empty
+/// text. Plain text is not escaped; the context into which it is inserted escapes it.
 pub struct Template(Box<Written>);
 
 struct Written {
     source: Box<str>,
     place: TemplatePlace,
-    /// Compiled once more by the first who renders it: it takes 12 KB, and most templates of most files wait
-    /// for long.
+    /// Compiled on first use: it takes 12 KB, and most templates are rarely rendered.
     compiled: OnceLock<Result<Box<Compiled>, TemplateError>>,
     names: Box<[String]>,
     paths: Box<[String]>,
 }
 
-/// The template with what counts its work, an engine with it, …
+/// Instrumented template, with an engine for it …
 struct Compiled {
     counted: Counted,
     whole: Environment<'static>,
-    /// … and the same for threads that serve other calls too; what they have in common is shared.
+    /// … and the same for threads that serve other calls, too; their common parts are shared.
     short: Environment<'static>,
 }
 
-/// Why a template does not compile or does not render.
+/// Reason why a template does not compile or render.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TemplateError {
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub message: String,
-    /// The line of the template, from 1.
+    /// Line of the template, from 1.
     pub line: Option<usize>,
 }
 
-/// The place that a text is written for, which says how what is put in is written.
+/// Output context of a template, which decides how values are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TemplatePlace {
-    /// Text: as it is.
+    /// Text: values are not escaped.
     Text,
-    /// A URL: a value is percent-encoded as a whole, so that it stays in its place.
+    /// URL: each value is percent-encoded completely, so that it stays one component.
     Address,
-    /// XML: a value is escaped, so that it can't become markup. Output that a filter has escaped or marked as
-    /// safe is not escaped again.
+    /// XML: each value is escaped, so that it can't become markup. Output that a filter has escaped or marked
+    /// as safe is not escaped again.
     Xml,
 }
 
 const NAME: &str = "template";
 
-/// What all templates have in common. Its clones share filters and functions, which take more room than a
+/// Environment common to all templates. Its clones share filters and functions, which take more memory than a
 /// template.
 static COMMON: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
@@ -101,12 +99,12 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] on a syntax error, or a filter or function that does not exist.
+    /// [`TemplateError`] on a syntax error, or an unknown filter or function.
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
         Self::compile_for(TemplatePlace::Text, source)
     }
 
-    /// Compiles a template for a place.
+    /// Compiles a template for an output context.
     ///
     /// # Errors
     ///
@@ -114,7 +112,7 @@ impl Template {
     pub fn compile_for(place: TemplatePlace, source: &str) -> Result<Self, TemplateError> {
         refuse_too_deep(source)?;
         let environment = compiled(source, place)?;
-        // Which says what does not compile any more with that in it; only products nest deeper.
+        // Instrumentation nests products deeper; report here what no longer compiles.
         if source.contains('*') {
             Compiled::new(source, place)?;
         }
@@ -126,7 +124,7 @@ impl Template {
         let mut names: Vec<_> =
             paths.iter().map(|path| path.split('.').next().unwrap_or(path).to_owned()).collect();
         names.dedup();
-        // The filter shows what the client has sent itself.
+        // The filter does not mask what the client has sent itself.
         if source.contains("redact") && !names.iter().any(|name| name == "args") {
             names.push("args".to_owned());
         }
@@ -135,37 +133,38 @@ impl Template {
         Ok(Self(Box::new(Written { source, place, compiled: OnceLock::new(), names, paths })))
     }
 
-    /// The template as written.
+    /// The template as configured.
     pub fn source(&self) -> &str {
         &self.0.source
     }
 
-    /// Renders the template with what `names` says.
+    /// Renders the template with these variables.
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] on an undefined name, a value of the wrong kind, too much work, or too long a text.
+    /// [`TemplateError`] on an undefined name, a value of the wrong type, too much work, or too long an
+    /// output.
     pub fn render(&self, names: &Value) -> Result<String, TemplateError> {
         self.render_within(names, &Budget::of_result())
     }
 
-    /// The same on a thread that serves other calls too, without a second try elsewhere: `stop` counts the
-    /// steps, those of several templates together.
+    /// Renders on a thread that serves other calls, too, without a second attempt elsewhere. `stop` counts
+    /// the steps, and may be shared by several templates.
     ///
     /// # Errors
     ///
-    /// As [`Self::render`], earlier.
+    /// As [`Self::render`], with a lower limit of work.
     pub fn render_until(&self, names: &Value, stop: &WorkBudget) -> Result<String, TemplateError> {
         let rendered = self.render_within(names, &Budget::of_result().until(Some(stop)));
         if stop.has_run_out() { Err(TemplateError::too_slow()) } else { rendered }
     }
 
-    /// The same as one of several, which have a budget together. The last of them may pass it by what one
-    /// template may do alone.
+    /// Renders one of several templates with a common budget. The last one may exceed it by the budget of a
+    /// single template.
     ///
     /// # Errors
     ///
-    /// As [`Self::render`], and when nothing is left of the budget.
+    /// As [`Self::render`], and if the budget is used up.
     pub(crate) fn render_within(&self, names: &Value, budget: &Budget) -> Result<String, TemplateError> {
         budget.check()?;
         let Written { source, place, compiled: environment, .. } = &*self.0;
@@ -194,12 +193,12 @@ impl Template {
         }
     }
 
-    /// The top-level names that the template asks for, such as `args` and `structured`.
+    /// Top-level variables that the template uses, such as `args` and `structured`.
     pub fn names(&self) -> &[String] {
         &self.0.names
     }
 
-    /// The same with what is asked of each: `args.city`, `structured`.
+    /// Variables that the template uses, with their attributes: `args.city`, `structured`.
     pub fn paths(&self) -> &[String] {
         &self.0.paths
     }
@@ -215,7 +214,7 @@ impl Compiled {
     }
 }
 
-/// The engine with one template.
+/// Environment with one template.
 fn compiled(source: &str, place: TemplatePlace) -> Result<Environment<'static>, TemplateError> {
     let mut environment = COMMON.clone();
     match place {
@@ -223,7 +222,7 @@ fn compiled(source: &str, place: TemplatePlace) -> Result<Environment<'static>, 
         TemplatePlace::Address => environment.set_formatter(write_encoded),
         TemplatePlace::Xml => {
             environment.set_formatter(write_escaped);
-            // So that the output of a block or a filter is known to be escaped.
+            // Marks the output of a block or a filter as escaped.
             environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
         }
     }
@@ -231,7 +230,7 @@ fn compiled(source: &str, place: TemplatePlace) -> Result<Environment<'static>, 
     Ok(environment)
 }
 
-/// What is sliced (`args.city[:5]`): the engine leaves it out of the variables that it tells.
+/// Variables that are sliced (`args.city[:5]`), which the engine omits from its list of variables.
 fn sliced(source: &str) -> Vec<String> {
     static SLICE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"([A-Za-z_][\w.]*)\s*(?:\[[^\[\]:]*\]\s*)*\[[^\[\]]*:[^\[\]]*\]")
@@ -239,7 +238,7 @@ fn sliced(source: &str) -> Vec<String> {
     });
     let expressions = source.split("{{").flat_map(|part| part.split("{%")).skip(1);
     let expressions = expressions.map(|part| part.split("}}").next().unwrap_or(part));
-    // The pattern takes a tenth of a megabyte, and few templates have a bracket.
+    // The pattern takes a tenth of a megabyte, and few templates contain a bracket.
     let with_brackets = expressions.filter(|inside| inside.contains('['));
     with_brackets.flat_map(|inside| SLICE.captures_iter(inside)).map(|found| found[1].to_owned()).collect()
 }
@@ -251,7 +250,7 @@ impl fmt::Debug for Template {
 }
 
 impl TemplateError {
-    /// Of one that takes more work than a text may that is written where other calls are served.
+    /// For a template that exceeds the work limit of threads that serve other calls, too.
     fn too_slow() -> Self {
         let message = format!(
             "takes more than {SHORT_FUEL} steps, or looks up too much, where it is written beside other calls"

@@ -1,4 +1,4 @@
-//! What templates write, and that each comes to an end.
+//! Output of templates, and their limits.
 
 use serde_json::Value as Json;
 
@@ -165,7 +165,7 @@ fn where_steps_are_counted_a_template_takes_no_more_than_it_may() {
         let stop = WorkBudget::after(10_000);
         let budget = Budget::of_result().until(Some(&stop));
         let template = Template::compile(source).unwrap();
-        // Each of several blocks may take what one may take alone; together they may not.
+        // Each of several blocks may take the limit of one; together they may not.
         let failed = (0..5).any(|_| template.render_within(&names, &budget).is_err());
         assert_eq!(failed, stop.has_run_out(), "{source}");
         stop.has_run_out()

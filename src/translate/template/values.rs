@@ -1,5 +1,4 @@
-//! Values between JSON and templates: the variables of a template, and how its output is written, also as a
-//! Markdown table.
+//! Conversion between JSON and template values: variables, output, and Markdown tables.
 
 use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -11,7 +10,7 @@ use crate::{
     translate::convert::without_exponent,
 };
 
-/// What the templates of a request see: `args` and `input_responses`.
+/// Variables of the templates of a request: `args` and `input_responses`.
 pub fn template_names(arguments: &Arguments) -> Value {
     Value::from_pairs([
         ("args", from_map(arguments.as_map())),
@@ -19,14 +18,14 @@ pub fn template_names(arguments: &Arguments) -> Value {
     ])
 }
 
-/// What the lines that clients are told see: `args`, and `status` once there is one.
+/// Variables of progress and log messages to clients: `args`, and `status` once there is one.
 pub fn line_names(arguments: &Arguments, status: Option<u16>) -> Value {
     let args = ("args", from_map(arguments.as_map()));
     Value::from_pairs([args].into_iter().chain(status.map(|status| ("status", Value::from(status)))))
 }
 
-/// A JSON value as templates see it. Numbers are numbers, so that they compare and add up; one of more digits
-/// than the engine can hold stays text, so that none is lost.
+/// Converts a JSON value to a template value. Numbers stay numbers, so that they compare and add up; a number
+/// with too many digits for the engine becomes a string, so that none is lost.
 pub(crate) fn from_json(json: &Json) -> Value {
     match json {
         Json::Null => Value::from(()),
@@ -43,13 +42,13 @@ fn from_map(members: &Map<String, Json>) -> Value {
 }
 
 fn from_number(number: &serde_json::Number) -> Value {
-    /// So many digits a double holds without loss.
+    /// Decimal digits that a double holds without loss.
     const EXACT_DIGITS: usize = 15;
     if let Some(integer) = number.as_i128() {
         return Value::from(integer);
     }
     let text = number.to_string();
-    // `2.7e+11` is a whole number, and reads better as one.
+    // `2.7e+11` is a whole number, and is clearer as one.
     if text.contains('e')
         && let Some(integer) = without_exponent(&text).and_then(|text| text.parse::<i64>().ok())
     {
@@ -64,13 +63,13 @@ fn from_number(number: &serde_json::Number) -> Value {
     }
 }
 
-/// A template's value as JSON text.
+/// Converts a template value to JSON text.
 pub(super) fn json_text(value: &Value) -> Result<String, Error> {
     Ok(to_json(value)?.to_string())
 }
 
-/// A template's value as JSON. Lists of one list, again and again, are small to a template and long as JSON:
-/// what is made has an end.
+/// Converts a template value to JSON. Shared lists are small in a template and long as JSON, so the output is
+/// limited.
 pub(super) fn to_json(value: &Value) -> Result<Json, Error> {
     json_within(value, &mut MADE_LIMIT_BYTES.clone())
 }
@@ -101,7 +100,7 @@ fn json_within(value: &Value, left: &mut usize) -> Result<Json, Error> {
     })
 }
 
-/// Writes `{{ value }}`: arrays and objects as JSON, null as `null`, the rest as it is.
+/// Writes `{{ value }}`: lists and objects as JSON, null as `null`, other values as text.
 pub(super) fn write_value(
     out: &mut minijinja::Output<'_>,
     state: &mut minijinja::State<'_, '_>,
@@ -119,16 +118,16 @@ fn text_of(value: &Value) -> Result<String, Error> {
     if is_written_as_json(value) { json_text(value) } else { Ok(value.to_string()) }
 }
 
-/// All but the unreserved characters of RFC 3986, section 2.3.
+/// All characters but the unreserved ones of RFC 3986, section 2.3.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The same for addresses: everything but the unreserved characters of RFC 3986, section 2.3, is encoded.
+/// Writes a value for a URL, percent-encoded except for unreserved characters (RFC 3986, section 2.3).
 pub(super) fn write_encoded(
     out: &mut minijinja::Output<'_>,
     state: &mut minijinja::State<'_, '_>,
     value: &Value,
 ) -> Result<(), Error> {
-    // Which is an error, and no empty text.
+    // Undefined is an error, not an empty text.
     if value.is_undefined() {
         return minijinja::escape_formatter(out, state, value);
     }
@@ -136,13 +135,13 @@ pub(super) fn write_encoded(
     minijinja::escape_formatter(out, state, &Value::from(encoded))
 }
 
-/// The same for XML: what would be read as anything but text is escaped.
+/// Writes a value for XML, escaped so that it is read as text only.
 pub(super) fn write_escaped(
     out: &mut minijinja::Output<'_>,
     state: &mut minijinja::State<'_, '_>,
     value: &Value,
 ) -> Result<(), Error> {
-    // Of what is not there an error is made; what was escaped before is as it should be.
+    // Undefined is an error; output that is marked as safe is escaped already.
     if value.is_undefined() || value.is_safe() {
         return minijinja::escape_formatter(out, state, value);
     }
@@ -155,7 +154,7 @@ pub(super) fn write_escaped(
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // As it stands it would be read as a line feed (XML 1.0, section 2.11).
+            // Unescaped, it would be read as a line feed (XML 1.0, section 2.11).
             '\r' => escaped.push_str("&#13;"),
             c => escaped.push(c),
         }
@@ -163,19 +162,18 @@ pub(super) fn write_escaped(
     minijinja::escape_formatter(out, state, &Value::from_safe_string(escaped))
 }
 
-/// Limit of the columns of a table. More are an error; otherwise rows with different names would make a table
-/// that grows with the square of their number.
+/// Limit of the columns of a table; more are an error. Without it, rows with different names would make a
+/// table of quadratic size.
 const COLUMN_LIMIT: usize = 100;
-/// How long a table may be, in bytes.
+/// Limit of a table, in bytes.
 const TABLE_LIMIT_BYTES: usize = 16 << 20;
 
-/// A list as a Markdown table: of objects, with these columns or all in the order of their first occurrence;
-/// of other values, with the one column `value`. An object is a table of `key` and `value`. An empty value is
-/// an empty text.
+/// Markdown table of a list. Objects give these columns, or all in order of first occurrence; other values
+/// give one column `value`. An object gives a table of `key` and `value`. An empty value gives an empty text.
 ///
 /// # Errors
 ///
-/// When the value is neither, or the table would be too large.
+/// If the value is neither a list nor an object, or the table would be too large.
 pub(super) fn markdown_table(value: &Json, columns: Option<Vec<String>>) -> Result<String, Error> {
     let rows: Vec<Map<String, Json>> = match value {
         Json::Array(rows) => rows.iter().map(as_row).collect(),
@@ -243,7 +241,7 @@ fn line(table: &mut String, cells: impl Iterator<Item = String>) {
     table.push('\n');
 }
 
-/// One cell: what would end it is written so that it does not (GitHub Flavored Markdown, "Tables").
+/// A cell, with characters that would end it escaped (GitHub Flavored Markdown, "Tables").
 fn cell(value: &Json) -> String {
     let text = match value {
         Json::Null => String::new(),

@@ -1,4 +1,4 @@
-//! How much a translation may read and do: values in one tree, and steps where other calls are served too.
+//! Limits of a translation: values in one tree, and steps on threads that serve other calls, too.
 
 use std::fmt::Write;
 
@@ -89,7 +89,7 @@ fn what_a_filter_gives_is_counted() {
     assert!(text.contains("`structured` gave more than 10 values, which is the `max_values`"), "{text}");
 }
 
-/// Whether the translation of a reply takes more than ten thousand steps.
+/// Whether the translation of a response takes more than ten thousand steps.
 fn is_long(rule: Rule, body: &str) -> bool {
     let tool: ToolName = "get_weather".parse().unwrap();
     let (args, stop) = (json!({}), WorkBudget::after(10_000));
@@ -140,7 +140,7 @@ fn a_short_reply_that_makes_much_work_is_told_from_one_that_does_not() {
         ),
         &table
     ));
-    // Every condition and every block counts, not each alone.
+    // Conditions and blocks add up.
     let mut rule = filter(".");
     rule.matcher.json = Some(Jq::compile("[range(100)] | length > 0").unwrap());
     assert!(!is_long(rule, n));

@@ -1,4 +1,4 @@
-//! From a reply to a result, rules and all.
+//! Tests from a response to a result, through all parts of a rule.
 
 mod limits;
 mod properties;
@@ -74,7 +74,7 @@ fn sent(result: &ToolResult) -> Value {
     serde_json::from_slice(&out).expect("a result is JSON")
 }
 
-/// The text of the only block, the structure as text, and whether it is an error.
+/// Checks the text of the only block, the structured content, and whether it is an error.
 #[track_caller]
 fn check(translator: &Translator, response: &UpstreamResponse, text: &str, structured: Option<&str>) {
     let result = sent(&run(translator, response));

@@ -1,4 +1,4 @@
-//! What holds for every reply, whatever the rules.
+//! Properties of the translation of any response by any rules.
 
 use http::HeaderName;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Replies as extractors want them, each for several of them.
+/// Responses in the formats of the extractors, each for several of them.
 const ORDINARY: [&str; 9] = [
     "a: 1\nb: x\n",
     "a,b\r\n1,x\r\n2,-\r\n",
@@ -72,7 +72,7 @@ fn regex(patterns: &[&str], each: Each, allow_empty: bool) -> ExtractorKind {
     ExtractorKind::Regex(Regex { patterns, each, records: Records { allow_empty, ..Records::default() } })
 }
 
-/// The extractors, by number; with the last one the media type decides.
+/// Extractors by number; `None` selects one by media type.
 fn extractor(index: usize) -> Option<ExtractorKind> {
     match index {
         0 => Some(ExtractorKind::Json(Json)),
@@ -156,10 +156,10 @@ fn extractor(index: usize) -> Option<ExtractorKind> {
     }
 }
 
-/// How many extractors there are above.
+/// Number of extractors above.
 const EXTRACTORS: usize = 27;
 
-/// What makes a value of `extract`: an extractor and its types by number, and one that gives a part beside it.
+/// Ingredients of an `extract`: an extractor and its types by number, and optionally a second part.
 type Picked = (usize, usize, usize);
 
 fn any_extract() -> impl Strategy<Value = Picked> {
@@ -209,7 +209,8 @@ fn any_translator() -> impl Strategy<Value = Translator> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Every reply has a translation; every success meets its schema; the same reply gives the same result.
+    /// Every response has a translation, every success satisfies its schema, and the same response gives the
+    /// same result.
     #[test]
     fn every_reply_has_a_translation(translator in any_translator(), response in any_reply()) {
         let result = run(&translator, &response);
@@ -227,7 +228,7 @@ proptest! {
         }
     }
 
-    /// What a typed extractor finds meets the schema that its types give, before any schema of the route.
+    /// The value of a typed extractor satisfies the schema of its types, before any schema of the route.
     #[test]
     fn what_is_typed_meets_the_schema_of_its_types(picked in any_extract(), response in any_reply()) {
         let extract = extract(picked);
@@ -250,7 +251,7 @@ fn has_structured_errors(translator: &Translator) -> bool {
     actions.into_iter().any(|action| matches!(action, Action::Error(ErrorRule { structured: Some(_), .. })))
 }
 
-/// It would be a success with a value that nobody looked for.
+/// Otherwise the result would be a success with an arbitrary value.
 #[test]
 fn an_error_of_an_mcp_server_is_no_part_of_a_value() {
     let is_error = |picked, body: &str| {

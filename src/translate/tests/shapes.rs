@@ -1,5 +1,5 @@
-//! Types, blocks, bounds and conditions for the properties in [`super::properties`]: a few of each, picked by
-//! number.
+//! Types, blocks, limits and conditions for the properties in [`super::properties`]: a few of each, selected
+//! by number.
 
 use serde_json::json;
 
@@ -11,13 +11,13 @@ use crate::{
     },
 };
 
-/// How many typings there are.
+/// Number of typings.
 pub(super) const TYPINGS: usize = 8;
-/// How many contents there are.
+/// Number of contents.
 pub(super) const CONTENTS: usize = 9;
-/// How many limits there are, no limit included.
+/// Number of limits, no limit included.
 pub(super) const LIMITS: usize = 6;
-/// How many lists of error rules there are, the empty one included.
+/// Number of lists of error rules, the empty one included.
 pub(super) const ERRORS: usize = 5;
 
 fn template(source: &str) -> Template {
@@ -28,7 +28,7 @@ fn jq(source: &str) -> Jq {
     Jq::compile(source).unwrap()
 }
 
-/// A field that may be missing.
+/// An optional field.
 fn field(name: &str, from: &str, kind: FieldType) -> Field {
     Field { from: from.parse().unwrap(), missing: Missing::Omit, ..Field::new(name, kind) }
 }
@@ -50,7 +50,7 @@ fn words(rest: Option<serde_json::Value>) -> FieldKind {
     FieldKind::Values(Values { words, rest, ignore_case: true }.into())
 }
 
-/// Types for what an extractor finds. The first is none.
+/// Types of an extracted value; the first is untyped.
 pub(super) fn typing(index: usize) -> Typing {
     let value = |from: Option<&str>, kind| Typing::Value {
         from: from.map(|from| from.parse().unwrap()),
@@ -84,7 +84,7 @@ pub(super) fn typing(index: usize) -> Typing {
     }
 }
 
-/// One extractor, or the same as one of two parts; the other part may always be missing.
+/// One extractor alone, or as one of two parts; the second part is optional.
 pub(super) fn extract(kind: ExtractorKind, typing: Typing, beside: Option<ExtractorKind>) -> Extract {
     let extractor = Extractor { source: None, kind, typing };
     let Some(beside) = beside else { return Extract::One(Box::new(extractor)) };
@@ -94,7 +94,7 @@ pub(super) fn extract(kind: ExtractorKind, typing: Typing, beside: Option<Extrac
     ])
 }
 
-/// What is shown; the first is what is shown without a word in the rule.
+/// Content; the first is the default.
 pub(super) fn content(index: usize) -> ContentTemplate {
     let block = |payload| BlockTemplate::new(payload);
     let text = |source| block(Payload::Text(template(source)));
@@ -134,7 +134,7 @@ pub(super) fn content(index: usize) -> ContentTemplate {
     ContentTemplate::Blocks(blocks)
 }
 
-/// How much is shown; the first is all.
+/// Limits; the first is none.
 pub(super) fn limit(index: usize) -> Option<Limit> {
     let limit = match index {
         0 => return None,
@@ -161,8 +161,8 @@ pub(super) fn limit(index: usize) -> Option<Limit> {
     Some(limit)
 }
 
-/// Rules that come before the one for a success. The extractor is for conditions on the value and for the
-/// errors that show some of it.
+/// Error rules before the success rule. The extractor is for conditions on the value, and for errors that use
+/// it.
 pub(super) fn errors(index: usize, extract: impl FnOnce() -> Option<Extract>) -> Vec<Rule> {
     let rule = |matcher, error| Rule { matcher, charset: None, action: Action::Error(error) };
     let told = |text: &str| ErrorRule {

@@ -1,4 +1,4 @@
-//! What rules make of replies.
+//! Results of configured rules.
 
 use super::*;
 use crate::translate::extract::{Html, Json, Pairs, Table, TableShape, Take, Text, Typing};
@@ -61,7 +61,7 @@ fn what_a_route_keeps_to_itself_is_in_no_note_and_its_replacing_is_a_step() {
     translator.redaction = Redaction::new(vec![secret]);
     let (tool, args) = ("pay".parse().unwrap(), json!({}));
     let facts = CallInput::new(&tool, &args);
-    // In whatever charset it is.
+    // Regardless of its charset.
     let unreadable = response(200, "application/json", "no card 1234");
     let utf16: Vec<u8> = "no card 1234".encode_utf16().flat_map(u16::to_le_bytes).collect();
     for response in [unreadable, response(200, "application/json; charset=utf-16le", utf16)] {
@@ -182,7 +182,7 @@ fn a_condition_looks_at_the_value_the_arguments_and_what_is_not() {
     let plain = |body: &'static str| response(200, "text/plain", body);
     check(&translator, &plain("state: refused\nwhy: late"), "refused: late", None);
     check(&translator, &plain("state: good"), r#"{"state":"good"}"#, Some(r#"{"state":"good"}"#));
-    // The extractor fails on it, so no condition on its value holds.
+    // The extractor fails on it, so no condition on its value is true.
     check(&translator, &plain("what?"), "not ready", None);
     let text = sent(&run(&translator, &plain("ready"))).to_string();
     assert!(text.contains("fits no rule"), "{text}");
@@ -215,7 +215,7 @@ fn an_error_has_the_code_and_the_structure_that_its_rule_gives_it() {
         sent(&told).to_string(),
         r#"{"content":[{"type":"text","text":"full (7)"}],"structuredContent":{"why":"full","code":7},"isError":true,"_meta":{"glossator/upstreamStatus":200,"glossator/upstreamCode":7}}"#
     );
-    // What can't be read is left out; the client is told what can be.
+    // Unreadable parts are omitted; the client receives the readable ones.
     let broken = run(&translator, &response(404, "text/plain", "no such disk"));
     assert_eq!(sent(&broken)["content"][0]["text"], "no such disk");
     assert!(broken.structured.is_none() && !broken.meta.contains_key(CODE_META_KEY));
@@ -255,7 +255,7 @@ fn an_error_that_a_filter_raises_is_told_to_the_client() {
     let told = run(&raising("error({message: .why, code: 28, status: 507})"), &body());
     assert_eq!(told.outcome, Outcome::Error(Fault::Reported { status: Some(507) }));
     assert_eq!(told.meta[CODE_META_KEY], 28);
-    // What the engine says of a value that does not fit is not for clients, and a caught error is none.
+    // The engine's message on an unfit value is not for clients, and a caught error is not an error.
     for filter in [".why.deeper", "try error(.why) catch . | .deeper", ".why | split(1)"] {
         let text = sent(&run(&raising(filter), &body())).to_string();
         assert!(text.contains("does not fit the reply") && !text.contains("disk full"), "{text}");
@@ -269,7 +269,7 @@ fn an_error_that_a_filter_raises_is_told_to_the_client() {
     );
 }
 
-/// What is checked is the tree and what is sent is its text, so that no reading of the text can come between.
+/// The tree is checked and its text is sent, so the text must not be readable in another way.
 #[test]
 fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
     for (kind, inside) in [("Number", "5"), ("Number", "x"), ("RawValue", "[1")] {
@@ -292,7 +292,7 @@ fn the_parsers_own_keys_do_no_harm_as_names_of_a_page() {
     }
 }
 
-/// What is left of a secret that a template cuts in two matches no pattern.
+/// The rest of a secret that a template cuts in two matches no pattern.
 #[test]
 fn a_template_of_an_error_sees_nothing_that_the_route_keeps_to_itself() {
     let body = r#"{"why": "card 1234567812345678 is blocked", "card": 1234567812345678}"#;

@@ -38,7 +38,7 @@ use crate::{
 pub struct Pairs {
     /// Separator of key and value, or a list; the first separator in a line applies.
     ///
-    /// The longest of those at one place; there is at least one, and none is empty.
+    /// If several match at one position, the longest applies. There is at least one, and none is empty.
     #[key(
         name = "separator",
         kind = ValueKind::OneOrMore(&ValueKind::Text),
@@ -81,7 +81,7 @@ pub struct Pairs {
     pub section_end: Option<Pattern>,
     /// Scope of a record: the whole text, or each block of lines.
     ///
-    /// Each block gives an object of an array, blocks without pairs aside; the whole text gives one object.
+    /// Each block with pairs gives an object of a list; the whole text gives one object.
     #[key(default = EachPairs::Text)]
     pub each: EachPairs,
     /// How blocks are separated.

@@ -277,7 +277,7 @@ fn markdown_need_not_be_aligned() {
     check_cells(&under_header(), edged, "id|name", rows);
     let bare = "id|name\n---|---\n1|Oslo\n2 | a\\|b\n3 |\n";
     check_cells(&under_header(), bare, "id|name", rows);
-    // A cell that ends in a plus goes on in `psql` alone.
+    // A cell that ends in a plus continues in the next line in `psql` only.
     let plus = "|id|name|\n|--|--|\n|1|C+|\n||b|\n";
     check_cells(&under_header(), plus, "id|name", &[&["1", "C+"], &["", "b"]]);
 }
@@ -302,7 +302,7 @@ fn what_is_no_row_of_a_frame_is_no_end_of_it() {
         "|a|b|\n|-|-|\n|1|\n|1|2|\n",
         Ok(r#"[{"a":"1","b":"2"}]"#),
     );
-    // What `dpkg -l` draws is no frame, though bars are above it.
+    // The rule of `dpkg -l` is not a frame, although bars are above it.
     let dpkg = "||/ Name     Version  Description\n+++-========-========-===========\nii  adduser  3.134    adds users\n";
     check_cells(
         &under_header(),
