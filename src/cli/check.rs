@@ -1,4 +1,4 @@
-//! `glossator check`: every problem of a configuration.
+//! `glossator check`: reports all problems of a configuration.
 
 use std::collections::BTreeMap;
 
@@ -54,12 +54,12 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
     if is_good { Ok(()) } else { Err(Failure::Shown(1)) }
 }
 
-/// The tools that have no output schema, and why.
+/// Tools without output schema, with the reason.
 fn without_schema(loaded: &Loaded) -> impl Iterator<Item = (&str, &str)> {
     loaded.routes.iter().filter_map(|file| Some((file.name().as_str(), file.no_output_schema.as_deref()?)))
 }
 
-/// Says which tools promise nothing of their results: one line for each reason.
+/// Lists the tools without output schema, one line per reason.
 fn tell_of_schemas(loaded: &Loaded, screen: &mut Screen) {
     let mut by_reason = BTreeMap::<&str, Vec<&str>>::new();
     for (tool, why) in without_schema(loaded) {

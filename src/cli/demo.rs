@@ -21,13 +21,13 @@ pub(super) struct DemoArguments {
     overrides: Overrides,
 }
 
-/// The routes: an ordinary file, so that it teaches the syntax.
+/// Routes of the demo: an ordinary file, so that it teaches the syntax.
 const ROUTES: &str = include_str!("../../config/demo.yaml");
 const ROUTES_NAME: &str = "config/demo.yaml";
 
 pub(super) fn demo(arguments: &DemoArguments, screen: &mut Screen) -> Result<(), Failure> {
     screen.write_as(arguments.overrides.log.format());
-    // The log needs a configuration, and that needs the legacy server's address.
+    // The log settings are in the configuration, which needs the legacy server's address.
     let loaded = load(arguments, None, screen)?;
     screen.write_as(Some(loaded.log.format));
     run_to_end(prepare(&loaded)?, async {
@@ -119,18 +119,18 @@ fn introduce(
     screen.line("The routes are config/demo.yaml. Ctrl-C ends the demo.");
 }
 
-/// The longest request head or body that is read, in bytes.
+/// Longest request headers or body, in bytes.
 const REQUEST_LIMIT_BYTES: usize = 16 * 1024;
-/// How long the radar takes.
+/// Duration of a request to the radar.
 const RADAR_TURN: Duration = Duration::from_secs(60);
 
-/// The server, bound and not yet serving.
+/// Legacy server, bound but not serving yet.
 struct LegacyServer {
     listener: TcpListener,
 }
 
 impl LegacyServer {
-    /// Binds a loopback port of the system's choice.
+    /// Binds a free loopback port.
     async fn bind() -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await? })
     }
@@ -147,7 +147,7 @@ impl LegacyServer {
                 accepted = self.listener.accept() => {
                     if let Ok((stream, _)) = accepted {
                         connections.spawn(async move {
-                            // A client that leaves early is no concern of an old server.
+                            // A client that disconnects early does not matter here.
                             let _ = answer(stream).await;
                         });
                     }
@@ -162,7 +162,7 @@ async fn answer(mut stream: TcpStream) -> io::Result<()> {
     let Some(request) = Request::read(&mut stream).await? else { return Ok(()) };
     let page = tokio::select! {
         page = request.page() => page,
-        // The client has hung up; nobody is left to answer.
+        // The client has disconnected.
         _ = stream.read_u8() => return Ok(()),
     };
     let head = format!(
@@ -200,7 +200,7 @@ const OK: &str = "200 OK";
 const NOT_FOUND: &str = "404 Not Found";
 
 impl Request {
-    /// Reads one request; `None` when it is not whole or not HTTP.
+    /// Reads one request. `None` if it is incomplete or not HTTP.
     async fn read(stream: &mut TcpStream) -> io::Result<Option<Self>> {
         let mut received = Vec::new();
         let head_end = loop {

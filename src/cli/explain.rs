@@ -81,7 +81,7 @@ pub(super) fn explain(arguments: &ExplainArguments, screen: &mut Screen) -> Resu
     }
 }
 
-/// What is recorded of an MCP server is what it answered, unless it is a refusal in the words of HTTP.
+/// Marks a recorded response of an MCP server as MCP, unless it is an HTTP error.
 fn of_mcp_server(mut response: UpstreamResponse) -> UpstreamResponse {
     if response.status.is_success() {
         response.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MCP_MEDIA_TYPE));
@@ -89,7 +89,7 @@ fn of_mcp_server(mut response: UpstreamResponse) -> UpstreamResponse {
     response
 }
 
-/// The route of a resource, and the arguments in its URI.
+/// Route of a resource, and the arguments in its URI.
 fn by_uri<'a>(loaded: &'a Loaded, uri: &str) -> Option<(&'a RouteFile, Map<String, Value>)> {
     let table = RouteTable::new(loaded.routes.iter().map(|file| Arc::clone(&file.route)).collect()).ok()?;
     let (route, arguments) = table.by_uri(uri)?;
@@ -106,7 +106,7 @@ fn given_arguments(json: Option<&str>) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-/// The response of a command: the file has its standard output, and the command line its exit status.
+/// Response of a command: the file has its standard output, the command line its exit status.
 fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamResponse, Failure> {
     if arguments.status.is_some() || arguments.media_type.is_some() {
         let message =
@@ -121,7 +121,7 @@ fn of_program(arguments: &ExplainArguments, file: &Path) -> Result<UpstreamRespo
     ))
 }
 
-/// The response to explain. The command line can set what a recording would have.
+/// Response to explain. Flags override parts of the recording.
 fn recorded(
     arguments: &ExplainArguments,
     file: &Path,
@@ -159,7 +159,7 @@ fn recorded(
     Ok(response)
 }
 
-/// The response that is meant in a recording, and whether its status and headers are recorded.
+/// Selected response of a recording, and whether its status and headers are recorded.
 fn chosen(arguments: &ExplainArguments, file: &Path) -> Result<(UpstreamResponse, bool), Failure> {
     let recording = read_recording(file)?;
     let is_whole = !matches!(recording, Recording::Body(_));
@@ -168,7 +168,7 @@ fn chosen(arguments: &ExplainArguments, file: &Path) -> Result<(UpstreamResponse
     Ok((response, is_whole))
 }
 
-/// Whether a text begins as `text/plain` does; parameters may follow (RFC 9110, section 8.3.1).
+/// Whether a text is a media type such as `text/plain`, with optional parameters (RFC 9110, section 8.3.1).
 fn is_media_type(text: &str) -> bool {
     let is_token = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
@@ -226,7 +226,7 @@ fn explain_reply(
     Ok(())
 }
 
-/// What is done stands in a column of its own where it fits.
+/// Shows one step. Its name has its own column if it fits.
 fn show_step(screen: &mut Screen, what: &str, found: &str) {
     const COLUMN: usize = 13;
     let indented = found.replace('\n', &format!("\n{}", " ".repeat(COLUMN)));
@@ -304,8 +304,7 @@ fn explain_request(
     Ok(())
 }
 
-/// The program and arguments of a command, quoted for a shell so that you can run them, and its standard
-/// input.
+/// Program and arguments of a command, quoted so that you can run them in a shell, and its standard input.
 fn command_words(loaded: &Loaded, route: &Route, request: &CommandRequest) -> (Vec<String>, String) {
     let file = loaded.upstreams.iter().find(|file| *file.settings.name() == route.upstream);
     let program = file.and_then(|file| file.settings.command()).map(|command| &command.program);
@@ -314,7 +313,7 @@ fn command_words(loaded: &Loaded, route: &Route, request: &CommandRequest) -> (V
     (words, String::from_utf8_lossy(&request.stdin).into_owned())
 }
 
-/// A word in quotes where a shell would see more than a word.
+/// Quotes a word if a shell would not read it literally.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,5 @@
-//! `glossator health`: whether a process is ready, for health checks of containers without a shell or `curl`.
+//! `glossator health`: checks whether a process is ready, for health checks of containers without a shell or
+//! `curl`.
 
 use std::{
     io::{self, Read, Write},
@@ -18,15 +19,15 @@ pub(super) struct HealthArguments {
     address: Option<SocketAddr>,
 }
 
-/// The variable that gives a process the address of its operators' port.
+/// Environment variable with the listen address of the admin API.
 const LISTEN_VARIABLE: &str = "GLOSSATOR__ADMIN__LISTEN";
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9901);
 
-/// How long connecting, and each part of the answer, may take.
+/// Timeout of connecting, and of each part of the response.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The longest answer that is read.
+/// Longest response that is read.
 const ANSWER_LIMIT_BYTES: u64 = 1 << 20;
 
 pub(super) fn health(arguments: &HealthArguments, screen: &mut Screen) -> Result<(), Failure> {
@@ -55,7 +56,7 @@ fn listen_variable() -> Option<String> {
     value.into_string().ok().filter(|value| !value.is_empty())
 }
 
-/// Where a process is reached from its own machine that listens at this address.
+/// Address at which a process that listens on this address is reached from the same machine.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -65,7 +66,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// The status of `/readyz`.
+/// Status of `/readyz`.
 fn get_status(address: SocketAddr) -> io::Result<u16> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;

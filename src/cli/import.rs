@@ -1,4 +1,4 @@
-//! `glossator import`: routes from the description of an API.
+//! `glossator import`: generates routes from an API description.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::{
     config::yaml,
 };
 
-/// The longest description that is read, in bytes.
+/// Longest description, in bytes.
 const DOCUMENT_LIMIT_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
@@ -93,7 +93,7 @@ fn read(file: &Path) -> Result<Value, Failure> {
     if text.trim().is_empty() {
         return Err(Failure::usage(format!("{shown}: expected an OpenAPI document, found an empty file")));
     }
-    // Every JSON document is YAML, too, but for its length and depth.
+    // JSON is valid YAML, but the YAML parser has tighter limits on length and depth.
     if text.trim_start().starts_with('{')
         && let Ok(document) = serde_json::from_str(&text)
     {

@@ -1,4 +1,4 @@
-//! `glossator infer`: a route from recorded replies.
+//! `glossator infer`: generates a route from recorded responses.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::{
     model::{Choice, Exchange, Recording, RecordingError},
 };
 
-/// A message lists no more entries of HAR files than these.
+/// Maximum number of HAR entries listed in a message.
 const MOST_ENTRIES_TOLD: usize = 20;
 
 #[derive(Debug, Args)]
@@ -23,7 +23,8 @@ pub(super) struct InferArguments {
     /// Recorded replies of one endpoint, failures too: bodies, replies as `curl -i` prints them, or HAR files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Of HAR files: one entry by its number from 1, or all with this in their URL; the last one's endpoint by default
+    /// Of HAR files: one entry by its number from 1, or all with this in their URL; the last one's endpoint
+    /// by default
     #[arg(long, value_name = "NUMBER|URL")]
     entry: Option<Choice>,
     /// The tool's name
@@ -91,17 +92,17 @@ pub(super) fn infer(arguments: &InferArguments, screen: &mut Screen) -> Result<(
     Ok(())
 }
 
-/// An entry of a HAR file that is taken.
+/// Selected entry of a HAR file.
 struct Seen<'a> {
     file: &'a Path,
-    /// From 1.
+    /// Number from 1.
     number: usize,
     method: String,
     url: String,
 }
 
-/// Refuses entries of several endpoints, which are no samples of one route. Where the command line says what is asked,
-/// paths may differ: one of `/orders/{id}` is another for every order.
+/// Rejects entries of several endpoints, which are not samples of one route. If the command line gives the
+/// request, paths may differ, as those of `/orders/{id}` do.
 fn one_endpoint(arguments: &InferArguments, seen: &[Seen<'_>]) -> Result<(), Failure> {
     let is_said = arguments.url.is_some() || arguments.request.is_some();
     let same = |one: &Seen<'_>, other: &Seen<'_>| {
@@ -122,12 +123,12 @@ fn one_endpoint(arguments: &InferArguments, seen: &[Seen<'_>]) -> Result<(), Fai
     Err(Failure::usage(told))
 }
 
-/// A URL without its query.
+/// URL without its query.
 fn path_of(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// The entries that are meant, with their numbers from 1.
+/// Selected entries, with their numbers from 1.
 fn chosen(exchanges: Vec<Exchange>, choice: Option<&Choice>) -> Result<Vec<(usize, Exchange)>, String> {
     let entries = exchanges.len();
     let endpoint = |exchange: &Exchange| (exchange.method.clone(), path_of(&exchange.url).to_owned());
@@ -154,7 +155,7 @@ fn chosen(exchanges: Vec<Exchange>, choice: Option<&Choice>) -> Result<Vec<(usiz
     }
 }
 
-/// What the samples do not tell, from the command line, or from the HAR file's requests.
+/// Names and request of the route, from the command line or from the HAR file's requests.
 fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<Naming, Failure> {
     let (seen_method, seen_url) = seen.map_or((None, None), |(method, url)| (Some(method), Some(url)));
     let is_said = arguments.url.is_some();
@@ -191,7 +192,7 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
             "`--name`, `--upstream`, `--url` and `--request` give no route: {problems}"
         )));
     }
-    // A browser was somewhere that a route can't go yet.
+    // The URL in the HAR file is not valid for a route, so defaults are used.
     let Naming { name, .. } = naming;
     let name = if name.parse::<crate::model::ToolName>().is_ok() { name } else { "get_report".to_owned() };
     let upstream = upstream_of(&name);
@@ -204,20 +205,20 @@ fn naming(arguments: &InferArguments, seen: Option<(String, String)>) -> Result<
     })
 }
 
-/// `forecast` of `get_forecast`: a name of its own for the upstream of every tool.
+/// Name of the upstream for a tool: `forecast` for `get_forecast`.
 fn upstream_of(tool: &str) -> String {
     let words = tool.strip_prefix("get_").filter(|rest| !rest.is_empty()).unwrap_or(tool);
     words.replace('.', "_").chars().take(64).collect()
 }
 
-/// What is wrong with a route of that name and request.
+/// Problems of a route with that name and request.
 fn problems(naming: &Naming) -> Option<String> {
     let yaml = propose(&[], naming).yaml;
     let problems = config::load(&Sources::of_text("proposal.yaml", yaml)).err()?;
     Some(problems.as_slice().iter().map(|problem| problem.message.clone()).collect::<Vec<_>>().join("; "))
 }
 
-/// `get_forecast` of `/v1/forecast/{city}`, else of the first file's name.
+/// Name of the tool: `get_forecast` for `/v1/forecast/{city}`, else from the first file's name.
 fn name_of(path: &str, files: &[PathBuf]) -> String {
     let plain = |text: &str| {
         let text: String = text
@@ -242,7 +243,7 @@ fn to_json(proposal: &Proposal) -> Value {
     json!({ "config": proposal.yaml, "findings": proposal.findings.iter().map(to_json).collect::<Vec<_>>() })
 }
 
-/// On standard error, so that the file can be redirected.
+/// Written to standard error, so that standard output can be redirected to a file.
 fn summary(proposal: &Proposal, samples: usize, screen: &mut Screen) {
     let plural = if samples == 1 { "" } else { "s" };
     screen.remark(&format!(

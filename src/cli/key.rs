@@ -1,4 +1,4 @@
-//! `glossator key`: a key for a client, and its hash for the file.
+//! `glossator key`: generates an API key for a client, and its hash for the configuration.
 
 use std::io::{self, Read};
 
@@ -18,10 +18,10 @@ pub(super) struct KeyArguments {
     pub(super) output: Output,
 }
 
-/// What is longer is no key.
+/// Longest key.
 const KEY_LIMIT_BYTES: u64 = 1024;
 
-/// What is shorter can be guessed by who has its hash.
+/// Shortest key. A shorter one could be guessed from its hash.
 const KEY_LEAST_BYTES: usize = 24;
 
 pub(super) fn key(arguments: &KeyArguments, screen: &mut Screen) -> Result<(), Failure> {

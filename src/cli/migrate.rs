@@ -18,7 +18,7 @@ use super::{
 };
 use crate::config::{Change, Format, Migrated, Problem, Problems, Remark, migrate as migrated};
 
-/// The longest file that is rewritten, in bytes: the longest that a configuration may have.
+/// Longest file that is rewritten, in bytes: the longest configuration file.
 const FILE_LIMIT_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub(super) struct MigrateArguments {
     pub(super) output: Output,
 }
 
-/// A file and what becomes of it.
+/// File before and after the migration.
 struct Rewritten {
     path: PathBuf,
     name: String,
@@ -87,7 +87,7 @@ pub(super) fn migrate(arguments: &MigrateArguments, screen: &mut Screen) -> Resu
     }
 }
 
-/// Adds the files that a path names. Links in folders are passed over: what they lead to may be elsewhere.
+/// Collects the files that a path names. Symbolic links in folders are skipped, as they may lead elsewhere.
 fn find(path: &Path, found: &mut BTreeMap<PathBuf, Format>) -> Result<(), Failure> {
     let why = |error: io::Error| Failure::usage(format!("{}: {error}", path.display()));
     if fs::metadata(path).map_err(why)?.is_file() {
@@ -117,7 +117,7 @@ fn format_of(path: &Path) -> Option<Format> {
     }
 }
 
-/// Reads a file and gives it its new names; the problems where it is no YAML.
+/// Migrates one file. Returns its problems if it is not valid YAML.
 fn rewrite(path: &Path, format: Format) -> Result<Result<Rewritten, Problems>, Failure> {
     let name = path.display().to_string();
     let before = read_input(path, FILE_LIMIT_BYTES, "file")?;
@@ -127,12 +127,12 @@ fn rewrite(path: &Path, format: Format) -> Result<Result<Rewritten, Problems>, F
     }))
 }
 
-/// Writes what has changed: first all of it beside the files, then each in the place of its file.
+/// Writes all changed files: first to temporary files beside them, then renames each over its file.
 fn write_all(files: &[Rewritten]) -> Result<(), Failure> {
     let mut beside = Vec::new();
     let mut written = Ok(());
     for file in files.iter().filter(|file| file.after.text != file.before) {
-        // A link stays one, and its file is replaced.
+        // Follows a symbolic link, so that the link itself is preserved.
         let target = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let temporary = target.with_file_name(format!(".{name}.migrate-{}", std::process::id()));
@@ -155,11 +155,11 @@ fn write_all(files: &[Rewritten]) -> Result<(), Failure> {
     written
 }
 
-/// Writes a file that has the permissions, and where possible the owner, of another.
+/// Writes a file with the permissions, and if possible the owner, of another.
 fn write_beside(like: &Path, path: &Path, text: &str) -> io::Result<()> {
     let metadata = fs::metadata(like)?;
     let mut file = File::create_new(path)?;
-    // Who is not root can give a file to nobody else.
+    // Only root can change the owner.
     let _ = fchown(&file, Some(metadata.uid()), Some(metadata.gid()));
     file.set_permissions(metadata.permissions())?;
     file.write_all(text.as_bytes())?;

@@ -1,7 +1,11 @@
-//! The command line: one file a command. Each is thin, since the work is done in modules of lower layers.
+//! Command line, one file per command. Commands are thin: the work is done in modules of lower layers.
 //!
-//! Exit status: 0; 1 when `check` or `test` found something, or when running failed (the port is in use); 2 for wrong
-//! usage; 78 for a configuration that is not good (`EX_CONFIG` of sysexits.h), which a supervisor need not try again.
+//! Exit status:
+//!
+//! - 0: success
+//! - 1: `check` or `test` found something, or running failed (for example the port is in use)
+//! - 2: invalid usage
+//! - 78: invalid configuration (`EX_CONFIG` of sysexits.h); a supervisor need not restart
 
 mod check;
 mod demo;
@@ -78,7 +82,7 @@ struct ConfigArgument {
     config: Option<PathBuf>,
 }
 
-/// Where the configuration is looked for when the command line names none.
+/// Paths that are tried if the command line names no configuration.
 const DEFAULT_PATHS: [&str; 2] = ["glossator.yaml", "/etc/glossator/glossator.yaml"];
 
 /// The form of what a command prints.
@@ -90,32 +94,32 @@ enum Output {
     Json,
 }
 
-/// Why a command did not do its work.
+/// Reason why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// Problems were found, or a test failed; they have been shown. The exit status.
+    /// Problems or failed tests, already shown. Has the exit status.
     Shown(u8),
-    /// The configuration is not good.
+    /// Invalid configuration.
     Problems(Problems),
     /// Any other failure, as text.
     Other {
-        /// The message.
+        /// Message.
         text: String,
-        /// The exit status.
+        /// Exit status.
         status: u8,
     },
 }
 
-/// The exit status for a configuration that is not good: `EX_CONFIG` of sysexits.h.
+/// Exit status for an invalid configuration: `EX_CONFIG` of sysexits.h.
 const CONFIG_STATUS: u8 = 78;
 
 impl Failure {
-    /// Wrong usage of the command line.
+    /// Invalid usage of the command line.
     fn usage(text: impl Into<String>) -> Self {
         Self::Other { text: text.into(), status: 2 }
     }
 
-    /// The system or a neighbour does not let the program run.
+    /// Failure of the system, or of another program.
     fn runtime(text: impl Into<String>) -> Self {
         Self::Other { text: text.into(), status: 1 }
     }
@@ -133,9 +137,8 @@ impl Failure {
     }
 }
 
-/// How much stack a thread has that translates replies. A jq filter may nest a value some hundred thousand deep
-/// before its work is spent, and letting go of that takes a step down the stack a level. Untouched, it is address
-/// space only.
+/// Stack size of threads that translate responses. A jq filter may nest a value some hundred thousand levels
+/// deep before its step limit, and dropping that recurses once per level. Unused stack is only address space.
 const STACK_BYTES: usize = 128 << 20;
 
 /// Runs the program: parses the command line, runs the command, and returns the exit status.
@@ -143,7 +146,7 @@ pub fn main() -> ExitCode {
     let program = std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES).spawn(program);
     match program.map(std::thread::JoinHandle::join) {
         Ok(Ok(status)) => status,
-        // The panic has been logged by then.
+        // The panic has been logged already.
         Ok(Err(_)) => {
             log::flush();
             ExitCode::from(101)
@@ -181,7 +184,7 @@ fn program() -> ExitCode {
             Ok(())
         }
     };
-    // What is said next comes after what was logged.
+    // Log lines must come before the messages below.
     log::flush();
     let Err(failure) = done else { return ExitCode::SUCCESS };
     match (&failure, output) {
@@ -196,7 +199,7 @@ fn program() -> ExitCode {
     ExitCode::from(failure.exit_status())
 }
 
-/// Shows what the command line is answered with at once: help, the version, or what is wrong with it.
+/// Shows the immediate result of parsing the command line: help, version, or a usage error.
 fn show(answer: &clap::Error, screen: &mut Screen) -> ExitCode {
     screen.write_as(serve::format_in(std::env::args_os()));
     if let Some(ContextValue::String(flag)) = answer.get(ContextKind::InvalidArg)
@@ -209,14 +212,14 @@ fn show(answer: &clap::Error, screen: &mut Screen) -> ExitCode {
         let text = answer.to_string();
         screen.complain(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
     } else {
-        // A reader that has gone away is nobody's mistake.
+        // Standard output may be closed; that is not an error.
         let _ = answer.print();
     }
     ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2))
 }
 
 impl Command {
-    /// The form of what it prints, its failure too.
+    /// Output format of the command, also for its failures.
     fn output(&self) -> Output {
         match self {
             Self::Check(arguments) => arguments.output,
@@ -239,7 +242,7 @@ impl ConfigArgument {
         Ok(Sources { origin, environment: Environment::of_process(), flags })
     }
 
-    /// The path that the command line names, or the first of the default ones that exists.
+    /// Configured path, or the first default path that exists.
     fn path(&self) -> Result<PathBuf, Failure> {
         if let Some(path) = &self.config {
             return Ok(path.clone());
@@ -254,13 +257,13 @@ impl ConfigArgument {
         })
     }
 
-    /// Reads the configuration.
+    /// Loads the configuration.
     fn load(&self, flags: Vec<Flag>) -> Result<Loaded, Failure> {
         crate::config::load(&self.sources(flags)?).map_err(Failure::Problems)
     }
 }
 
-/// A route that was asked for, and is none.
+/// Error for an unknown route.
 fn no_such_route(name: &str, loaded: &Loaded) -> Failure {
     let names: Vec<_> =
         loaded.routes.iter().map(|file| format!("`{}`", file.route.definition.name)).collect();

@@ -1,4 +1,4 @@
-//! Standard streams: what a person sees, and what a command reads.
+//! Standard streams: output for people, and input of commands.
 
 use std::{
     fs::File,
@@ -15,15 +15,15 @@ use crate::{
     telemetry::log::LogFormat,
 };
 
-/// Where a command writes: results to standard output, complaints to standard error. Colour only where a
-/// terminal shows it, and `NO_COLOR` is not set.
+/// Output of a command: results to standard output, messages to standard error. Colour is used only on a
+/// terminal, and if `NO_COLOR` is not set.
 pub(super) struct Screen {
     out: anstream::Stdout,
-    /// The form of what goes to standard error.
+    /// Format of standard error.
     format: LogFormat,
 }
 
-/// Colours, by what they are for.
+/// Colours, by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Paint {
     Good,
@@ -36,17 +36,17 @@ impl Screen {
         Self { out: anstream::stdout(), format: LogFormat::Text }
     }
 
-    /// What goes to standard error has the form of the log from now on.
+    /// Sets the format of standard error to that of the log.
     pub(super) fn write_as(&mut self, format: Option<LogFormat>) {
         self.format = format.unwrap_or(self.format);
     }
 
-    /// Whether what goes to standard error is JSON.
+    /// Whether standard error is JSON.
     pub(super) fn writes_json(&self) -> bool {
         self.format == LogFormat::Json
     }
 
-    /// Writes a line. A reader that has gone away is nobody's mistake.
+    /// Writes a line. Standard output may be closed; that is not an error.
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
         let _ = writeln!(self.out, "{}", text.as_ref());
     }
@@ -56,7 +56,7 @@ impl Screen {
         self.line(serde_json::to_string_pretty(value).expect("a tree of JSON values has string keys only"));
     }
 
-    /// A text in a colour, for [`Screen::line`].
+    /// Colours a text for [`Screen::line`].
     pub(super) fn paint(&self, paint: Paint, text: &str) -> String {
         let code = match paint {
             Paint::Good => 32,
@@ -66,7 +66,7 @@ impl Screen {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
-    /// Shows what is wrong with a configuration.
+    /// Shows the problems of a configuration.
     pub(super) fn problems(&mut self, problems: &[Problem]) {
         for problem in problems {
             let level = if problem.severity == Severity::Warning { "WARN" } else { "ERROR" };
@@ -74,12 +74,12 @@ impl Screen {
         }
     }
 
-    /// Says something beside the result.
+    /// Shows a remark besides the result.
     pub(super) fn remark(&mut self, text: &str) {
         self.to_stderr("INFO", text);
     }
 
-    /// Says why a command did nothing.
+    /// Shows the error of a command that failed.
     pub(super) fn complain(&mut self, text: &str) {
         let text = match self.format {
             LogFormat::Text => format!("glossator: {text}"),
@@ -88,24 +88,23 @@ impl Screen {
         self.to_stderr("ERROR", &text);
     }
 
-    /// Writes a line; as on standard output, a reader that has gone away is nobody's mistake.
+    /// Writes a line. Standard error may be closed; that is not an error.
     fn to_stderr(&self, level: &str, text: &str) {
         let _ = writeln!(io::stderr(), "{}", self.format.line(level, text));
     }
 }
 
-/// The longest recording that is read, in bytes.
+/// Longest recording, in bytes.
 const RECORDING_LIMIT_BYTES: u64 = 64 << 20;
 
-/// Reads a recorded response; `-` is standard input.
+/// Reads a recorded response. `-` is standard input.
 pub(super) fn read_recording(file: &Path) -> Result<Recording, Failure> {
     let recording = read_input(file, RECORDING_LIMIT_BYTES, "recording")?;
     Recording::read(&Bytes::from(recording))
         .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }
 
-/// Reads a file, or standard input for `-`, of at most so many bytes. `what` it should be is named when it is
-/// longer.
+/// Reads a file of limited size. `-` is standard input. `what` names the kind of file in the error.
 pub(super) fn read_input(file: &Path, limit_bytes: u64, what: &str) -> Result<Vec<u8>, Failure> {
     let shown = file.display();
     let mut content = Vec::new();

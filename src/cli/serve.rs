@@ -1,5 +1,5 @@
 //! `glossator run`, `stdio` and `cgi`: serve clients over sockets, the client that started this program over
-//! pipes, or one request of a web server.
+//! stdio, or one request of a web server.
 
 use std::{
     ffi::OsString,
@@ -68,7 +68,7 @@ impl Overrides {
 }
 
 impl LogOverrides {
-    /// The form that the command line or the environment wants, known before the file is read.
+    /// Log format from the flag or the environment, known before the file is read.
     pub(super) fn format(&self) -> Option<LogFormat> {
         format_wanted(self.log_format.as_deref())
     }
@@ -80,7 +80,7 @@ impl LogOverrides {
     }
 }
 
-/// The form of the log that a flag wants, or the environment where there is no flag.
+/// Log format from a flag, or else from the environment.
 fn format_wanted(flag: Option<&str>) -> Option<LogFormat> {
     let mut variables = config::process_variables();
     let variable = variables.find(|(name, _)| name == "GLOSSATOR__LOG__FORMAT");
@@ -91,7 +91,7 @@ fn format_wanted(flag: Option<&str>) -> Option<LogFormat> {
     }
 }
 
-/// The same of arguments that could not be read.
+/// Log format from arguments that could not be parsed.
 pub(super) fn format_in(arguments: impl Iterator<Item = OsString>) -> Option<LogFormat> {
     let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
     let joined = arguments.iter().find_map(|argument| argument.strip_prefix("--log-format="));
@@ -159,7 +159,7 @@ pub(super) fn stdio(arguments: &StdioArguments, screen: &mut Screen) -> Result<(
     })
 }
 
-/// The response of a web server's request when nothing can serve it. The reason is in the web server's log.
+/// Response to a web server's request if the configuration is invalid. The reason is in the web server's log.
 const NOT_CONFIGURED: &str = "the gateway can't serve: its problems are in the web server's error log";
 
 pub(super) fn cgi(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> {
@@ -176,8 +176,8 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
         config::process_variables().partition(|(name, _)| cgi_api::is_of_request(name));
     let sources = Sources {
         origin: Origin::Path(arguments.config.path()?),
-        // Without the variables that a client can influence, or a client could set a value that a file refers
-        // to.
+        // Without the variables that a client can influence. Otherwise a client could set a value that a file
+        // refers to.
         environment: Environment::of(own),
         flags: arguments.log.flags(),
     };
@@ -194,7 +194,7 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
         }
     };
     let mut app = App::new(&loaded).map_err(Failure::from_error)?;
-    // One request has no use for more threads.
+    // One request needs no further threads.
     let runtime = build_runtime(&mut Builder::new_current_thread())?;
     let answered = runtime.block_on(async move {
         app.start().await;
@@ -202,16 +202,16 @@ fn answer(arguments: &CgiArguments, screen: &mut Screen) -> Result<(), Failure> 
         app.close().await;
         answered
     });
-    // Nothing waits for what still runs.
+    // Remaining tasks are not awaited.
     runtime.shutdown_background();
     if let Err(error @ (CgiError::Write(_) | CgiError::CutOff(_))) = answered {
-        // The response has begun: the reason can only be reported here.
+        // The response has started, so the error can only be reported here.
         screen.complain(&Chain(&error).to_string());
     }
     Ok(())
 }
 
-/// Writes a whole response. A web server that does not read it has left.
+/// Writes a complete response. If the web server does not read it, the error is ignored.
 fn write_response(response: &[u8]) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(response).and_then(|()| out.flush());
@@ -223,7 +223,7 @@ fn load(
     flags: Vec<Flag>,
     screen: &mut Screen,
 ) -> Result<(Sources, Loaded, Hangups), Failure> {
-    // Before anything slow: a supervisor may send a hangup right after it has started the program.
+    // Before anything slow: a supervisor may send SIGHUP right after it has started the program.
     let hangups = Hangups::receive().map_err(Failure::from_error)?;
     let sources = config.sources(flags)?;
     let loaded = config::load(&sources).map_err(Failure::Problems)?;
@@ -232,13 +232,13 @@ fn load(
     Ok((sources, loaded, hangups))
 }
 
-/// How long what a command leaves running may take to end.
+/// Timeout for tasks that are still running when a command ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs a command's work, then leaves whatever of it does not end by itself.
+/// Runs a command's work, then shuts the runtime down within [`SHUTDOWN_TIMEOUT`].
 pub(super) fn run_to_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let done = runtime.block_on(work);
-    // Dropping the runtime would wait for a call that never pauses as long as it runs.
+    // Dropping the runtime would wait for blocking work without a limit.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     done
 }
@@ -254,7 +254,7 @@ fn build_runtime(builder: &mut Builder) -> Result<Runtime, Failure> {
     builder.enable_all().thread_stack_size(STACK_BYTES).build().map_err(Failure::from_error)
 }
 
-/// The limits of the configuration may allow more files and sockets than the system does.
+/// Warns if the configured limits need more files and sockets than the system allows.
 fn warn_of_few_descriptors(loaded: &Loaded) {
     let needed = loaded.descriptors_needed();
     if let Some(limit) = descriptors::limit().filter(|limit| *limit < needed) {
@@ -267,11 +267,11 @@ fn warn_of_few_descriptors(loaded: &Loaded) {
     }
 }
 
-/// A server that is bound and not yet serving.
+/// Server that is bound but not serving yet.
 pub(super) struct Server {
     app: App,
     listener: Listener,
-    /// Open until the last call has ended.
+    /// Admin API, open until the last call has ended.
     admin: Option<AdminListener>,
     process: ProcessControl,
 }
@@ -297,13 +297,13 @@ impl Server {
         self.listener.local_addr().map_err(Failure::from_error)
     }
 
-    /// The address of the admin API, if it is enabled.
+    /// Address of the admin API, if it is enabled.
     pub(super) fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref()?.address()
     }
 
-    /// Serves until SIGTERM or Ctrl-C, and lets calls in flight end. Meanwhile it reloads the configuration
-    /// from its sources, if there are any.
+    /// Serves until SIGTERM or Ctrl-C, then shuts down gracefully. Reloads the configuration from its sources
+    /// meanwhile, if there are any.
     pub(super) async fn serve(self, reload: Option<(Sources, &Loaded, Hangups)>) -> Result<(), Failure> {
         let Self { mut app, listener, admin, process } = self;
         let (settings, handler) = (app.settings, app.handler.clone());
@@ -320,7 +320,7 @@ impl Server {
             status.send_modify(|status| status.is_ending = true);
         };
         app.start().await;
-        // Without a reloader the admin API learns that there is none, as `process` is dropped.
+        // Without a reloader `process` is dropped, which tells the admin API that there is none.
         let running = app
             .run(reload.map(|(sources, loaded, hangups)| Reloader::new(sources, loaded, process, hangups)));
         notify_supervisor(Supervised::Ready);
@@ -333,14 +333,14 @@ impl Server {
     }
 }
 
-/// What systemd waits for (`Type=notify`).
+/// State that is reported to systemd (`Type=notify`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Supervised {
     Ready,
     Stopping,
 }
 
-/// Tells systemd, where it has started the program and wants to know.
+/// Notifies systemd, if it started the program with a notification socket.
 fn notify_supervisor(state: Supervised) {
     #[cfg(unix)]
     {

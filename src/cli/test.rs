@@ -87,7 +87,7 @@ pub(super) fn test(arguments: &TestArguments, screen: &mut Screen) -> Result<(),
     if failed == 0 { Ok(()) } else { Err(Failure::Shown(1)) }
 }
 
-/// Every example with its name, `ROUTE/EXAMPLE`; one without a name goes by its number.
+/// All examples with their names `ROUTE/EXAMPLE`. An example without a name has its number.
 fn examples(loaded: &Loaded) -> impl Iterator<Item = (String, usize, &RouteFile, &Example)> {
     loaded.routes.iter().flat_map(|file| {
         file.tests.iter().enumerate().map(move |(index, example)| {
@@ -97,19 +97,19 @@ fn examples(loaded: &Loaded) -> impl Iterator<Item = (String, usize, &RouteFile,
     })
 }
 
-/// What came of one example.
+/// Result of one example.
 struct Verdict {
     name: String,
     route: String,
-    /// Which example of the route, from 0.
+    /// Index of the example in its route.
     index: usize,
-    /// What to expect, by what was found.
+    /// Updated `expect`, from the actual result.
     found: Option<Map<String, Value>>,
     position: Position,
     differences: Vec<Difference>,
 }
 
-/// Something that is not as expected.
+/// Difference between expected and actual result.
 struct Difference {
     what: &'static str,
     position: Position,
@@ -166,7 +166,7 @@ impl Verdict {
 }
 
 impl Difference {
-    /// Both sides line by line, those that are the same once.
+    /// Shows both sides line by line, equal lines once.
     fn show(&self, screen: &mut Screen) {
         let lines = |text: &str| match serde_json::from_str::<Value>(text) {
             Ok(value @ (Value::Object(_) | Value::Array(_))) => {
@@ -191,8 +191,8 @@ impl Difference {
     }
 }
 
-/// Writes what was found into the files. Gives the names of the examples that were accepted, and of those
-/// that could not be, with the reason.
+/// Writes the actual results into the files. Returns the accepted examples, and those that failed, with the
+/// reason.
 fn update(verdicts: &[Verdict]) -> (Vec<String>, Vec<(String, String)>) {
     let (mut accepted, mut refused) = (Vec::new(), Vec::new());
     for verdict in verdicts.iter().filter(|verdict| !verdict.differences.is_empty()) {
@@ -210,7 +210,7 @@ fn accept_one(verdict: &Verdict) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let acceptance = Acceptance { route: verdict.route.clone(), example: verdict.index, expect };
     let written = accept(&text, &acceptance)?;
-    // Whole or not at all: another name first, then its own. A link keeps leading to its file.
+    // Atomic: written to a temporary file, then renamed. A symbolic link is preserved.
     let file = file.canonicalize().map_err(|error| error.to_string())?;
     let permissions = std::fs::metadata(&file).map_err(|error| error.to_string())?.permissions();
     let mut name = file.file_name().unwrap_or_default().to_owned();
@@ -220,13 +220,13 @@ fn accept_one(verdict: &Verdict) -> Result<(), String> {
         .and_then(|()| std::fs::set_permissions(&beside, permissions))
         .and_then(|()| std::fs::rename(&beside, &file));
     moved.map_err(|error| {
-        // What could not be moved is no file of anybody's.
+        // Removes the temporary file after a failed rename.
         let _ = std::fs::remove_file(&beside);
         error.to_string()
     })
 }
 
-/// What to expect of a result: what was expected of it before, as it is now.
+/// Updated `expect` of a result, with the same members as before.
 fn to_expect(result: &Value, before: &Expectation) -> Map<String, Value> {
     let mut expect = Map::new();
     let first_text = &result["content"][0]["text"];

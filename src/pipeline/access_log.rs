@@ -1,4 +1,4 @@
-//! The access log of a call: its log line, metrics and span.
+//! Access log entry of a call: log line, metrics and span.
 
 use std::{
     net::IpAddr,
@@ -22,8 +22,8 @@ use crate::{
     upstream::{ClientIdentity, Stage, UpstreamError},
 };
 
-/// The facts about one call. They are written when it is dropped, however the call ends: one whose client
-/// left has the outcome `cancelled`.
+/// Access log entry of one call. It is written on drop, however the call ends. If the client left, the
+/// outcome is `cancelled`.
 #[derive(Debug)]
 pub(super) struct AccessLog<'a> {
     route: &'a BoundRoute,
@@ -34,17 +34,17 @@ pub(super) struct AccessLog<'a> {
     client: ClientIdentity,
     address: Option<IpAddr>,
     begun: Instant,
-    /// The limit of ours that rejected it.
+    /// Limit of glossator that rejected the call.
     rejected_by: Option<&'static str>,
-    /// Time in which an upstream was waited for, in all.
+    /// Total time of upstream requests.
     waited: Option<Duration>,
-    /// Bytes of all responses.
+    /// Bytes of all response bodies.
     received_bytes: usize,
-    /// Status of the last response.
+    /// HTTP status of the last response.
     upstream_status: Option<StatusCode>,
     /// `Content-Type` of the last response.
     content_type: Option<HeaderValue>,
-    /// The end of the program that was run.
+    /// Exit status of the program that ran.
     exit: Option<End>,
     /// Age of a cached response.
     pub(super) age: Option<Duration>,
@@ -52,7 +52,7 @@ pub(super) struct AccessLog<'a> {
     decided: Option<Decided>,
     /// The reason of a failure, for the log.
     reason: Option<String>,
-    /// Whether an operation continues after the call.
+    /// Whether an asynchronous operation continues after the call.
     is_open: bool,
 }
 
@@ -83,7 +83,7 @@ impl<'a> AccessLog<'a> {
         }
     }
 
-    /// The upstream has responded, or failed to.
+    /// Records a response or failure of the upstream.
     pub(super) fn responded(&mut self, response: Result<&UpstreamResponse, &UpstreamError>, took: Duration) {
         self.waited = Some(self.waited.unwrap_or_default() + took);
         match response {
@@ -105,8 +105,8 @@ impl<'a> AccessLog<'a> {
         self.route.meters.upstream_replied(result_word(response), took);
     }
 
-    /// Logs standard error of a program at `debug`, because clients don't get it. It may repeat the arguments
-    /// of the call, so other levels log its length alone.
+    /// Logs standard error of a program at `debug`, because clients don't receive it. It may repeat arguments
+    /// of the call, so other levels log only its length.
     fn program_ended(&self, exit: &Exit) {
         let (route, upstream) = (&self.route.definition.name, &self.route.upstream);
         let request_id = &self.request_id;
@@ -122,7 +122,7 @@ impl<'a> AccessLog<'a> {
         }
     }
 
-    /// The rule of the route that matched; the default rules where there is none.
+    /// Records the rule that matched. `None`: the default rules.
     pub(super) fn decided(&mut self, rule: Option<usize>) {
         self.route.meters.decided(rule);
         if let (Some(span), Some(rule)) = (self.context.span(), rule) {
@@ -137,7 +137,7 @@ impl<'a> AccessLog<'a> {
             self.route.meters.upstream_replied(facts.label, took);
         }
         let chain = Chain(error).to_string();
-        // The line of the call has it. The reason for a missing credential is logged here.
+        // The log line of the call has it. The reason for a missing credential is logged here.
         self.rejected_by = facts.rejected_by;
         if self.rejected_by.is_some() {
             self.reason = Some(chain);
@@ -159,8 +159,8 @@ impl<'a> AccessLog<'a> {
         self.reason = Some(chain);
     }
 
-    /// Logs the notes of a rule on how it read the response. When that failed, an operator must see the
-    /// reason at the usual level; notes that quote the response are for `debug` only.
+    /// Logs the notes of the rule about the response. If the response was unparseable, the operator must see
+    /// the reason at `warn`. Notes that quote the response are for `debug` only.
     pub(super) fn notes(&mut self, notes: &[Note], outcome: Outcome) {
         for note in notes {
             let (route, request_id) = (&self.route.definition.name, &self.request_id);
@@ -194,7 +194,7 @@ impl<'a> AccessLog<'a> {
         error!(%route, request_id = %self.request_id, "translation of the response panicked");
     }
 
-    /// The call is over, and the operation that it began is not.
+    /// Ends the call while its operation continues.
     pub(super) fn end_open(mut self) {
         self.is_open = true;
     }
@@ -215,7 +215,7 @@ impl Drop for AccessLog<'_> {
         let took = self.begun.elapsed();
         let (api, protocol) = (self.api.as_str(), self.protocol);
         self.route.meters.ended(CallEnd { api, protocol, outcome, error_type }, took);
-        // No route needs a rule for a failure.
+        // A failure needs no rule, so it does not count as unmatched.
         let replied_well = self.upstream_status.is_none_or(|status| status.is_success());
         if self.decided == Some(Decided::Default) && self.route.meters.rules() > 0 && replied_well {
             self.route.meters.strange(Strange::NoRule);
@@ -268,11 +268,12 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The method of a call without a message: that of a task after its input is there.
+/// Method of a call without a message, such as that of a task after its input has arrived.
 const CALL: &str = "tools/call";
 
-/// Begins the span of a call (OpenTelemetry's conventions for MCP). A message of MCP has its own, as several
-/// may come with one request, in the trace that it names itself. Otherwise it is the span of the request.
+/// Starts the span of a call (OpenTelemetry's conventions for MCP). An MCP message has its own span in the
+/// trace that it carries, because one HTTP request may have several messages. Otherwise the span is that of
+/// the request.
 fn begin_span(tracing: &Tracing, route: &BoundRoute, call: &Call<'_>) -> Span {
     if !tracing.is_on() {
         return Span::default();
@@ -333,7 +334,7 @@ fn end_span(span: &Span, is_message: bool, outcome: &'static str, error_type: Op
     }
     match (outcome, is_message) {
         ("error", true) => span.failed("tool_error"),
-        // The status of the response decides.
+        // The status of the HTTP response decides.
         ("error", false) => {}
         ("cancelled", _) => span.failed("cancelled"),
         _ => {}

@@ -1,6 +1,7 @@
 //! Asynchronous operations: a first response (such as 202) starts work that is polled until it is done.
 //!
 //! A call polls the operation itself ([`Run::follow`]), or returns it as a task to a client that supports
+//! tasks ([`OpenOperation`]). In the second case each request of the client polls it once, or cancels it.
 //! tasks ([`OpenOperation`]). Then each of the client's requests polls it once, or cancels it.
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -26,59 +27,59 @@ use crate::{
 /// Timeout of the request that cancels an operation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An operation that was returned to a client as a task.
+/// Operation that was returned to a client as a task.
 #[derive(Debug)]
 pub struct OpenOperation {
-    /// The arguments of the call, validated.
+    /// Validated arguments of the call.
     pub arguments: Map<String, Value>,
-    /// The client's input before the operation began.
+    /// Input responses of the client before the operation started.
     pub answers: Map<String, Value>,
-    /// The location that is polled.
+    /// Status URL or id.
     pub place: JobPlace,
-    /// Its status.
+    /// Status message.
     pub message: Option<String>,
-    /// The time until the next poll.
+    /// Time until the next poll.
     pub wait: Duration,
-    /// Its time to live.
+    /// Lifetime of the task.
     pub life: Duration,
 }
 
-/// The state of an operation that its client polls.
+/// State of an operation that its client polls.
 #[derive(Debug)]
 pub enum OperationState {
-    /// It is in progress.
+    /// In progress.
     Running {
-        /// Its status.
+        /// Status message.
         message: Option<String>,
-        /// The time until the next poll.
+        /// Time until the next poll.
         wait: Duration,
     },
-    /// It is done, with this result, which may be a tool error.
+    /// Done, with this result, which may be a tool error.
     Done(ToolResult),
-    /// It was cancelled.
+    /// Cancelled.
     Cancelled,
-    /// It can't be polled, and that will not change.
+    /// It can no longer be polled.
     Lost {
-        /// A sentence for the client.
+        /// Reason, for the client.
         why: String,
     },
 }
 
-/// The state of an operation after a response.
+/// State of an operation after a response.
 pub(super) enum Step {
     Running {
         stand: Stand,
         place: JobPlace,
         wait: Duration,
     },
-    /// The response that the route's rules are for.
+    /// Response that the route's rules apply to.
     Done(UpstreamResponse),
-    /// The response that reports its failure.
+    /// Response that reports the failure.
     Failed(UpstreamResponse, Stand),
     Cancelled,
 }
 
-/// A poll without a usable response.
+/// Poll without a usable response.
 pub(super) struct PollError {
     /// Whether another poll may succeed.
     is_transient: bool,
@@ -86,10 +87,10 @@ pub(super) struct PollError {
 }
 
 impl OpenOperation {
-    /// Limit of the client's input, in bytes of JSON: an operation with more is not returned as a task.
+    /// Limit of the input responses, as JSON in bytes. With more, an operation is not returned as a task.
     const ANSWERS_LIMIT_BYTES: usize = 1 << 10;
 
-    /// Whether the client's input is short enough.
+    /// Whether the input responses are within the limit.
     pub(super) fn can_hold(answers: &Map<String, Value>) -> bool {
         serde_json::to_vec(answers).is_ok_and(|json| json.len() <= Self::ANSWERS_LIMIT_BYTES)
     }
@@ -139,7 +140,7 @@ impl Snapshot {
         OperationState::Done(run.finish(result))
     }
 
-    /// Cancels an operation, if its route has a request for that, and waits until the upstream has responded.
+    /// Cancels an operation, if its route has a request for that, and waits for the upstream's response.
     pub async fn cancel_operation(
         &self,
         route: &Arc<BoundRoute>,
@@ -159,9 +160,9 @@ impl Snapshot {
 }
 
 impl Run<'_> {
-    /// Polls the operation that a first response may have started. Dropping the future cancels it, if the
-    /// route has a request for that. From `hand_over_at` on it is returned to the client as a task rather
-    /// than polled again.
+    /// Polls the operation that the first response may have started. Dropping the future cancels it, if the
+    /// route has a request for that. From `hand_over_at` on, the operation is returned to the client as a
+    /// task instead of being polled again.
     pub(super) async fn follow(
         &mut self,
         job: &JobRule,
@@ -186,7 +187,7 @@ impl Run<'_> {
         let mut guard = CancelOnDrop { run: self, job, place: Some(place.clone()) };
         for polls in 1..=JobRule::MOST_POLLS {
             let deadline = guard.run.deadline.at;
-            // A task before the timeout rather than an error at it.
+            // Returns a task before the timeout rather than an error at the timeout.
             let hand_over_at = hand_over_at.filter(|_| place.is_short()).map(|at| at.min(deadline));
             let next = Instant::now().checked_add(wait);
             if hand_over_at.is_some_and(|at| next.is_none_or(|next| next > at)) {
@@ -208,7 +209,7 @@ impl Run<'_> {
                     guard.place = None;
                     return Ok(step);
                 }
-                // The service was slow to report its status; the operation continues all the same.
+                // Only the status response was slow; the operation continues.
                 Err(error) if error.is_transient && hand_over_at.is_some() && Instant::now() >= deadline => {
                     guard.place = None;
                     return Ok(Step::Running { stand, place, wait });
@@ -289,7 +290,7 @@ impl Run<'_> {
         })
     }
 
-    /// Builds a request about the operation.
+    /// Builds a request about the operation in the worker pool.
     async fn build<T: Send + 'static>(
         &self,
         request: impl Fn(&JobRule, &Arguments, &HeaderMap, Option<&WorkBudget>) -> Result<T, RequestError>
@@ -313,7 +314,7 @@ impl Run<'_> {
         built.map_err(|error| lost(Fault::Unreadable, &error_text::operation_unnamed(&error.to_string())))
     }
 
-    /// Evaluates the route's rule for operations on a response.
+    /// Applies the route's polling rules to a response in the worker pool.
     async fn evaluate<T: Send + 'static>(
         &self,
         response: UpstreamResponse,
@@ -350,7 +351,7 @@ impl Run<'_> {
 impl Exchange<'_> {
     /// Cancels an operation, if the route has a request for that.
     fn cancel(&self, job: &JobRule, place: &JobPlace) -> Option<impl Future<Output = ()> + Send + use<>> {
-        // The client may have disconnected, so nothing awaits the work in the pool.
+        // The client may have disconnected, so nothing would await work in the pool.
         let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
         let request = job.ask_end(place, &self.arguments, self.headers, Some(&stop))?;
         let (upstream, tool) =
@@ -379,7 +380,7 @@ impl Exchange<'_> {
 struct CancelOnDrop<'r, 'a> {
     run: &'r mut Run<'a>,
     job: &'r JobRule,
-    /// `None` when it is not to be cancelled.
+    /// Operation to cancel. `None` if it must not be cancelled.
     place: Option<JobPlace>,
 }
 

@@ -1,5 +1,4 @@
-//! Input requests of a call (elicitation, sampling, roots): which are sent, in which order, and their
-//! responses.
+//! Input requests of a call (elicitation, sampling, roots): their order, and their responses.
 
 use std::{future::Future, pin::Pin};
 
@@ -11,26 +10,26 @@ use crate::{
     route::{Abilities, Asking, Missing, Next, Question},
 };
 
-/// Sends input requests to the client of a call, in the way of its API and protocol revision.
+/// Sends input requests to the client of a call, as its API and protocol revision require.
 pub trait Elicitor: Send + Sync {
-    /// The kinds of input request that the client supports.
+    /// Kinds of input request that the client supports.
     fn abilities(&self) -> Abilities;
 
-    /// The input responses that came with the call.
+    /// Input responses that came with the call.
     fn answers(&self) -> Map<String, Value>;
 
-    /// Sends these together, and returns a response to each, by name; else a sentence for the model with the
-    /// reason why the call ends without them.
+    /// Sends these input requests together and returns a response to each, by name. An error is a sentence
+    /// for the model with the reason why the call ends.
     fn request_input(&mut self, questions: Vec<Question>) -> Answering<'_>;
 
-    /// Reports that the client does not support these. The call ends with that.
+    /// Reports that the client does not support these input requests. The call ends then.
     fn unable(&mut self, missing: Vec<Missing>);
 }
 
-/// Answers that are waited for.
+/// Future of input responses.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Map<String, Value>, String>> + Send + 'a>>;
 
-/// For clients that support no input requests.
+/// Elicitor for clients that support no input requests.
 pub struct NoElicitor;
 
 impl Elicitor for NoElicitor {
@@ -49,11 +48,11 @@ impl Elicitor for NoElicitor {
     fn unable(&mut self, _: Vec<Missing>) {}
 }
 
-/// The arguments, with the responses to the input requests of a route that come before its upstream request.
+/// Sends the input requests that precede the upstream request, and returns the arguments with the responses.
 ///
 /// # Errors
 ///
-/// The tool error with which the call ends, if a request is declined, unsupported, or not answered yet.
+/// The tool error that ends the call if a request is declined, unsupported, or not answered yet.
 pub async fn elicit_first(
     asking: &Asking,
     arguments: Arguments,
@@ -78,7 +77,7 @@ pub async fn elicit_first(
     }
 }
 
-/// The input responses of a call, with that of the client's model to a request of a rule.
+/// Sends a rule's sampling request, and returns all input responses of the call.
 pub(super) async fn elicit_for_rule(
     sample: crate::translate::Sample,
     arguments: &Arguments,
@@ -89,7 +88,7 @@ pub(super) async fn elicit_for_rule(
     Ok(answers)
 }
 
-/// A response to each input request. All of a call together have a limit.
+/// Sends input requests and checks that each has a response. All responses of a call together have a limit.
 async fn asked(
     elicitor: &mut dyn Elicitor,
     questions: Vec<Question>,

@@ -1,6 +1,6 @@
-//! Texts of the tool errors that no rule writes: what went wrong, and what the model can do about it.
+//! Texts of the tool errors that no rule writes: the failure, and the model's options.
 //!
-//! They never contain a name, address or path of the upstream, nor what it sent.
+//! They never contain a name, address or path of the upstream, nor any of its text.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::{
     upstream::{RateLimitScope, Stage, UpstreamError},
 };
 
-/// `Retry-After` of an upstream without a free concurrency slot: slots are released all the time.
+/// `Retry-After` of an upstream without a free concurrency slot. Slots are released frequently.
 const WHEN_BUSY: Duration = Duration::from_secs(2);
 
-/// For a response that could not be turned into a result at all.
+/// For a response that could not be translated at all.
 pub(super) const UNREADABLE: &str =
     "The service's reply could not be read. Other arguments may give a reply that can be.";
 
@@ -39,14 +39,14 @@ pub(super) fn request_not_built(why: WorkError) -> ToolResult {
     }
 }
 
-/// The possible effect of a request that failed, for a client that may repeat it.
+/// Possible effect of a failed request, for a client that may repeat it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// It has none, or none that a second one would add to.
+    /// No effect, or none that a second request would add to.
     Harmless,
-    /// It was sent, and may have had its effect.
+    /// The request was sent, and may have taken effect.
     Possible,
-    /// It would have one, and was still waiting for its turn.
+    /// The request would have an effect, but was still queued.
     Unsent,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn not_ready() -> ToolResult {
 pub(super) const NOT_READY: &str = "It is not ready: the service behind it has not started yet, or is away. Nothing was \
                                     sent; try again in a few seconds.";
 
-/// The tool error of a failure.
+/// Tool error for an upstream error.
 pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
     let was_sent = effect != Effect::Unsent;
     let effect = match effect {
@@ -175,7 +175,7 @@ pub(super) fn of(error: &UpstreamError, effect: Effect) -> ToolResult {
     later(fault_of(error), text)
 }
 
-/// The kind of tool error that a failure is.
+/// Error type of an upstream error.
 fn fault_of(error: &UpstreamError) -> Fault {
     let facts = error.facts();
     match (error, facts.retry_after) {
@@ -198,12 +198,12 @@ fn effect_or<'a>(effect: &'a str, otherwise: &'a str) -> &'a str {
     if effect.is_empty() { otherwise } else { effect }
 }
 
-/// For a call that its client is not allowed to make.
+/// For a call whose client lacks a scope.
 pub(super) fn forbidden(needed: &Scopes) -> ToolResult {
     ToolResult::error(Fault::Forbidden, format!("The client lacks a scope that this needs: `{needed}`."))
 }
 
-/// A failure that is over after a while: how long, for programs.
+/// Temporary error, with the seconds until a retry in `_meta`.
 fn later(error_type: Fault, text: impl Into<String>) -> ToolResult {
     let result = ToolResult::error(error_type, text);
     match error_type {
@@ -235,7 +235,7 @@ pub(super) fn cannot_elicit(missing: &[Missing]) -> String {
     )
 }
 
-/// The input that a tool requests, and the MCP capability for it.
+/// Input that a tool requests, and the MCP capability for it.
 fn words_of(ability: Ability) -> (&'static str, &'static str) {
     match ability {
         Ability::Form => ("a person", "`elicitation`"),
@@ -248,7 +248,7 @@ fn words_of(ability: Ability) -> (&'static str, &'static str) {
     }
 }
 
-/// For a response that came in time and took too long to translate.
+/// For a response whose translation took too long.
 pub(super) fn too_late(deadline: Duration) -> ToolResult {
     let text = format!(
         "The service answered, but its reply could not be worked through within {}. Ask for less.",
@@ -268,17 +268,17 @@ pub(super) fn operation_not_done(after: Duration, is_cancelled: bool) -> ToolRes
     ToolResult::error(Fault::Deadline, text)
 }
 
-/// For an operation that can't be polled any more.
+/// For an operation that can no longer be polled.
 pub(super) fn operation_lost(error: &UpstreamError) -> ToolResult {
     let error_type = match fault_of(error) {
-        // A request that polls an operation is not made of arguments.
+        // A status request is not built from arguments of the client.
         Fault::Arguments => Fault::Unreachable,
         error_type => error_type,
     };
     ToolResult::error(error_type, OPERATION_LOST)
 }
 
-/// The text of [`operation_lost`].
+/// Text of [`operation_lost`].
 pub(super) const OPERATION_LOST: &str = "The service has begun the work, but could not be asked how it went. \
                                          It may still finish: check before repeating it.";
 
@@ -288,18 +288,18 @@ pub(super) fn operation_cancelled() -> ToolResult {
     ToolResult::error(Fault::Reported { status: None }, text)
 }
 
-/// For an operation that is polled at another server.
+/// For an operation whose status URL is on another server.
 pub(super) const OPERATION_ELSEWHERE: &str = concat!(
     "The service has begun the work, and said that another server knows how it goes, which is not asked. ",
     "It may still finish: check before repeating it."
 );
 
-/// For an operation whose id can't be put into a request.
+/// For an operation whose id can't be written into a request.
 pub(super) fn operation_unnamed(why: &str) -> String {
     format!("The service has begun the work, but it can't be asked how it goes: {why}.")
 }
 
-/// For an operation that failed, with the message that the route finds in its status.
+/// For an operation that failed, with the message that the route extracts from its status.
 pub(super) fn operation_failed(message: Option<&str>) -> ToolResult {
     let text = match message {
         Some(message) => format!("The service began the work, and it failed: {message}"),
@@ -319,12 +319,12 @@ fn in_a(per: Duration) -> String {
     }
 }
 
-/// Rounded up, as a client that retries a fraction of a second too early is rejected again.
+/// Rounds up, because a client that retries a fraction of a second too early is rejected again.
 fn whole_seconds(duration: Duration) -> Duration {
     Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
 }
 
-/// A time for people: `200 ms`, `1.5 s`.
+/// Duration for people: `200 ms`, `1.5 s`.
 fn time(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
         format!("{} ms", duration.as_millis())
@@ -333,7 +333,7 @@ fn time(duration: Duration) -> String {
     }
 }
 
-/// A size for people: `512 bytes`, `10 MiB`.
+/// Size for people: `512 bytes`, `10 MiB`.
 fn size(bytes: usize) -> String {
     let whole = |unit: usize| bytes >= unit && bytes.is_multiple_of(unit);
     if whole(1 << 20) {

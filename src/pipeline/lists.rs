@@ -1,5 +1,4 @@
-//! The lists of tools, prompts and resources as clients read them: written once, and shown to each client as
-//! far as its scopes reach, a page at a time.
+//! Lists of tools, prompts and resources: serialized once, filtered by the client's scopes, and paginated.
 
 use std::sync::OnceLock;
 
@@ -21,48 +20,48 @@ use crate::{
 /// All lists of a configuration.
 #[derive(Debug, Default)]
 pub struct Lists {
-    /// The tools.
+    /// Tools.
     pub tools: List,
-    /// The prompts.
+    /// Prompts.
     pub prompts: List,
-    /// The resources with one URI each.
+    /// Resources with a single URI.
     pub resources: List,
-    /// The resource templates.
+    /// Resource templates.
     pub resource_templates: List,
-    /// Every scope that something needs.
+    /// All scopes that any entry needs.
     needed: Scopes,
     for_all: OnceLock<Bytes>,
     for_anonymous: OnceLock<Bytes>,
 }
 
-/// One list, in the order of its keys.
+/// List, sorted by key.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct List {
-    /// Its member in MCP results, such as `tools`.
+    /// Member in MCP results, such as `tools`.
     name: &'static str,
     entries: Vec<Entry>,
 }
 
-/// One definition, by the name or the URI that stands in it.
+/// Definition of a tool, prompt or resource.
 #[derive(Debug)]
 pub struct Entry {
     key: Box<str>,
     scopes: Scopes,
     json: Box<RawValue>,
-    /// The definition for clients that accept objects only as structured content, where it differs.
+    /// Definition for clients that accept only objects as structured content, if it differs.
     objects_only: Option<Box<RawValue>>,
 }
 
-/// Some of a list, and how to ask for the rest.
+/// Page of a list.
 #[derive(Debug, Clone)]
 pub struct Page<'a> {
-    /// Its entries, in the order of the list.
+    /// Entries, in the order of the list.
     pub entries: Vec<&'a Entry>,
-    /// The cursor of the next page; `None` on the last.
+    /// Cursor of the next page. `None` on the last.
     pub next_cursor: Option<String>,
 }
 
-/// A text that is no cursor of ours.
+/// Error for an invalid cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("unknown cursor; use the `nextCursor` of an earlier page, or none for the first page")]
 pub struct BadCursor;
@@ -116,8 +115,8 @@ impl Lists {
         }
     }
 
-    /// A document about everything that a client sees; it is written once for those who see all, and once for
-    /// those who have not shown who they are.
+    /// Document about everything that a client sees. It is serialized once for clients that see all, and once
+    /// for anonymous clients.
     pub fn document(&self, client: &ClientIdentity, write: impl FnOnce() -> Bytes) -> Bytes {
         let kept = match client {
             client if client.may(&self.needed) => &self.for_all,
@@ -135,24 +134,26 @@ impl List {
         Self { name, entries }
     }
 
-    /// Its member in MCP results, such as `tools`.
+    /// Member in MCP results, such as `tools`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether it has nothing for anybody.
+    /// Whether it has no entries for any client.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entries that a client may see.
+    /// Entries that a client may see.
     pub fn seen_by<'a>(&'a self, client: &'a ClientIdentity) -> impl Iterator<Item = &'a Entry> {
         self.entries.iter().filter(|entry| client.may(&entry.scopes))
     }
 
-    /// The entries that a client may see after `cursor`, at most `size` (at least one).
+    /// Page of the entries that a client may see after `cursor`, at most `size` (at least one).
     ///
-    /// A cursor is the key of the last entry that was shown. So any replica understands it, and it goes on at
+    /// A cursor contains the key of the last entry on its page. So any replica accepts it, and it continues
+    /// at the right place after a reload, even if that entry is gone. A cursor is only valid for its own
+    /// list.
     /// the right place after a reload, even when that entry is gone. A cursor of one list is none of another.
     ///
     /// # Errors
@@ -188,12 +189,12 @@ impl Entry {
         Self { key: key.into(), scopes, json: raw(definition), objects_only: None }
     }
 
-    /// Its name or URI.
+    /// Name or URI.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The definition as one JSON object, for clients that take `shapes`.
+    /// Definition as one JSON object, for clients that accept `shapes`.
     pub fn json(&self, shapes: Shapes) -> &RawValue {
         match (shapes, &self.objects_only) {
             (Shapes::ObjectsOnly, Some(json)) => json,
@@ -219,12 +220,12 @@ fn raw(definition: &Map<String, Value>) -> Box<RawValue> {
 }
 
 impl Snapshot {
-    /// Every scope that some route or prompt needs.
+    /// All scopes that any route or prompt needs.
     pub fn needed_scopes(&self) -> Scopes {
         self.lists.needed.clone()
     }
 
-    /// The scopes for reading this URI; `None` where no resource has it.
+    /// Scopes for reading this URI. `None` if no resource has it.
     pub fn scopes_of_uri(&self, uri: &str) -> Option<&Scopes> {
         let own = self.table.by_uri(uri).map(|(route, _)| &route.route);
         let route = own.or_else(|| self.proxied.resource(uri).map(|resource| &resource.route));

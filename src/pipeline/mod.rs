@@ -1,11 +1,12 @@
 //! The pipeline: from a call to a tool result.
 //!
-//! In reading order:
-//! - [`Call`] is the input of an API, [`Gateway`] has the active [`Snapshot`], in which every route is a
+//! - [`Call`] is the input from an API. [`Gateway`] has the active [`Snapshot`], in which every route is a
 //!   [`BoundRoute`].
-//! - `run`: the steps of a call. `elicit`: input requests to the client. `async_operation`: work that is
-//!   polled after the first response. `progress`: notifications to the client. `access_log`: log line,
-//!   metrics and span. `error_text`: texts of tool errors.
+//! - `run`: the steps of a call.
+//! - `elicit`: input requests to the client.
+//! - `async_operation`: operations that are polled after the first response.
+//! - `progress`: notifications to the client.
+//! - `access_log`: log line, metrics and span. `error_text`: texts of tool errors.
 //! - `resources`, `prompts` (with completions) and `proxied`, the prompts and resources of MCP upstreams.
 //! - `lists`: tools, prompts and resources as clients see them. `watch`: their changes.
 //! - `worker_pool`: threads for CPU work that may take long.
@@ -53,16 +54,16 @@ pub use watch::{
 };
 pub use worker_pool::{WorkError, run_blocking};
 
-/// The key of the request id in `_meta` of a tool error.
+/// Key of the request id in `_meta` of a tool error.
 pub const REQUEST_ID_META: &str = "glossator/requestId";
 
-/// The key in `_meta` of a tool error for the seconds after which to retry, if they can be estimated.
+/// Key in `_meta` of a tool error for the seconds until a retry, if they can be estimated.
 pub const RETRY_AFTER_META: &str = RETRY_AFTER_META_KEY;
 
-/// The key in `_meta` of a result for the age of a cached response, in seconds.
+/// Key in `_meta` of a result for the age of a cached response, in seconds.
 pub const AGE_META: &str = "glossator/age";
 
-/// The entry for every API. Clones share the active snapshot and the channel of changes.
+/// Entry point for every API. Clones share the active snapshot and the change channel.
 #[derive(Debug, Clone)]
 pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
@@ -72,7 +73,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Begins with a snapshot.
+    /// Creates a gateway with its first snapshot.
     pub fn new(snapshot: Snapshot) -> Self {
         Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
@@ -82,30 +83,30 @@ impl Gateway {
         }
     }
 
-    /// The same of one among several replicas, where they share something.
+    /// Adds the state that replicas share, if there is one.
     #[must_use]
     pub fn sharing(self, shared: Option<SharedStore>) -> Self {
         Self { shared, ..self }
     }
 
-    /// The state that replicas share.
+    /// State that replicas share.
     pub fn shared(&self) -> Option<&SharedStore> {
         self.shared.as_ref()
     }
 
-    /// The active snapshot.
+    /// Active snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
 
-    /// The channel of changes.
+    /// Change channel.
     pub fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// Activates another snapshot, for calls that begin from now on, and publishes its changes.
+    /// Activates another snapshot for new calls, and publishes the changes.
     pub fn replace(&self, mut snapshot: Snapshot) {
-        // Work of calls that began before goes on, and counts.
+        // Calls of the old snapshot still run, and share its worker pool.
         snapshot.workers = self.snapshot.load().workers.clone();
         let now = Arc::new(snapshot);
         let before = self.snapshot.swap(Arc::clone(&now));
@@ -115,47 +116,46 @@ impl Gateway {
     }
 }
 
-/// A request of a client to the pipeline, without wire details: the arguments of a tool, and the context of
-/// the call.
+/// Call of a client, without wire details: the arguments of a tool, and the context of the call.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
-    /// The arguments, not yet checked.
+    /// Arguments, not checked yet.
     pub arguments: Map<String, Value>,
-    /// The client's headers; only those that a route allows by name are forwarded.
+    /// Headers of the client. Only those that a route allows by name are forwarded.
     pub headers: &'a HeaderMap,
-    /// Its name in the log and in errors.
+    /// Id of the request in the log and in errors.
     pub request_id: RequestId,
-    /// The API that received it.
+    /// API that received it.
     pub api: ApiKind,
-    /// The client.
+    /// Client.
     pub client: ClientIdentity,
-    /// The client's address, for the log.
+    /// Address of the client, for the log.
     pub address: Option<IpAddr>,
-    /// Receives progress and log notifications, if the client has requested them.
+    /// Receiver of progress and log notifications, if the client requested them.
     pub subscriber: Option<&'a dyn Subscriber>,
-    /// The trace that it belongs to, unless its headers name one.
+    /// Trace context, unless the headers have one.
     pub trace: Option<TraceContext>,
-    /// The MCP revision of the client; empty for other APIs.
+    /// MCP revision of the client. Empty for other APIs.
     pub protocol: &'static str,
-    /// The span of its request, if traces are enabled.
+    /// Span of its request, if tracing is on.
     pub span: Span,
-    /// Its MCP message, for traces.
+    /// MCP message, for its span.
     pub message: Option<Message<'a>>,
 }
 
-/// An MCP message, for its span.
+/// MCP message, for its span.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
-    /// The method, such as `tools/call`.
+    /// Method, such as `tools/call`.
     pub method: &'a str,
-    /// The id, as the client sent it.
+    /// Id, as the client sent it.
     pub id: &'a str,
-    /// Its session, where there is one. The id is a secret, so a trace gets a fingerprint.
+    /// Session id, if there is one. It is a secret, so a trace only has its fingerprint.
     pub session: Option<&'a str>,
 }
 
 impl<'a> Call<'a> {
-    /// A call without notifications, in the trace that its headers name.
+    /// Creates a call without notifications, in the trace of its headers.
     pub fn new(
         arguments: Map<String, Value>,
         headers: &'a HeaderMap,
@@ -180,21 +180,21 @@ impl<'a> Call<'a> {
     }
 }
 
-/// An API, as the log names it.
+/// API, as the log names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiKind {
-    /// Plain HTTP.
+    /// REST.
     Rest,
-    /// The Model Context Protocol over HTTP.
+    /// MCP over HTTP.
     Mcp,
-    /// The same over the pipes of this process.
+    /// MCP over stdio.
     Stdio,
-    /// REST or MCP, by a web server that runs the program as CGI.
+    /// REST or MCP, through a web server that runs this program as CGI.
     Cgi,
 }
 
 impl ApiKind {
-    /// The name, such as `rest`.
+    /// Name, such as `rest`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rest => "rest",

@@ -9,52 +9,52 @@ use crate::{
     upstream::{ProgressEvent, ProgressReceiver, ProgressSender},
 };
 
-/// A client that may have requested notifications about its call.
+/// Client that may have requested notifications about its call.
 pub trait Subscriber: fmt::Debug + Send + Sync {
     /// Whether it has requested progress.
     fn wants_progress(&self) -> bool;
 
-    /// The least level of the log messages that it has requested; `None` for no messages.
+    /// Minimum level of the log messages that it requested. `None`: no messages.
     fn level(&self) -> Option<LogLevel>;
 
-    /// Notifies it of progress.
+    /// Sends a progress notification.
     fn progress(&self, progress: Progress<'_>);
 
-    /// Sends it a log line.
+    /// Sends a log message.
     fn log(&self, level: LogLevel, logger: &str, text: &str);
 }
 
-/// The progress of a call. `done` grows each time.
+/// Progress of a call. `done` increases each time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress<'a> {
-    /// So far.
+    /// Progress so far.
     pub done: f64,
-    /// The total, if there is one.
+    /// Total, if there is one.
     pub total: Option<f64>,
-    /// A status for people.
+    /// Status for people.
     pub message: Option<&'a str>,
 }
 
-/// Limit of the log lines of one call.
+/// Maximum number of log messages of one call.
 const LINES_LIMIT: u32 = 200;
 
-/// Limit of a log line, in bytes.
+/// Longest log message, in bytes.
 pub(super) const LINE_LIMIT_BYTES: usize = 2000;
 
-/// Least time between two notifications about the bytes of a response.
+/// Minimum interval between notifications about the bytes of a response.
 const BYTES_EVERY: Duration = Duration::from_millis(250);
 
-/// The same for an asynchronous operation, even if its `poll` interval is shorter.
+/// Minimum interval for asynchronous operations, even if their `poll_interval` is shorter.
 const OPERATION_EVERY: Duration = Duration::from_millis(40);
 
-/// Sends the notifications of one call.
+/// Sender of the notifications of one call.
 pub(super) struct Reporter<'a> {
     /// `None` if the client has requested nothing.
     subscriber: Option<&'a dyn Subscriber>,
     logger: &'a str,
     last: Option<f64>,
     total: Option<f64>,
-    /// The time of the last notification, or of the beginning of the call.
+    /// Time of the last notification, or of the start of the call.
     reported_at: Option<Instant>,
     lines: u32,
 }
@@ -67,12 +67,12 @@ impl<'a> Reporter<'a> {
         Self { subscriber, logger, last: None, total: None, reported_at, lines: 0 }
     }
 
-    /// A channel for events before the response, if the client has requested them.
+    /// Channel for events before the response, if the client wants them.
     pub(super) fn events(&self) -> (Option<ProgressSender>, Option<ProgressReceiver>) {
         self.subscriber.map(|_| ProgressSender::new()).unzip()
     }
 
-    /// Waits for a response, and reports meanwhile what happens; `counts_bytes` where its bytes are progress
+    /// Awaits a response and reports progress meanwhile. With `counts_bytes`, the bytes received are progress
     /// of the call.
     pub(super) async fn report_until<T>(
         &mut self,
@@ -89,7 +89,7 @@ impl<'a> Reporter<'a> {
                 Some(event) = events.recv() => self.happened(event, counts_bytes),
             }
         };
-        // Progress of an upstream may have arrived together with the response.
+        // Progress of the upstream may have arrived together with the response.
         while let Ok(event) = events.try_recv() {
             if let ProgressEvent::Progress { .. } = event {
                 self.happened(event, false);
@@ -131,7 +131,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Reports the status of an asynchronous operation after so many polls.
+    /// Reports the status of an asynchronous operation after this many polls.
     pub(super) fn operation(&mut self, stand: &Stand, says_progress: bool, polls: u32) {
         self.line(LogLevel::Debug, || {
             format!("the job goes on: {}", stand.message.as_deref().unwrap_or("no word about it"))

@@ -1,4 +1,4 @@
-//! The messages of a prompt, and completions: values for an argument of a prompt or of a resource template.
+//! Messages of prompts, and completions of their arguments and of those of resource templates.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,38 +19,38 @@ use crate::{
 /// Timeout of the filter of a completion, in addition to the call.
 const FILTER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Limit of the messages of one prompt together, in bytes.
+/// Limit of all messages of one prompt, in bytes.
 const MESSAGES_LIMIT_BYTES: usize = 64 << 20;
 
-/// Why a prompt has no messages. The text is for clients.
+/// Reason why a prompt has no messages. The text is for clients.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
-    /// The arguments of the client are wrong.
+    /// Invalid arguments.
     #[error("{0}")]
     Arguments(String),
-    /// Something else is.
+    /// Any other failure.
     #[error("the prompt can't be made: {0}")]
     Failed(String),
 }
 
-/// An argument that is being typed.
+/// Argument that a person is typing.
 #[derive(Debug)]
 pub struct Typed<'a> {
-    /// Its name.
+    /// Name.
     pub argument: &'a str,
-    /// The text so far.
+    /// Text so far.
     pub value: &'a str,
-    /// The other arguments that are there already, as strings.
+    /// Other arguments that are known already, as strings.
     pub others: Map<String, Value>,
 }
 
 impl Snapshot {
-    /// The messages of a prompt for arguments that were checked. Its parts are fetched at the same time, by
-    /// calls with the context of `call`. Dropping the future cancels them.
+    /// Builds the messages of a prompt from checked arguments. Its parts are fetched concurrently, by calls
+    /// with the context of `call`. Dropping the future cancels them.
     ///
     /// # Errors
     ///
-    /// [`PromptError`] when a part can't be fetched or written; then there is no prompt.
+    /// [`PromptError`] if a part can't be fetched or rendered. There is no partial prompt.
     pub async fn prompt(
         &self,
         prompt: &Prompt,
@@ -111,7 +111,7 @@ impl Snapshot {
         })
     }
 
-    /// The contents of a URI, as a result of embedded resources.
+    /// Reads a URI, as a result of embedded resources.
     async fn embed(
         &self,
         uri: &Template,
@@ -133,11 +133,11 @@ impl Snapshot {
         Ok(ToolResult::new(Outcome::Success, documents))
     }
 
-    /// Calls a route with arguments made from those of a prompt or a completion.
+    /// Calls a route with arguments built from those of a prompt or a completion.
     ///
     /// # Errors
     ///
-    /// A sentence when they can't be made.
+    /// A sentence if the arguments can't be built.
     async fn call_on_behalf(
         &self,
         route_call: &RouteCall,
@@ -153,8 +153,8 @@ impl Snapshot {
         Ok(self.call(route, call, &mut NoElicitor).await)
     }
 
-    /// The values of an argument; none if the route that lists them fails. The reason is logged, as an error
-    /// does not help a person who types.
+    /// Completion values of an argument. Empty if the route that lists them fails. The reason is only logged,
+    /// as an error does not help a person who is typing.
     pub async fn complete(&self, completion: &Completion, typed: Typed<'_>, call: &Call<'_>) -> Suggestions {
         match completion {
             Completion::Listed(values) => Suggestions::of(values.clone(), typed.value, false),
@@ -165,7 +165,7 @@ impl Snapshot {
                     Ok(values) => Suggestions::of(values, value, asked.chosen),
                     Err(reason) => {
                         let route = &asked.call.route;
-                        // It may quote what was typed, or the upstream.
+                        // The reason may quote the typed text, or the upstream.
                         warn!(argument, %route, "completion values unavailable");
                         debug!(argument, %route, reason = %Foreign(&reason), "completion values unavailable");
                         Suggestions::default()
@@ -175,7 +175,7 @@ impl Snapshot {
         }
     }
 
-    /// The route of the configuration whose resource has this template, or of whose a URI is.
+    /// Route of the configuration with this resource template, or with a resource that matches it as a URI.
     pub fn own_template(&self, uri: &str) -> Option<&Arc<BoundRoute>> {
         let is_template = |route: &&Arc<BoundRoute>| {
             route.resource.as_ref().is_some_and(|resource| resource.uri.as_str() == uri)
@@ -184,7 +184,7 @@ impl Snapshot {
         template.or_else(|| self.table.by_uri(uri).map(|(route, _)| route))
     }
 
-    /// The values of an argument in the URI of a resource; `None` where its template has no such argument.
+    /// Completion values of an argument in a resource URI. `None` if the template has no such argument.
     pub async fn complete_uri(
         &self,
         route: &Route,
@@ -199,7 +199,7 @@ impl Snapshot {
         })
     }
 
-    /// Whether there is an argument for which values are known.
+    /// Whether any argument has completions.
     pub fn completes(&self) -> bool {
         *self.completes.get_or_init(|| self.knows_values())
     }
@@ -248,7 +248,7 @@ impl Snapshot {
     }
 }
 
-/// The structured content of a result, or the lines of its text.
+/// Structured content of a result, or the lines of its text.
 fn found(result: &ToolResult) -> Value {
     match result.structured.as_ref().map(|structured| structured.json().parse()) {
         Some(Value::String(_)) | None => lines_of(result).into(),
@@ -278,7 +278,7 @@ fn filtered(
     filter.apply(&found(result), names).map_err(|error| format!("`values` {error}"))
 }
 
-/// The texts of a list; what is no scalar in it has none.
+/// Strings of a list. Nulls, arrays and objects in it are skipped.
 fn values_of(value: Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(items) => Ok(items

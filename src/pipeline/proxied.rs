@@ -18,20 +18,20 @@ use crate::{
     upstream::Deadline,
 };
 
-/// A prompt, a resource or a resource template of an MCP upstream.
+/// Prompt, resource or resource template of an MCP upstream.
 #[derive(Debug)]
 pub struct Proxied {
     /// Route with the limits, timeout, scopes and error filter of its requests. It is in no route table.
     pub route: Arc<Route>,
-    /// Its key at the upstream: a name, a URI or a URI template.
+    /// Key at the upstream: a name, a URI or a URI template.
     pub upstream_key: String,
-    /// Its entry in lists.
+    /// Entry in lists.
     pub definition: Map<String, Value>,
     /// Whether the upstream declares `completions`.
     pub completes: bool,
 }
 
-/// The prompts and resources of all MCP upstreams.
+/// Prompts and resources of all MCP upstreams.
 #[derive(Debug, Default)]
 pub struct ProxiedTable {
     prompts: BTreeMap<String, Proxied>,
@@ -54,26 +54,26 @@ pub struct UriPattern {
 /// Limit of a compiled URI template, in bytes.
 const URI_TEMPLATE_LIMIT_BYTES: usize = 256 << 10;
 
-/// The members of a result, each as the upstream sent it.
+/// Members of a result, each as the upstream sent it.
 pub type Members = BTreeMap<String, Box<RawValue>>;
 
-/// Why a request failed. The text is sent to clients.
+/// Reason why a request failed. The text is for clients.
 #[derive(Debug)]
 pub enum ForwardError {
     /// The upstream has no such prompt or resource.
     Unknown(String),
-    /// The arguments are invalid.
+    /// Invalid arguments.
     Arguments(String),
-    /// Anything else.
+    /// Any other failure.
     Failed(String),
 }
 
 impl UriPattern {
-    /// Compiles a template; URIs that match a pattern in `except` are excluded.
+    /// Compiles a template. URIs that match a pattern in `except` are excluded.
     ///
     /// # Errors
     ///
-    /// A sentence if the template can't be read, or its regex takes more than 256 KiB.
+    /// A sentence if the template is invalid, or its regex takes more than 256 KiB.
     pub fn of(template: &str, except: Vec<String>) -> Result<Self, String> {
         let most = UriTemplate::MAX_BYTES;
         if template.len() > most {
@@ -84,7 +84,7 @@ impl UriPattern {
             let close =
                 rest[open..].find('}').ok_or("its URI template has a brace without its other half")?;
             pattern.push_str(&regex::escape(&rest[..open]));
-            // An undefined variable leaves its prefix out, too.
+            // For an undefined variable, its prefix is left out, too.
             pattern.push_str(match rest.as_bytes()[open + 1] {
                 b'+' => "[^ ]*",
                 b'#' => "(#[^ ]*)?",
@@ -106,7 +106,7 @@ impl UriPattern {
         Ok(Self { regex, fixed_bytes, except })
     }
 
-    /// Whether a URI matches. Excluded URIs are compared percent-decoded, too.
+    /// Whether a URI matches. Excluded URIs are also compared percent-decoded.
     fn fits(&self, uri: &str) -> bool {
         let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
         self.regex.is_match(uri.as_bytes()) && !holds(&self.except, uri) && !holds(&self.except, &decoded)
@@ -118,11 +118,11 @@ fn holds(patterns: &[String], uri: &str) -> bool {
 }
 
 impl ProxiedTable {
-    /// Adds a prompt under the name that clients see.
+    /// Adds a prompt under its name for clients.
     ///
     /// # Errors
     ///
-    /// A sentence when another has that name.
+    /// A sentence if another prompt has that name.
     pub fn add_prompt(&mut self, name: String, prompt: Proxied, own: &PromptTable) -> Result<(), String> {
         if own.contains_key(name.as_str()) {
             return Err(format!(
@@ -141,7 +141,7 @@ impl ProxiedTable {
     ///
     /// # Errors
     ///
-    /// A sentence when its URI is taken.
+    /// A sentence if the URI is taken.
     pub fn add_resource(&mut self, resource: Proxied, own: &RouteTable) -> Result<(), String> {
         let uri = &resource.upstream_key;
         if let Some((route, _)) = own.by_uri(uri) {
@@ -158,7 +158,7 @@ impl ProxiedTable {
     ///
     /// # Errors
     ///
-    /// A sentence when it is there already.
+    /// A sentence if the template is taken.
     pub fn add_template(
         &mut self,
         pattern: UriPattern,
@@ -180,26 +180,25 @@ impl ProxiedTable {
         Ok(())
     }
 
-    /// The prompt with the name that clients see.
+    /// Prompt with this name for clients.
     pub fn prompt(&self, name: &str) -> Option<&Proxied> {
         self.prompts.get(name)
     }
 
-    /// The resource with a URI, or the template that it matches; of several the one with the most literal
-    /// text.
+    /// Resource with this URI, or the matching template with the most literal text.
     pub fn resource(&self, uri: &str) -> Option<&Proxied> {
         let fitting = || self.templates.iter().filter(|(pattern, _)| pattern.fits(uri));
         let template = || fitting().max_by_key(|(pattern, _)| pattern.fixed_bytes);
         self.resources.get(uri).or_else(|| template().map(|(_, template)| template))
     }
 
-    /// The template with this text, or the resource or template that it matches as a URI.
+    /// Template with this text, or the resource or template that it matches as a URI.
     pub fn template(&self, text: &str) -> Option<&Proxied> {
         let written = self.templates.iter().find(|(_, template)| template.upstream_key == text);
         written.map(|(_, template)| template).or_else(|| self.resource(text))
     }
 
-    /// The prompts, by name.
+    /// Prompts, sorted by name.
     pub(super) fn prompts(&self) -> impl Iterator<Item = (&String, &Proxied)> {
         self.prompts.iter()
     }
@@ -212,18 +211,18 @@ impl ProxiedTable {
         self.templates.iter().map(|(_, template)| template)
     }
 
-    /// Everything in it.
+    /// All entries.
     pub fn all(&self) -> impl Iterator<Item = &Proxied> {
         self.prompts.values().chain(self.resources()).chain(self.templates())
     }
 
-    /// The numbers of prompts, resources and templates.
+    /// Numbers of prompts, resources and templates.
     pub fn counts(&self) -> [usize; 3] {
         [self.prompts.len(), self.resources.len(), self.templates.len()]
     }
 }
 
-/// The JSON-RPC response of an upstream.
+/// JSON-RPC response of an upstream.
 #[derive(Deserialize)]
 struct Answered {
     result: Option<Members>,
@@ -235,7 +234,7 @@ struct Code {
     code: i64,
 }
 
-/// The member that a result must have.
+/// Member that a result must have.
 fn required(method: McpMethod) -> &'static str {
     match method {
         McpMethod::CallTool => "content",
@@ -251,7 +250,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`ForwardError`]; internal details of the upstream are removed from its text.
+    /// [`ForwardError`], whose text has no internal details of the upstream.
     pub async fn forward(
         &self,
         to: &Proxied,
@@ -273,7 +272,7 @@ impl Snapshot {
                     run.log.end(Outcome::Success);
                     return Ok(members);
                 }
-                // The error may quote the URI.
+                // The error may quote the URI, so that is redacted as an argument.
                 parameters.insert("uri".to_owned(), name.into());
                 (run.forwarding_error(parameters.into(), response).await, error.map(|error| error.code))
             }
@@ -283,7 +282,7 @@ impl Snapshot {
         const NO_RESOURCE: i64 = -32002;
         const INVALID_PARAMS: i64 = -32602;
         Err(match (method, code) {
-            // The code of revision 2026-07-28, and the one of those before.
+            // The code of revision 2026-07-28, and that of legacy revisions.
             (McpMethod::ReadResource, Some(NO_RESOURCE | INVALID_PARAMS)) => ForwardError::Unknown(text),
             (_, Some(INVALID_PARAMS)) => ForwardError::Arguments(text),
             _ => ForwardError::Failed(text),
@@ -313,7 +312,7 @@ impl Run<'_> {
         upstream_response.map_err(|error| Box::new(error_text::of(&error, Effect::Harmless)))
     }
 
-    /// The tool error for a response without a result, with the text that a tool call would have.
+    /// Tool error for a response without a result, with the text that a tool call would have.
     async fn forwarding_error(&mut self, sent: Arguments, response: UpstreamResponse) -> ToolResult {
         self.deadline = Deadline::after(self.call.route.timeout);
         match self.translate(sent, response).await {

@@ -1,4 +1,4 @@
-//! Reading a resource: a call whose arguments are in the URI, and its result as contents.
+//! Resource reads: calls with the arguments in a URI, and their results as resource contents.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use crate::{
     translate::words_of_nothing,
 };
 
-/// The contents of a resource.
+/// Result of a resource read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadResource {
-    /// One at least.
+    /// Contents, at least one.
     pub contents: Vec<ResourceContents>,
-    /// Its time to live, and the caches that may store it.
+    /// Cache control for clients.
     pub freshness: Freshness,
 }
 
-/// Why nothing was read. The text is for clients.
+/// Reason why a read failed. The text is for clients.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// No route has a resource of this URI.
+    /// No route has a resource with this URI.
     #[error("no resource has this URI; `resources/list` and `resources/templates/list` name those there are")]
     Unknown,
-    /// The service has none, in its words.
+    /// The upstream reports that it does not exist.
     #[error("resource not found: {0}")]
     Missing(String),
-    /// The URI has values that are no arguments of the template.
+    /// The URI has invalid arguments.
     #[error("no resource can have this URI: {0}")]
     Arguments(String),
-    /// Anything else.
+    /// Any other failure.
     #[error("the resource can't be read: {0}")]
     Failed(String),
 }
@@ -40,26 +40,26 @@ pub enum ReadError {
 /// Cache control of contents, as the upstream sends it (RFC 9111, section 5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
-    /// Time to live; zero where the upstream sends none.
+    /// Time to live. Zero if the upstream sends none.
     pub lasts: Duration,
-    /// The caches that may store it.
+    /// Caches that may store it.
     pub scope: CacheScope,
 }
 
-/// Which caches may store contents.
+/// Caches that may store contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheScope {
-    /// Everybody, for everybody.
+    /// Shared caches, for all clients.
     Public,
-    /// Whoever asked, for themselves.
+    /// Private caches, for the client that made the request.
     Private,
 }
 
-/// The headers of a response that matter when its body has been translated.
+/// Headers of a response that are needed after its translation.
 #[derive(Debug, Clone)]
 pub(super) struct ResponseHeaders {
     media_type: Option<String>,
-    /// The text of a result without a body.
+    /// Text of the result if the response has no body.
     nothing: Option<String>,
     freshness: Freshness,
     pub(super) etag: Option<HeaderValue>,
@@ -79,9 +79,9 @@ impl ResponseHeaders {
 }
 
 impl Freshness {
-    /// Nobody can tell.
+    /// Not cacheable.
     const NONE: Self = Self { lasts: Duration::ZERO, scope: CacheScope::Private };
-    /// Longer than anybody means.
+    /// Cap of the time to live.
     const MOST: Duration = Duration::from_secs(30 * 24 * 3600);
 
     fn of(headers: &HeaderMap) -> Self {
@@ -98,7 +98,7 @@ impl Freshness {
                 _ => {}
             }
         }
-        // A cache before us has used up a part of it.
+        // An earlier cache has used up a part of the lifetime.
         let age =
             headers.get(header::AGE).and_then(|value| value.to_str().ok()).map_or(Duration::ZERO, seconds);
         let scope = if public && !private { CacheScope::Public } else { CacheScope::Private };
@@ -112,12 +112,12 @@ fn seconds(text: &str) -> Duration {
 }
 
 impl Snapshot {
-    /// Reads a resource. Of `call`, the arguments are those in the URI. Dropping the future cancels the
-    /// upstream request.
+    /// Reads a resource. The arguments of `call` are replaced by those in the URI. Dropping the future
+    /// cancels the upstream request.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] when there is no such resource, or it can't be read.
+    /// [`ReadError`] if there is no such resource, or the read fails.
     pub async fn read(&self, uri: &str, call: Call<'_>) -> Result<ReadResource, ReadError> {
         let unknown = || match self.awaited.resources {
             true => ReadError::Failed(error_text::NOT_READY.to_owned()),
@@ -132,7 +132,7 @@ impl Snapshot {
     }
 }
 
-/// A result as something that was read.
+/// Converts a tool result to resource contents.
 pub(super) fn read_of(
     route: &Route,
     uri: &str,
@@ -163,7 +163,7 @@ pub(super) fn read_of(
         replied: head.and_then(|head| head.media_type.as_deref()),
     };
     let mut contents = of.result(result);
-    // An empty document is one, and not a sentence that says so.
+    // An empty document stays empty, instead of the sentence that a tool result would have.
     if let (Some(head), [ResourceContents { body: ResourceBody::Text(text), .. }]) = (head, &mut contents[..])
         && head.nothing.as_ref() == Some(text)
     {
@@ -171,13 +171,13 @@ pub(super) fn read_of(
     }
     let mut freshness = head.map_or(Freshness::NONE, |head| head.freshness);
     if route.request.forwards_headers() {
-        // Forwarded headers may decide the contents.
+        // Forwarded headers of the client may determine the contents.
         freshness.scope = CacheScope::Private;
     }
     Ok(ReadResource { contents, freshness })
 }
 
-/// The text of a tool error.
+/// Text of a tool error.
 fn words(result: &ToolResult) -> String {
     let structured = result.structured.as_ref();
     let texts = result.content.iter().filter_map(|content| content.block.text(structured));

@@ -1,4 +1,4 @@
-//! A call, step by step, from its arguments to its result: [`Run::outcome`] is the table of contents.
+//! Steps of a call, from its arguments to its result. [`Run::outcome`] is the table of contents.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,12 +26,12 @@ use crate::{
     upstream::{ClientIdentity, Deadline, UpstreamCall, UpstreamError},
 };
 
-/// The outcome of a call whose client can poll an asynchronous operation itself.
+/// Outcome of a call whose client can poll an asynchronous operation itself.
 #[derive(Debug)]
 pub enum CallOutcome {
-    /// A result.
+    /// Result.
     Result(ToolResult),
-    /// An operation in progress.
+    /// Operation in progress.
     Operation(Box<OpenOperation>),
 }
 
@@ -49,8 +49,8 @@ impl Snapshot {
         run.finish(result)
     }
 
-    /// The same; an asynchronous operation that takes longer than its rule allows is returned to the client
-    /// as a task.
+    /// Calls a tool for a client that supports tasks. An asynchronous operation that takes longer than its
+    /// rule allows is returned as a task.
     pub async fn call_as_task(
         &self,
         route: &Arc<BoundRoute>,
@@ -70,11 +70,11 @@ impl Snapshot {
         CallOutcome::Result(run.finish(result))
     }
 
-    /// Validates arguments, and adds the defaults of those that are missing.
+    /// Validates arguments, and adds the defaults of missing ones.
     ///
     /// # Errors
     ///
-    /// A sentence for the model with the error in them.
+    /// A sentence for the model about the invalid arguments.
     pub async fn check_arguments(
         &self,
         route: &Arc<BoundRoute>,
@@ -89,7 +89,7 @@ impl Snapshot {
     }
 }
 
-/// One call while it runs.
+/// State of one running call.
 pub(super) struct Run<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) call: Exchange<'a>,
@@ -97,19 +97,19 @@ pub(super) struct Run<'a> {
     pub(super) log: AccessLog<'a>,
     pub(super) progress: Reporter<'a>,
     elicitor: &'a mut dyn Elicitor,
-    /// The headers of the response that was translated, for a route that is a resource.
+    /// Headers of the translated response, if the route is a resource.
     pub(super) response: Option<ResponseHeaders>,
 }
 
-/// The common parts of all upstream requests of one call.
+/// Parts that all upstream requests of one call share.
 pub(super) struct Exchange<'a> {
     pub(super) route: &'a Arc<BoundRoute>,
     pub(super) arguments: Arguments,
-    /// Those of the client.
+    /// Headers of the client.
     pub(super) headers: &'a HeaderMap,
     pub(super) client: ClientIdentity,
     trace: Option<TraceContext>,
-    /// The name of the call in the log, and its span.
+    /// Request id, span and attempt counter.
     pub(super) context: CallContext,
 }
 
@@ -127,7 +127,7 @@ impl<'a> Run<'a> {
         Self { snapshot, call, deadline, log, progress, elicitor, response: None }
     }
 
-    /// The result of a call whose client waits until an asynchronous operation is done.
+    /// Runs the call for a client that waits until an asynchronous operation is done.
     pub(super) async fn result(&mut self) -> Result<ToolResult, Box<ToolResult>> {
         match self.outcome(None).await? {
             CallOutcome::Result(result) => Ok(result),
@@ -145,7 +145,7 @@ impl<'a> Run<'a> {
         if !route.asking.is_empty() {
             let arguments = std::mem::take(&mut self.call.arguments);
             self.call.arguments = Box::pin(elicit_first(&route.asking, arguments, self.elicitor)).await?;
-            // The schema applies to values that a person has entered, too.
+            // Values that a person entered must match the schema, too.
             self.check_arguments().await?;
         }
         self.deadline = Deadline::after(route.timeout).within(client_timeout(self.call.headers)?);
@@ -207,7 +207,8 @@ impl<'a> Run<'a> {
     /// Sends the request of the call.
     async fn send(&mut self, request: UpstreamRequest) -> Result<Response, Box<ToolResult>> {
         let idempotent = self.call.route.idempotent;
-        // A route that declares its request idempotent need not be checked before it is called again.
+        // If the route declares its request idempotent, the client need not check for an effect before a
+        // retry.
         let is_safe = idempotent.unwrap_or_else(|| request.is_safe());
         let is_idempotent = idempotent.unwrap_or_else(|| request.is_idempotent());
         self.request(request, is_idempotent).await.map_err(|error| {
@@ -220,7 +221,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Sends a request through the policies of the route, and reports progress until there is a response.
+    /// Sends a request through the policies of the route, and reports progress until the response.
     pub(super) async fn request(
         &mut self,
         request: UpstreamRequest,
@@ -245,7 +246,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Sends a request that follows from the first, through the policies of the upstream.
+    /// Sends a follow-up request through the policies of the upstream.
     pub(super) async fn follow_up(
         &mut self,
         request: HttpRequest,
@@ -264,8 +265,8 @@ impl<'a> Run<'a> {
         response
     }
 
-    /// Translates the last response. `failure` is the status of an asynchronous operation that failed: the
-    /// rules may have a better text for it.
+    /// Translates the last response. `failure` is the status of a failed asynchronous operation; the rules
+    /// may have a better error text for it.
     pub(super) async fn translate_last(
         &mut self,
         response: UpstreamResponse,
@@ -296,8 +297,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A translation in which a rule may send a request to the client's model: with its response the
-    /// upstream's response is translated again.
+    /// Translates a response with a rule that may send a sampling request. With its response, the upstream's
+    /// response is translated again.
     async fn translate_with_sampling(
         &mut self,
         response: UpstreamResponse,
@@ -328,15 +329,14 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Sends the log lines of the route to the client: those for the time before the response, or for a
-    /// response.
+    /// Sends the route's log notifications: those before the upstream request, or those about a response.
     fn send_log_lines(&mut self, status: Option<StatusCode>) {
         let (route, arguments) = (self.call.route, &self.call.arguments);
         let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
         for line in route.log.iter().filter(|line| line.is_about_the_reply() == status.is_some()) {
             self.progress.line(line.level, || {
                 let names = line_names(arguments, status.map(|status| status.as_u16()));
-                // Its author would miss a line that can't be rendered.
+                // Rendering errors are shown, so that the author of the route notices.
                 let text = line.text.render_until(&names, &stop);
                 let text = text.unwrap_or_else(|_| "(the line can't be written)".to_owned());
                 route.translator.redaction.capped(&text, LINE_LIMIT_BYTES)
@@ -344,10 +344,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Writes the access log, and returns the result as clients get it.
+    /// Writes the access log, and returns the result for the client.
     pub(super) fn finish(self, result: Result<ToolResult, Box<ToolResult>>) -> ToolResult {
         let route = self.call.route;
-        // An error that ended the call early may quote arguments, so it is redacted as translated ones are.
+        // An error that ended the call early may quote arguments, so it is redacted like translated ones.
         let mut result = result.unwrap_or_else(|ended_early| route.translator.for_clients(*ended_early));
         if result.is_error() {
             let request_id = self.log.request_id.as_str();
@@ -370,7 +370,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// A request for the policies of an upstream.
+    /// Creates the call for the policies of an upstream.
     pub(super) fn upstream_call(
         &self,
         mut request: UpstreamRequest,
@@ -379,7 +379,7 @@ impl<'a> Exchange<'a> {
     ) -> UpstreamCall {
         let route = self.route;
         let traced = route.traces == Traces::Forwarded;
-        // Each attempt has a span of its own, where there are spans.
+        // With tracing, each attempt writes the trace context of its own span.
         if let (Some(trace), true, None) = (&self.trace, traced, self.context.span())
             && let Some(headers) = request.headers_mut()
         {
@@ -391,8 +391,8 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Adds the age of a cached response to its result. A response that is an error after all is not cached any
-/// longer.
+/// Adds the age of a cached response to its result. A cached response that turns out to be an error is
+/// removed from the cache.
 fn with_age_or_forgotten(
     result: Result<ToolResult, Box<ToolResult>>,
     age: Option<Duration>,
@@ -412,7 +412,7 @@ fn with_age_or_forgotten(
     }
 }
 
-/// Whether the client may call the route, whichever API it uses.
+/// Checks that the client has the scopes of the route. All APIs share this check.
 pub(super) fn check_scopes(route: &Route, client: &ClientIdentity) -> Result<(), Box<ToolResult>> {
     match client.may(&route.scopes) {
         true => Ok(()),
@@ -420,7 +420,7 @@ pub(super) fn check_scopes(route: &Route, client: &ClientIdentity) -> Result<(),
     }
 }
 
-/// An error about arguments, in the route's error format.
+/// Argument error, in the route's error format.
 fn argument_error(route: &Route, sentence: String) -> ToolResult {
     let Some(form) = &route.argument_error else { return ToolResult::error(Fault::Arguments, sentence) };
     let body = serde_json::json!({ "message": sentence }).to_string();
@@ -430,7 +430,7 @@ fn argument_error(route: &Route, sentence: String) -> ToolResult {
     let none = Value::Object(Map::new());
     let facts = CallInput::new(&route.definition.name, &none);
     let mut result = translate(form, facts, &response, &mut Trace::off()).result;
-    // No upstream sent a status. One that the rule sets stays.
+    // No upstream sent a status. One that the rule sets is kept.
     result.meta.remove(STATUS_META_KEY);
     if let Outcome::Error(Fault::Upstream { .. }) = result.outcome {
         result.outcome = Outcome::Error(Fault::Arguments);
@@ -438,19 +438,19 @@ fn argument_error(route: &Route, sentence: String) -> ToolResult {
     result
 }
 
-/// A number of seconds.
+/// Timeout in seconds.
 const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
-/// Has `wait=SECONDS` among its preferences (RFC 7240, section 4.3).
+/// May contain `wait=SECONDS` (RFC 7240, section 4.3).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// Longer than the timeout of any call.
 const CLIENT_TIMEOUT_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// The timeout that the client sends in its headers, if any.
+/// Timeout that the client sends in its headers, if any.
 ///
 /// # Errors
 ///
-/// A tool error for a header that can't be read. A preference that can't be read is ignored.
+/// A tool error for an invalid `X-Request-Timeout`. An invalid preference is ignored.
 pub(super) fn client_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Box<ToolResult>> {
     let preferred = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let preferred = preferred.flat_map(|value| value.split(',')).find_map(|preference| {

@@ -1,4 +1,4 @@
-//! The state that is in force, compiled and whole, and how it differs from the one before.
+//! Snapshot: the active configuration in compiled form, and its differences from the previous one.
 
 use std::{
     borrow::Borrow,
@@ -17,66 +17,66 @@ use crate::{
     upstream::{BodyCharge, UpstreamBuffer},
 };
 
-/// Everything that calls need, compiled and whole. A call ends with the snapshot it began with.
+/// Compiled configuration with everything that calls need. A call uses the same snapshot from start to end.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// The routes, each with what its calls use.
+    /// Routes, each with its runtime state.
     pub table: RouteTable<BoundRoute>,
-    /// The policies of every route, and of every upstream.
+    /// Policies of every route and upstream.
     pub policies: Policies,
-    /// The upstream of all paths that are not ours.
+    /// Upstream of all paths that glossator does not serve itself.
     pub passthrough: Option<Passthrough>,
-    /// The scopes that it needs.
+    /// Scopes that passthrough needs.
     pub passthrough_scopes: Scopes,
-    /// The prompts of the configuration.
+    /// Prompts of the configuration.
     pub prompts: PromptTable,
-    /// The prompts and resources of MCP upstreams.
+    /// Prompts and resources of MCP upstreams.
     pub proxied: ProxiedTable,
-    /// The lists that upstreams have not sent yet.
+    /// Lists that upstreams have not sent yet.
     pub awaited: AwaitedLists,
-    /// All of it, as clients read it.
+    /// Lists as clients see them.
     pub lists: Lists,
-    /// The memory that responses of upstreams share, where it has a limit.
+    /// Memory limit of upstream responses, if there is one.
     pub upstream_buffer: Option<UpstreamBuffer>,
     pub(super) completes: OnceLock<bool>,
     pub(super) workers: WorkerPool,
     pub(super) tracing: Tracing,
-    /// The routes by which requests for prompts and resources are forwarded; they are in no table.
+    /// Routes that forward requests for prompts and resources. They are in no table.
     pub(super) forwarding: HashMap<ToolName, Arc<BoundRoute>>,
 }
 
-/// The compiled parts of a configuration.
+/// Compiled parts of a configuration.
 #[derive(Debug, Default)]
 pub struct SnapshotParts {
-    /// The routes.
+    /// Routes.
     pub table: RouteTable,
-    /// The policies of every route and of every upstream.
+    /// Policies of every route and upstream.
     pub policies: Policies,
-    /// The prompts of the configuration.
+    /// Prompts of the configuration.
     pub prompts: PromptTable,
-    /// The prompts and resources of MCP upstreams.
+    /// Prompts and resources of MCP upstreams.
     pub proxied: ProxiedTable,
-    /// The lists that upstreams have not sent yet.
+    /// Lists that upstreams have not sent yet.
     pub awaited: AwaitedLists,
-    /// The upstream of all paths that are not ours.
+    /// Upstream of all paths that glossator does not serve itself.
     pub passthrough: Option<Passthrough>,
-    /// The scopes that it needs.
+    /// Scopes that passthrough needs.
     pub passthrough_scopes: Scopes,
-    /// The metrics of calls.
+    /// Metrics of calls.
     pub meters: Meters,
-    /// The spans of calls.
+    /// Tracer of calls.
     pub tracing: Tracing,
-    /// The memory that responses of upstreams share, where it has a limit.
+    /// Memory limit of upstream responses, if there is one.
     pub upstream_buffer: Option<UpstreamBuffer>,
 }
 
-/// A route and what its calls use, bound when the configuration is loaded.
+/// Route with the runtime state of its calls, bound when the configuration is loaded.
 #[derive(Debug)]
 pub struct BoundRoute {
     pub(super) route: Arc<Route>,
     pub(super) policies: Arc<RoutePolicies>,
     pub(super) meters: Arc<RouteMeters>,
-    /// The account of the memory of its responses.
+    /// Memory charge of its responses.
     pub(super) charge: Option<BodyCharge>,
 }
 
@@ -94,30 +94,30 @@ impl Borrow<Route> for BoundRoute {
     }
 }
 
-/// How many times its length a response counts that is only passed on: the bytes that came, their text, and
-/// the result, which has it once as text and once as structure.
+/// Memory factor of a response that no rule parses: the received bytes, their text, and the result, which has
+/// it as text and as structure.
 const PASSED_ON_FACTOR: usize = 3;
 
-/// The same where rules or a schema look into it: the trees that they make are several times as long.
+/// Memory factor of a response that rules or a schema parse: their trees are several times as long.
 const LOOKED_INTO_FACTOR: usize = 10;
 
-/// The lists that MCP upstreams have not sent yet.
+/// Lists that MCP upstreams have not sent yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AwaitedLists {
-    /// Tools of these.
+    /// Servers whose tools are missing.
     pub tools: Vec<Awaited>,
-    /// Prompts of these.
+    /// Servers whose prompts are missing.
     pub prompts: Vec<Awaited>,
-    /// Resources.
+    /// Whether resources of any server are missing.
     pub resources: bool,
 }
 
-/// A server whose tools or prompts are to be listed and are not known yet: what they will be called.
+/// Server whose tools or prompts are not known yet, with the names that they may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Awaited {
-    /// The prefix of every name but these.
+    /// Prefix of all names except those in `given`.
     pub prefix: String,
-    /// The names that were given.
+    /// Explicitly configured names.
     pub given: Vec<String>,
 }
 
@@ -146,11 +146,11 @@ impl BoundRoute {
 }
 
 impl Snapshot {
-    /// Builds a snapshot of its parts, and binds each route to the resources of its calls.
+    /// Builds a snapshot from its parts, and binds each route to its policies, metrics and memory charge.
     ///
     /// # Panics
     ///
-    /// When a route has no policies.
+    /// If a route has no policies.
     pub fn new(parts: SnapshotParts) -> Self {
         let SnapshotParts { table, policies, prompts, proxied, awaited, meters, .. } = parts;
         let lists = Lists::new(&table, &prompts, &proxied);
@@ -174,29 +174,29 @@ impl Snapshot {
         }
     }
 
-    /// The tool error for a name that no tool has, where it may be that of a tool which is not listed yet.
+    /// Tool error for an unknown name that may belong to a tool which is not listed yet.
     pub fn not_ready(&self, name: &str) -> Option<ToolResult> {
         self.awaited.tools.iter().any(|server| server.may_name(name)).then(error_text::not_ready)
     }
 
-    /// A sentence for a name that no prompt has, where it may be that of one which is not listed yet.
+    /// Error text for an unknown name that may belong to a prompt which is not listed yet.
     pub fn prompt_not_ready(&self, name: &str) -> Option<&'static str> {
         self.awaited.prompts.iter().any(|server| server.may_name(name)).then_some(error_text::NOT_READY)
     }
 
-    /// Whether servers may have other prompts and other resources another time: those that have some at
-    /// times, or have not said it yet.
+    /// Whether servers may list prompts, and resources, later: servers that declare them, or have not
+    /// responded yet.
     pub fn may_have_more(&self) -> [bool; 2] {
         let (proxied, awaited) = (&self.proxied, &self.awaited);
         [proxied.has_prompts || !awaited.prompts.is_empty(), proxied.has_resources || awaited.resources]
     }
 
-    /// Whether there are prompts, or may be another time.
+    /// Whether there are prompts, or may be later.
     pub fn has_prompts(&self) -> bool {
         !self.lists.prompts.is_empty() || self.may_have_more()[0]
     }
 
-    /// The changes for clients that have read the lists of the snapshot before.
+    /// Changes for clients that have read the lists of the previous snapshot.
     pub(super) fn differences(&self, before: &Self) -> Vec<Change> {
         let mut differences = Vec::new();
         let (now, before) = (&self.lists, &before.lists);
@@ -212,13 +212,13 @@ impl Snapshot {
         differences
     }
 
-    /// Whether there is anything to read, or may be another time.
+    /// Whether there are resources, or may be later.
     pub fn has_resources(&self) -> bool {
         let lists = &self.lists;
         !lists.resources.is_empty() || !lists.resource_templates.is_empty() || self.may_have_more()[1]
     }
 
-    /// Whether somebody can be told when one of them changes.
+    /// Whether clients can subscribe to changes of any resource.
     pub fn watches_resources(&self) -> bool {
         let mut resources = self.table.in_order().iter().filter_map(|route| route.resource.as_ref());
         resources.any(|resource| resource.watch.is_some())

@@ -1,11 +1,13 @@
-//! Changes of lists and resources: upstreams don't announce them, so watched resources are polled.
+//! Change detection for lists and resources. Upstreams don't announce changes, so watched resources are
+//! polled.
 //!
-//! [`Changes`] publishes them to subscribers. A resource is polled while at least one client watches it,
-//! however many do. An upstream that supports validators (`ETag`, `Last-Modified`) responds without a body
-//! when nothing changed; else the contents are compared with those of the last poll, as clients would read
-//! them.
+//! [`Changes`] publishes changes to subscribers. A resource is polled once for all its watchers, as long as
+//! there are any. An upstream that supports validators (`ETag`, `Last-Modified`) responds without a body if
+//! nothing changed. Otherwise the contents, as clients would read them, are compared with those of the last
+//! poll.
 //!
-//! Where replicas share a store, each polls for its own clients and publishes changes to the others, so that
+//! If replicas share a store, each polls for its own clients and publishes changes to the others. So all
+//! clients are notified when the first replica detects a change, and only once.
 //! all clients hear of a change when the first replica does, and once.
 
 use std::{
@@ -38,20 +40,20 @@ use crate::{
     upstream::{Deadline, UpstreamCall},
 };
 
-/// Limit of the resources that are watched at once.
+/// Maximum number of watched resources.
 pub const WATCHED_LIMIT: usize = 1000;
 
-/// Limit of the URI of one, in bytes.
+/// Longest URI of a watched resource, in bytes.
 pub const WATCHED_URI_LIMIT_BYTES: usize = 8 << 10;
 
-/// The poll interval of a missing resource: it may be created again.
+/// Poll interval of a missing resource, which may be recreated.
 const GONE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How many changes a listener may be behind. One that is further behind gets [`Heard::Missed`] instead, so
-/// that neither a slow listener nor a busy upstream makes the queue grow.
+/// Capacity of the change channel. A listener that falls further behind receives [`Heard::Missed`] instead,
+/// so neither a slow listener nor a busy upstream makes the queue grow.
 const BEHIND_LIMIT: usize = 256;
 
-/// A change of something that a client may have read before.
+/// Change of something that a client may have read before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Change {
     /// The list of tools.
@@ -64,40 +66,40 @@ pub enum Change {
     Resource(Arc<str>),
 }
 
-/// An event for a listener.
+/// Event for a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// This changed.
+    /// A change.
     Change(Change),
-    /// So much changed that some events are lost: anything may have changed.
+    /// Some events were lost, so anything may have changed.
     Missed,
 }
 
-/// Publishes changes. Clones are the same channel.
+/// Broadcast channel of changes. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Changes(broadcast::Sender<Change>);
 
-/// Receives every change since its creation.
+/// Receiver of every change since its creation.
 #[derive(Debug)]
 pub struct Listener(broadcast::Receiver<Change>);
 
 impl Changes {
-    /// A channel without listeners.
+    /// Creates a channel without listeners.
     pub fn new() -> Self {
         Self(broadcast::Sender::new(BEHIND_LIMIT))
     }
 
-    /// Publishes a change; without listeners it is lost.
+    /// Publishes a change. Without listeners it is dropped.
     pub fn tell(&self, change: Change) {
         let _ = self.0.send(change);
     }
 
-    /// The number of listeners.
+    /// Number of listeners.
     pub fn listeners(&self) -> usize {
         self.0.receiver_count()
     }
 
-    /// A listener from now on.
+    /// Subscribes to changes from now on.
     pub fn listen(&self) -> Listener {
         Listener(self.0.subscribe())
     }
@@ -110,8 +112,8 @@ impl Default for Changes {
 }
 
 impl Listener {
-    /// Waits for the next change; `None` when there can be none any more. May be dropped while it waits, and
-    /// nothing is lost.
+    /// Waits for the next change. `None` if the channel is closed. Cancel-safe: no change is lost when the
+    /// future is dropped.
     pub async fn next(&mut self) -> Option<Heard> {
         match self.0.recv().await {
             Ok(change) => Some(Heard::Change(change)),
@@ -121,28 +123,27 @@ impl Listener {
     }
 }
 
-/// Why a resource is not watched. The text is for clients.
+/// Reason why a resource is not watched. The text is for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
-    /// No route has a resource of this URI.
+    /// No route has a resource with this URI.
     #[error("no resource has this URI; `resources/list` and `resources/templates/list` name those there are")]
     Unknown,
-    /// Its route has no `watch`.
+    /// Its route has no `poll_interval`.
     #[error("this resource is not watched for changes; read it again to learn of them")]
     Unwatched,
-    /// Its URI is longer than [`WATCHED_URI_LIMIT_BYTES`].
+    /// The URI is longer than [`WATCHED_URI_LIMIT_BYTES`].
     #[error("the URI of a resource that is watched may have {WATCHED_URI_LIMIT_BYTES} bytes")]
     TooLong,
-    /// There are [`WATCHED_LIMIT`] others.
+    /// [`WATCHED_LIMIT`] resources are watched already.
     #[error("as many resources as can be are watched already ({WATCHED_LIMIT}); try again later")]
     TooMany,
-    /// Its client has subscribed to as many as one may.
+    /// The client has reached its limit of subscriptions.
     #[error("this session has subscribed to as many resources as one may; unsubscribe from some first")]
     Enough,
 }
 
-/// A subscription to a resource, until this is dropped: its changes are published as
-/// [`Change::Resource`].
+/// Subscription to a resource until dropped. Changes are published as [`Change::Resource`].
 #[derive(Debug)]
 #[must_use]
 pub struct Watching {
@@ -150,55 +151,55 @@ pub struct Watching {
     watches: Watches,
 }
 
-/// The watched resources.
+/// Watched resources, by URI.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Watches(Arc<Mutex<HashMap<Arc<str>, Watched>>>);
 
 #[derive(Debug)]
 struct Watched {
-    /// The number of its watchers.
+    /// Number of watchers.
     listeners: usize,
-    /// The task that polls the upstream.
+    /// Task that polls the upstream.
     task: AbortHandle,
-    /// The fingerprint of the last published contents.
+    /// Fingerprint of the last published contents.
     last_fingerprint: LastFingerprint,
 }
 
-/// The fingerprint of the contents that clients have, or could read: that of the first poll, or of the last
-/// change that was published.
+/// Fingerprint of the contents that clients may have read: of the first poll, or of the last published
+/// change.
 #[derive(Debug, Clone, Default)]
 struct LastFingerprint(Arc<Mutex<Option<u64>>>);
 
 impl LastFingerprint {
-    /// Notes what it is now, and gives what was noted before.
+    /// Replaces the fingerprint and returns the previous one.
     fn replace(&self, fingerprint: u64) -> Option<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(fingerprint)
     }
 }
 
-/// A resource at its last poll.
+/// Resource at its last poll.
 #[derive(Debug)]
 struct Known {
     /// Fingerprint of the contents.
     fingerprint: u64,
-    /// The route that they were read through: another one may make other contents of the same reply.
+    /// Route that read it. Another route may translate the same response to other contents.
     route: Option<Arc<Route>>,
     etag: Option<HeaderValue>,
     last_modified: Option<HeaderValue>,
 }
 
-/// The outcome of a poll.
+/// Outcome of a poll.
 enum Seen {
-    /// The upstream says that it is what it was.
+    /// 304: not modified.
     Same,
-    /// This.
+    /// Contents.
     Is(Known),
-    /// Nothing can be said.
+    /// Unknown, because the poll failed.
     Nothing,
 }
 
 impl Gateway {
-    /// Whether subscribers can be notified when this resource changes.
+    /// Checks whether subscribers can be notified of changes of this resource.
     ///
     /// # Errors
     ///
@@ -217,7 +218,7 @@ impl Gateway {
         watch.map(|_| ()).ok_or(WatchError::Unwatched)
     }
 
-    /// Watches a resource, until what this gives is dropped. Needs a runtime.
+    /// Watches a resource until the returned value is dropped. Needs a runtime.
     ///
     /// # Errors
     ///
@@ -243,8 +244,8 @@ impl Gateway {
         Ok(Watching { uri, watches: self.watches.clone() })
     }
 
-    /// Another replica has seen a resource change. Publishes it to subscribers, unless it was published
-    /// before.
+    /// Handles a change that another replica has detected. Publishes it to subscribers, unless it was
+    /// published before.
     pub fn hear_of_change(&self, uri: &str, fingerprint: u64) {
         let watched = self.watches.watched();
         let Some((uri, entry)) = watched.get_key_value(uri) else { return };
@@ -254,7 +255,7 @@ impl Gateway {
         }
     }
 
-    /// The number of watched resources.
+    /// Number of watched resources.
     pub fn watched(&self) -> usize {
         self.watches.watched().len()
     }
@@ -267,7 +268,7 @@ impl Watches {
 }
 
 impl Watching {
-    /// The watched URI.
+    /// Watched URI.
     pub fn uri(&self) -> &Arc<str> {
         &self.uri
     }
@@ -303,8 +304,8 @@ async fn poll_forever(gateway: Gateway, uri: Arc<str>, last_fingerprint: LastFin
                     gateway.changes().tell(Change::Resource(Arc::clone(&uri)));
                 }
                 let has_changed = known.as_ref().is_some_and(|before| before.fingerprint != fingerprint);
-                // If two replicas merely see different contents, nothing has changed, or they would notify
-                // each other endlessly.
+                // If two replicas merely see different contents, nothing has changed. Otherwise they would
+                // notify each other endlessly.
                 if is_news
                     && has_changed
                     && let Some(shared) = gateway.shared()
@@ -326,13 +327,13 @@ impl Snapshot {
             let interval = route.resource.as_ref()?.watch?;
             Some((route, arguments, interval))
         });
-        // Since a reload nobody can read it, or look at it.
+        // After a reload, no route reads it or polls it any more.
         let Some((route, arguments, interval)) = found else {
             return (Seen::Is(Known::missing(None)), GONE_INTERVAL);
         };
         let looked = self.poll_route(route, uri, arguments, known).await;
         let seen = looked.unwrap_or_else(|why| {
-            // Once for a series of failures: the next one says the same.
+            // Logged once for a series of failures, which would all say the same.
             if !std::mem::replace(failing, true) {
                 let (route_of, route) = (route, &route.definition.name);
                 warn!(%route, why = why.plain, "polling a resource failed");
@@ -402,16 +403,16 @@ impl Snapshot {
     }
 }
 
-/// Why a poll failed.
+/// Reason why a poll failed.
 struct PollError {
-    /// Without parts of its URI or of the response.
+    /// Text without parts of the URI or the response.
     plain: String,
-    /// The same with them, for a log at `debug`.
+    /// Text with them, for a log at `debug`.
     words: String,
 }
 
 impl Known {
-    /// It is not there.
+    /// State of a missing resource.
     fn missing(route: Option<Arc<Route>>) -> Self {
         Self { fingerprint: fingerprint(&[]), route, etag: None, last_modified: None }
     }

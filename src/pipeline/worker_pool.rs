@@ -1,7 +1,7 @@
-//! Threads for CPU work that may take long, beside those that serve connections.
+//! Worker pool: threads for CPU work that may take long, apart from those that serve connections.
 //!
-//! Short work is done on the calling thread; if it takes more steps than that thread may spend, it is started
-//! again in the pool.
+//! Short work runs on the calling thread. If it takes more steps than that thread may spend, it is restarted
+//! in the pool.
 
 use std::{
     collections::HashMap,
@@ -25,26 +25,26 @@ use crate::{
     translate::{self, CallInput, Trace, Translation, Translator, WorkBudget},
 };
 
-/// Limits the CPU work that is done at once, in all and for one route: long responses are translated here,
-/// and values checked against a schema that is expensive.
+/// Limit of concurrent CPU work, in total and per route. Long responses are translated here, and values
+/// checked against expensive schemas.
 ///
-/// The limit in all is the number of cores, so that the trees of long responses do not fill the memory; the
-/// limit for one route is half of it, so that a slow route leaves threads for the others. Work is queued
-/// until its deadline, and is never started when its client has disconnected.
+/// The total limit is the number of cores, so that the trees of long responses do not fill the memory. The
+/// limit per route is half of it, so that a slow route leaves threads for others. Work is queued until its
+/// deadline, and never started if its client has disconnected.
 #[derive(Debug, Clone)]
 pub(super) struct WorkerPool {
     permits: Arc<Semaphore>,
     per_route_share: usize,
-    /// Those of routes that have work here now, or had it a short time ago.
+    /// Semaphores of routes that have work in the pool now, or had some recently.
     routes: Arc<Mutex<HashMap<ToolName, Arc<Semaphore>>>>,
 }
 
-/// Why work was not done.
+/// Reason why work was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkError {
     /// It panicked.
     Panicked,
-    /// Its deadline came first.
+    /// Its deadline passed.
     DeadlineExceeded,
 }
 
@@ -53,7 +53,7 @@ impl WorkerPool {
         Self::with_permits(std::thread::available_parallelism().map_or(1, usize::from))
     }
 
-    /// At least two: with one, every route would wait for the slowest.
+    /// At least two permits: with one, every route would wait for the slowest.
     fn with_permits(permits: usize) -> Self {
         let permits = permits.max(2);
         Self {
@@ -63,7 +63,7 @@ impl WorkerPool {
         }
     }
 
-    /// Does work of a route on a thread of its own, until `deadline`.
+    /// Runs work of a route on a pool thread, until `deadline`.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         route: &ToolName,
@@ -73,7 +73,7 @@ impl WorkerPool {
         run_blocking(self.permits_of(route), deadline, work).await
     }
 
-    /// The route's own permit first: those of its calls that wait for it are not in the way of other routes.
+    /// Acquires the route's own permit first, so that queued calls of one route do not block other routes.
     async fn permits_of(&self, route: &ToolName) -> [OwnedSemaphorePermit; 2] {
         let of_route = acquire(self.share_of(route)).await;
         [of_route, acquire(Arc::clone(&self.permits)).await]
@@ -91,10 +91,10 @@ impl WorkerPool {
     }
 }
 
-/// Does work on a thread of its own once it has its permits, until `deadline`.
+/// Runs work on a blocking thread once it has its permits, until `deadline`.
 ///
-/// Work that nothing awaits any more, because of the deadline or because its client disconnected, is
-/// signalled to stop; it has its permits until it does.
+/// Work that nothing awaits any more (deadline passed, or client disconnected) is signalled to stop. It holds
+/// its permits until it does.
 ///
 /// # Errors
 ///
@@ -109,14 +109,14 @@ pub async fn run_blocking<P: Send + 'static, T: Send + 'static>(
     let done = async move {
         let permits = permits.await;
         let work = move || {
-            // It may have waited for a thread as well.
+            // It may also have waited for a thread.
             let done = (!stop.is_exhausted()).then(|| work(&stop));
             drop(permits);
             done
         };
         match spawn_blocking(work).await {
             Ok(Some(done)) => Ok(done),
-            // Nobody is there to read it.
+            // Nothing awaits the result.
             Ok(None) => Err(WorkError::DeadlineExceeded),
             Err(_) => Err(WorkError::Panicked),
         }
@@ -128,7 +128,7 @@ async fn acquire(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
     semaphore.acquire_owned().await.expect("the semaphore is never closed")
 }
 
-/// Somebody who waits for work; when they go, it is asked to stop.
+/// Cancels the work when the caller stops waiting.
 #[derive(Debug, Default)]
 struct Waiting(WorkBudget);
 
@@ -138,21 +138,21 @@ impl Drop for Waiting {
     }
 }
 
-/// From this size on a response that is only passed on is translated in the pool. Below it that takes about
-/// half a millisecond, which is acceptable on a thread that serves other calls too; 2 ms if it is all tiny
-/// values.
+/// Size from which a response that no rule parses is translated in the pool. Below it, translation takes
+/// about half a millisecond, or 2 ms if it is all tiny values. That is acceptable on a thread that also
+/// serves other calls.
 const LARGE_REPLY_BYTES: usize = 1 << 20;
 
-/// The same for a response that rules or a schema apply to, or that is a failure: the steps of rules are
-/// counted only in part.
+/// The same for a failure, or a response that rules or a schema apply to: the steps of rules are only counted
+/// in part.
 const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
 /// The same for the arguments of a call.
 const LARGE_ARGUMENTS_BYTES: usize = 32 << 10;
 
-/// How many steps rules may take on a thread that serves other calls too: matches of a pattern, rounds of a
-/// filter, the cost of checking a value against a schema. That is about a millisecond. A translation that
-/// takes more is started again in the pool: it has no effects, so nothing is done twice.
+/// Step limit of rules on a thread that also serves other calls: pattern matches, filter iterations, cost of
+/// schema checks. It is about a millisecond. A translation that takes more is restarted in the pool, which is
+/// safe because it has no side effects.
 const INLINE_STEPS: u64 = 10_000;
 
 impl WorkerPool {
@@ -170,7 +170,7 @@ impl WorkerPool {
         } else {
             LARGE_FOR_RULES_BYTES
         };
-        // Rules may do as much with arguments as with a response.
+        // Rules may do as much work on arguments as on a response.
         let is_short =
             is_shorter(&response, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
         let (name, route) = (&route.definition.name, Arc::clone(route));
@@ -178,7 +178,7 @@ impl WorkerPool {
             .await
     }
 
-    /// Evaluates the rule for asynchronous operations on a response; returns the response as well.
+    /// Applies the polling rules for asynchronous operations to a response. Also returns the response.
     pub(super) async fn evaluate<T: Send + 'static>(
         &self,
         route: &ToolName,
@@ -194,7 +194,7 @@ impl WorkerPool {
         self.run_counted(route, deadline, is_short, upstream_call).await
     }
 
-    /// Checks the arguments of a route, and fills in its defaults, until `deadline`.
+    /// Checks the arguments of a route and adds its defaults, until `deadline`.
     pub(super) async fn check(
         &self,
         route: &Arc<BoundRoute>,
@@ -209,7 +209,7 @@ impl WorkerPool {
         Box::pin(self.run(name, deadline, move |_| route.input.check(arguments))).await
     }
 
-    /// Builds a request from the arguments of a route until `deadline`: its own, or one that polls an
+    /// Builds a request from the arguments of a route, until `deadline`: its own request, or one about an
     /// operation.
     pub(super) async fn build<T: Send + 'static>(
         &self,
@@ -229,7 +229,7 @@ impl WorkerPool {
         Box::pin(self.run(name, deadline, move |stop| request(&route, &arguments, &headers, stop))).await
     }
 
-    /// Does work here, if it takes no more than [`INLINE_STEPS`], else in the pool, from the beginning.
+    /// Runs work inline if it takes no more than [`INLINE_STEPS`]; otherwise restarts it in the pool.
     async fn run_counted<T: Send + 'static>(
         &self,
         route: &ToolName,
@@ -248,12 +248,12 @@ impl WorkerPool {
     }
 }
 
-/// A short response that is compressed may be a long one.
+/// Whether a response is shorter than `bytes`. A compressed one may be longer than it looks.
 fn is_shorter(response: &UpstreamResponse, bytes: usize) -> bool {
     response.body.len() < bytes && !response.headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// Whether arguments are shorter than `left`, approximately; the rest of them is not examined.
+/// Whether arguments are shorter than `left`, approximately. Stops once they are not.
 fn weighs_less(value: &Value, left: &mut usize) -> bool {
     const VALUE_BYTES: usize = 2;
     let own = match value {
@@ -270,16 +270,16 @@ fn weighs_less(value: &Value, left: &mut usize) -> bool {
     }
 }
 
-/// Whether a response is checked and passed on: no rule parses it, no schema applies to it, and it is no
-/// failure, whose message would be extracted.
+/// Whether a response is copied without parsing: no rule or schema applies, and it is not a failure, whose
+/// message would be extracted.
 fn is_passed_on(translator: &Translator, response: &UpstreamResponse) -> bool {
     let has_failed =
         !response.status.is_success() || response.exit.as_ref().is_some_and(|exit| !exit.end.is_success());
     translator.rules.is_empty() && translator.output.is_none() && !has_failed
 }
 
-/// `translate` is total, but it runs the parsers of libraries on untrusted bytes: should one panic, this call
-/// is lost and no other.
+/// Translates a response. `translate` is total, but runs library parsers on untrusted bytes: a panic in one
+/// must only fail this call.
 fn translate(
     route: &Route,
     (args, answers): &(Value, Value),
@@ -320,7 +320,7 @@ mod tests {
         Instant::now() + Duration::from_secs(3600)
     }
 
-    /// Work that says that it has begun, and ends when it is told to.
+    /// Work that reports when it starts, and ends when signalled.
     fn held() -> (impl FnOnce(&WorkBudget) + Send + 'static, mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((begun, has_begun), (end, ends)) = (mpsc::channel(), mpsc::channel());
         let work = move |_: &WorkBudget| {
