@@ -1,8 +1,10 @@
 //! Activity of one connection: its open requests, and the responses that its client has not read yet.
 //!
-//! A client may open a connection and leave it idle, or send a part of a request's headers and no more. Over
-//! HTTP/2 it may request much and read none of it while the connection itself works. A client that reads none
-//! of a long response is disconnected when other clients need the memory.
+//! It detects clients that occupy a connection without use:
+//!
+//! - A client opens a connection and leaves it idle, or sends only a part of a request's headers.
+//! - A client requests much over HTTP/2 and reads none of it, while the connection itself works.
+//! - A client reads none of a long response. It is disconnected when other clients need the memory.
 
 use std::{
     collections::HashMap,
@@ -25,15 +27,15 @@ use crate::{
     wire::{MapPoll, PolledFrame},
 };
 
-/// The longest response, and the longest part of one without a known length, that does not count in the
-/// response buffer: the socket buffer accepts it whole.
+/// The longest response, and the longest part of one of unknown length, that is not counted in the response
+/// buffer: the socket buffer accepts it whole.
 pub(super) const SHORT_BYTES: usize = StreamedPassthrough::SHORT_BYTES;
 
-/// The size of the parts in which the HTTP library writes other responses, and so the resolution of the count
-/// of bytes that a client has read.
+/// The size of the parts in which the HTTP library writes other responses: the resolution of the count of
+/// bytes that a client has read.
 const PART_BYTES: usize = 16 << 10;
 
-/// Activity of one connection. Clones are the same.
+/// Activity of one connection. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Activity {
     state: Arc<Mutex<State>>,
@@ -42,15 +44,15 @@ pub(super) struct Activity {
 
 #[derive(Debug)]
 struct State {
-    /// Requests so far.
+    /// The number of requests so far.
     requests: u64,
-    /// Requests whose responses are not written completely.
+    /// The number of requests whose responses are not written completely.
     open: usize,
-    /// Those of them whose bodies are waited for.
+    /// The number of those whose bodies are still awaited.
     incomplete: usize,
-    /// Since when no request is open, or none that is complete.
+    /// Since when no request is open, or none whose body is complete.
     idle_since: Instant,
-    /// Since when the headers of the next HTTP/1.1 request are read, if they have begun.
+    /// Since when the headers of the next HTTP/1.1 request are being read, if they have begun.
     headers_since: Option<Instant>,
     /// Since when parts of responses wait to be written, by the number of their request.
     waiting: HashMap<u64, Instant>,
@@ -59,7 +61,7 @@ struct State {
     is_evicted: bool,
 }
 
-/// What an HTTP/1.1 connection waited for in vain.
+/// The event that an HTTP/1.1 connection awaited in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TimedOut {
     /// A request.
@@ -71,11 +73,11 @@ pub(super) enum TimedOut {
 /// Bytes of long responses that one client has not read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unread {
-    /// Since when it has read nothing, if it reads nothing; of several responses, the one that has waited
-    /// longest.
+    /// Since when it has read nothing, if it reads nothing. Of several responses that wait, the longest wait
+    /// counts.
     pub(super) since: Option<Instant>,
     pub(super) bytes: usize,
-    /// Open requests.
+    /// The number of open requests.
     pub(super) requests: usize,
 }
 
@@ -94,7 +96,7 @@ impl Activity {
         Self { state: Arc::new(Mutex::new(state)), buffer: buffer.clone() }
     }
 
-    /// Begins a request; it ends when this and its response are dropped.
+    /// Begins a request, which ends when this and its response are dropped.
     pub(super) fn begin_request(&self) -> OpenRequest {
         let mut state = self.state();
         state.open += 1;
@@ -102,24 +104,24 @@ impl Activity {
         OpenRequest { activity: self.clone(), number: state.requests }
     }
 
-    /// Whether it had no request yet.
+    /// Whether the connection has had no request yet.
     pub(super) fn is_unused(&self) -> bool {
         self.state().requests == 0
     }
 
-    /// Since when it is idle. `None` while a complete request is open.
+    /// Since when the connection is idle. `None` while a complete request is open.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
         (state.open <= state.incomplete).then_some(state.idle_since)
     }
 
-    /// Notes that the headers of an HTTP/1.1 request have begun, or are complete.
+    /// Records that the headers of an HTTP/1.1 request have begun, or are complete.
     pub(super) fn set_reading_headers(&self, is_reading: bool) {
         self.state().headers_since = is_reading.then(Instant::now);
     }
 
-    /// Waits until an HTTP/1.1 connection had no request for `keepalive_timeout`, or the headers of one were
-    /// not complete after `header_timeout`.
+    /// Waits until an HTTP/1.1 connection has had no request for `keepalive_timeout`, or the headers of one
+    /// are not complete after `header_timeout`.
     pub(super) async fn idle_timed_out(
         &self,
         header_timeout: Duration,
@@ -129,7 +131,7 @@ impl Activity {
             let now = Instant::now();
             let (timed_out, at) = {
                 let state = self.state();
-                // Headers may come while the request before them is open; they are not read before it ends.
+                // Headers may arrive while the previous request is open; they are not read before it ends.
                 let since = if state.open == 0 { state.idle_since } else { now };
                 match state.headers_since {
                     Some(headers_since) => (TimedOut::Headers, headers_since.max(since) + header_timeout),
@@ -144,8 +146,8 @@ impl Activity {
         }
     }
 
-    /// Waits until it had no request for `idle_timeout`, or a part of a response could not be written for
-    /// `write_timeout`.
+    /// Waits until the connection has had no request for `idle_timeout`, or a part of a response could not be
+    /// written for `write_timeout`.
     pub(super) async fn timed_out(&self, idle_timeout: Duration, write_timeout: Duration) {
         loop {
             let now = Instant::now();
@@ -163,7 +165,7 @@ impl Activity {
         }
     }
 
-    /// The unread part of long responses; `None` where there are none.
+    /// The unread bytes of long responses; `None` if there are none.
     pub(super) fn unread(&self) -> Option<Unread> {
         let state = self.state();
         let since = state.waiting.values().copied().min();
@@ -171,7 +173,7 @@ impl Activity {
         (unread.bytes > 0).then_some(unread)
     }
 
-    /// Marks it to be closed, even with open requests.
+    /// Marks the connection to be closed, even with open requests.
     pub(super) fn evict(&self) {
         self.state().is_evicted = true;
     }
@@ -180,8 +182,9 @@ impl Activity {
         self.state().is_evicted
     }
 
-    /// The body of a request. While its next part is awaited the request counts as not made; otherwise the
-    /// beginning of a body and nothing more would occupy a connection slot for as long as a body may take.
+    /// Wraps the body of a request. While its next part is awaited, the request does not count as open.
+    /// Otherwise a client that sends only the beginning of a body would occupy a connection slot for as long
+    /// as a body may take.
     pub(super) fn watch_request_body(&self, body: Incoming) -> Body {
         if body.is_end_stream() {
             return Body::empty();
@@ -218,7 +221,7 @@ struct WaitingForBody {
 }
 
 impl WaitingForBody {
-    /// Locks for a change only: a body that comes with its headers costs nothing here.
+    /// Locks for a change only: a body that arrives with its headers needs no lock.
     fn set(&mut self, is_waiting: bool) {
         if self.is_waiting == is_waiting {
             return;
@@ -234,7 +237,7 @@ impl WaitingForBody {
     }
 }
 
-/// A body that is not read to its end is not waited for.
+/// A body that is not read to its end is not awaited.
 impl Drop for WaitingForBody {
     fn drop(&mut self) {
         self.set(false);
@@ -249,7 +252,7 @@ pub(super) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// The response, whose body counts in the response buffer until it is written, if it is long.
+    /// Wraps the response. If its body is long, it is counted in the response buffer until it is written.
     pub(super) fn respond(self, response: Response<Body>) -> Response<Body> {
         let is_here = response.extensions().get::<StreamedPassthrough>().is_none();
         let length =
@@ -284,7 +287,7 @@ impl Drop for OpenRequest {
 struct ResponseBody {
     body: Body,
     request: Arc<OpenRequest>,
-    /// Bytes that count in the response buffer and have not been polled from here.
+    /// Bytes that are counted in the response buffer and have not been polled from here.
     held: usize,
     /// The next part of the body, which has not been polled yet.
     rest: Bytes,
@@ -325,7 +328,7 @@ impl http_body::Body for ResponseBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> PolledFrame<axum::Error> {
         let polled = self.poll_part(context);
-        // Pending or at its end, the client could read a next part, but there is none.
+        // If the body is pending or at its end, the client could read more, but there is none.
         self.request.set_waiting(matches!(polled, Poll::Ready(Some(_))));
         polled
     }
@@ -352,7 +355,7 @@ impl Drop for ResponseBody {
     }
 }
 
-/// A part of a long response, which counts until the HTTP library has written it. The request is open that
+/// A part of a long response, counted until the HTTP library has written it. The request is open for that
 /// long.
 struct BufferedPart {
     bytes: Bytes,
@@ -381,7 +384,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const LONG: usize = 5 * PART_BYTES + 1;
 
-    /// A body of no known length: its parts, from the last to the first. Without any, it never ends.
+    /// A body of unknown length: its parts, from the last to the first. Without any, it never ends.
     struct Events(Option<Vec<Bytes>>);
 
     impl http_body::Body for Events {

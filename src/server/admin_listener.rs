@@ -1,4 +1,4 @@
-//! The listener of the admin API, beside that of clients.
+//! The listener of the admin API, beside that for clients.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     telemetry::{Chain, SAMPLE_INTERVAL},
 };
 
-/// How many operators, probes and scrapers may be connected at once.
+/// Limit of the connections of operators, probes and scrapers.
 const CONNECTION_LIMIT: usize = 64;
 
 /// The listener of the admin API; it is closed when this is dropped.
@@ -31,7 +31,7 @@ impl AdminListener {
     ///
     /// # Errors
     ///
-    /// [`ServeError::Bind`], where the configuration names the address.
+    /// [`ServeError::Bind`], if the configuration names the address.
     pub async fn open(settings: &AdminSettings, admin: Admin) -> Result<Option<Self>, ServeError> {
         let Some(address) = settings.listen else { return Ok(None) };
         let listener = match bind(address).await {
@@ -77,7 +77,7 @@ impl AdminListener {
         Self { address, _serving: serving }
     }
 
-    /// Where operators connect to.
+    /// The address that operators connect to.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }

@@ -1,4 +1,4 @@
-//! The application: all that serves a configuration, and replaces it with the next one while it serves.
+//! The application: everything that serves a configuration, and its replacement during operation.
 
 use std::{
     collections::HashMap,
@@ -44,14 +44,14 @@ use crate::{
     },
 };
 
-/// All that serves a configuration.
+/// Everything that serves a configuration.
 #[derive(Debug)]
 pub struct App {
-    /// How connections of clients are treated.
+    /// Settings of client connections.
     pub settings: ListenerSettings,
-    /// Responds to requests of clients.
+    /// Handles the requests of clients.
     pub handler: HttpHandler,
-    /// The MCP API, for a client on standard input and output.
+    /// The MCP API, also for a client on standard input and output.
     pub mcp: Mcp,
     /// The pipeline of calls, with the active routes.
     pub gateway: Gateway,
@@ -71,7 +71,7 @@ pub struct App {
     fixed: FixedSettings,
 }
 
-/// The parts that all snapshots share, whatever their configuration.
+/// The parts that all snapshots share, in every configuration.
 #[derive(Debug)]
 struct SharedParts {
     meters: Meters,
@@ -80,7 +80,7 @@ struct SharedParts {
     upstream_buffer: UpstreamBuffer,
 }
 
-/// When the certificates of the active configuration expire. Clones are the same.
+/// When the certificates of the active configuration expire. Clones share them.
 #[derive(Debug, Clone)]
 struct Expiries(Arc<ArcSwap<Vec<CertificateExpiry>>>);
 
@@ -95,21 +95,21 @@ impl MeterSource for Expiries {
     }
 }
 
-/// How many lists of MCP servers may wait to become active.
+/// Limit of the lists of MCP servers that wait to become active.
 const DISCOVERED_LIMIT: usize = 16;
 
-/// Timeout for MCP servers to list their tools before clients are served without them.
+/// Timeout for MCP servers to send their lists, before clients are served without them.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeout for ending the sessions and child processes of upstreams.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl App {
-    /// Puts the parts together. Nothing is bound or connected yet.
+    /// Assembles the parts. Nothing is bound or connected yet.
     ///
     /// # Errors
     ///
-    /// [`Conflict`] when one request would fit two routes; a loaded configuration was checked for that.
+    /// [`Conflict`] if one request would match two routes; a loaded configuration was checked for that.
     pub fn new(loaded: &Loaded) -> Result<Self, Conflict> {
         let meters = Meters::default();
         let (tracing, telemetry) = Telemetry::new(&loaded.telemetry, &meters);
@@ -152,20 +152,20 @@ impl App {
         })
     }
 
-    /// A listener with the TLS and the memory of this application.
+    /// A listener with the TLS and the buffers of this application.
     pub fn listener(&self, port: TcpListener) -> Listener {
         let buffer = Some(self.parts.upstream_buffer.clone());
         Listener { tls: self.tls.clone(), buffer, ..Listener::from(port) }
     }
 
-    /// Connects to replicas, and to MCP servers for their lists, so that the first clients find them.
+    /// Connects to replicas, and fetches the lists of MCP servers, so that the first clients get them.
     pub async fn start(&mut self) {
         self.join_replicas().await;
         self.discover(DISCOVERY_TIMEOUT).await;
     }
 
-    /// Connects to the state that replicas share, if there is one, and handles their events from now on.
-    /// Waits no longer than one response may take.
+    /// Connects to the shared state, if there is one, and handles the events of replicas from now on. Waits
+    /// no longer than one response may take.
     pub async fn join_replicas(&mut self) {
         let Some(shared) = &self.shared else { return };
         let events = handle_replica_events(shared, self.gateway.clone(), self.mcp.clone());
@@ -173,8 +173,8 @@ impl App {
         shared.begin().await;
     }
 
-    /// Fetches the lists of MCP servers, all at once and not longer than `max_wait`. Those that do not
-    /// respond are polled later.
+    /// Fetches the lists of all MCP servers at once, for at most `max_wait`. Servers that do not respond are
+    /// polled later.
     pub async fn discover(&mut self, max_wait: Duration) {
         let mut fetches = JoinSet::new();
         for (upstream, wanted) in self.active.mcp_servers() {
@@ -200,14 +200,14 @@ impl App {
         self.apply_lists();
     }
 
-    /// Makes a configuration active, for requests that begin from now on. An upstream that is unchanged keeps
-    /// its connections, and the state of its policies; one whose certificates have changed is recreated.
+    /// Activates a configuration, for requests that begin from now on. An unchanged upstream keeps its
+    /// connections and the state of its policies; one whose certificates have changed is recreated.
     ///
-    /// Returns the settings that have changed, but take effect with the next start only.
+    /// Returns the settings that have changed, but take effect only after a restart.
     ///
     /// # Errors
     ///
-    /// As [`App::new`]; then nothing has changed.
+    /// As for [`App::new`]; nothing has changed then.
     pub fn apply(&mut self, loaded: &Loaded) -> Result<Vec<String>, Conflict> {
         let mut active = Active::new(loaded, Some(&self.active), self.shared.as_ref());
         self.lists
@@ -239,7 +239,7 @@ impl App {
         Ok(later)
     }
 
-    /// Admits the clients of a configuration from now on. Returns whether they are other ones.
+    /// Replaces the access rules. Returns whether they have changed.
     fn apply_access(&self, loaded: &Loaded) -> bool {
         let now = self.filter.guard.access();
         let is_same = match (now.as_deref(), &loaded.access) {
@@ -261,7 +261,8 @@ impl App {
         }
     }
 
-    /// Keeps the configuration and the lists of MCP servers current in a task, and exports telemetry.
+    /// Runs the application: a task keeps the configuration and the lists of MCP servers current, and others
+    /// export telemetry.
     pub fn run(mut self, reloader: Option<Reloader>) -> Running {
         let (stop, exporter) = (CancellationToken::new(), self.telemetry.start());
         Running { task: tokio::spawn(self.keep_current(reloader, stop.clone())), stop, exporter }
@@ -294,7 +295,7 @@ impl App {
         self.close().await;
     }
 
-    /// Ends sessions with MCP servers, and child processes.
+    /// Ends the sessions with MCP servers, and child processes.
     pub async fn close(self) {
         let mut closing = JoinSet::new();
         for (upstream, _) in self.active.mcp_servers() {
@@ -305,7 +306,7 @@ impl App {
     }
 }
 
-/// An application that keeps itself current, until [`Running::end`].
+/// A running application, until [`Running::end`].
 #[derive(Debug)]
 pub struct Running {
     stop: CancellationToken,
@@ -314,7 +315,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Ends it, with the sessions and child processes of upstreams, and exports the last telemetry.
+    /// Stops the tasks, ends the sessions and child processes of upstreams, and exports the last telemetry.
     pub async fn end(self) {
         self.stop.cancel();
         if timeout(CLOSE_TIMEOUT, self.task).await.is_err() {
@@ -324,12 +325,12 @@ impl Running {
     }
 }
 
-/// The access rules, if access is restricted.
+/// The access rules, if clients are configured.
 fn access(loaded: &Loaded) -> Option<Arc<Access>> {
     loaded.access.clone().map(|settings| Arc::new(Access::new(settings, loaded.tls.clone())))
 }
 
-/// Handles what other replicas report through the state that they share.
+/// Handles the events that other replicas publish in the shared state.
 fn handle_replica_events(
     shared: &SharedStore,
     gateway: Gateway,
@@ -345,7 +346,8 @@ fn handle_replica_events(
                 Ok(Heard::Message(Message::Subscribed { session })) => mcp.hear_subscribed(&session).await,
                 Ok(Heard::Message(Message::Level { session, level })) => mcp.hear_level(&session, &level),
                 Ok(Heard::Message(Message::Ended { session })) => mcp.hear_ended(&session),
-                // Changes are seen here as well, only later; the subscriptions of sessions are read again.
+                // Missed changes are seen here as well, only later; the subscriptions of sessions are read
+                // again.
                 Ok(Heard::Back) | Err(RecvError::Lagged(_)) => mcp.catch_up().await,
                 Err(RecvError::Closed) => return,
             }
@@ -353,7 +355,7 @@ fn handle_replica_events(
     }
 }
 
-/// The routes of the active configuration, and its upstreams.
+/// The routes and upstreams of the active configuration.
 #[derive(Debug)]
 struct Active {
     routes: Arc<[RouteFile]>,
@@ -372,14 +374,15 @@ struct BoundUpstream {
     policies: Arc<UpstreamPolicies>,
     /// The policies of each of its routes.
     routes: HashMap<ToolName, Arc<RoutePolicies>>,
-    /// Polls the lists of an MCP server.
+    /// Polls the lists, if it is an MCP server.
     discovery: Option<Arc<Discovery>>,
-    /// Whether its lists were fetched before that began: those that are known may be of the server before it.
+    /// Whether its lists were fetched before polling began. Otherwise the known lists may be of an earlier
+    /// server.
     is_listed: bool,
 }
 
 impl Active {
-    /// Those of a configuration. Upstreams that are the same as before stay.
+    /// Binds the routes and upstreams of a configuration. Unchanged upstreams are reused.
     fn new(loaded: &Loaded, before: Option<&Self>, shared: Option<&SharedStore>) -> Self {
         let bind = |file: &UpstreamFile| {
             let name = file.settings.name().clone();
@@ -399,13 +402,13 @@ impl Active {
         }
     }
 
-    /// The MCP servers, and the lists that are needed of each.
+    /// The MCP servers, with the lists that are needed of each.
     fn mcp_servers(&self) -> Vec<(McpUpstream, WantedLists)> {
         let server = |bound: &BoundUpstream| Some((bound.upstream.mcp()?.clone(), bound.file.wanted_lists()));
         self.upstreams.values().filter_map(server).collect()
     }
 
-    /// Starts polling those MCP servers that are not polled yet.
+    /// Starts to poll the MCP servers that are not polled yet.
     fn poll_lists(&mut self, known: &Lists, discovered: &mpsc::Sender<Discovered>) {
         for (name, bound) in &mut self.upstreams {
             if let (Some(upstream), None) = (bound.upstream.mcp(), &bound.discovery) {
@@ -474,14 +477,14 @@ impl BoundUpstream {
         Self { file: file.clone(), upstream, policies, routes, discovery: None, is_listed: false }
     }
 
-    /// The same upstream with another configuration's rules for lists, which may have another poll interval.
+    /// The same upstream with new list rules, which may have another poll interval.
     fn with(&self, file: &UpstreamFile) -> Self {
         let is_same = self.file.tools == file.tools && self.file.wanted_lists() == file.wanted_lists();
         let discovery = self.discovery.clone().filter(|_| is_same);
         Self { file: file.clone(), discovery, is_listed: self.is_listed && is_same, ..self.clone() }
     }
 
-    /// Replaces its routes; one with the same policies as before keeps their state.
+    /// Replaces its routes. A route with the same policies as before keeps their state.
     fn set_routes<'r>(&mut self, routes: impl Iterator<Item = &'r RouteFile>, store: &Store) {
         let routes = routes.map(|file| {
             let name = file.route.definition.name.clone();
@@ -504,7 +507,7 @@ mod tests {
         shared_state::Memory,
     };
 
-    /// One of several replicas; no client answers its requests or receives its notifications.
+    /// One of several replicas. Nothing reads its notifications, or responds to its requests.
     fn replica(memory: &Memory) -> (Gateway, SharedStore, AbortOnDropHandle<()>) {
         let text = "upstreams: { none: http://127.0.0.1:1 }
 routes:

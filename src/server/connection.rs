@@ -1,5 +1,5 @@
-//! One client's connection: HTTP/1.1 with limits, or HTTP/2 where TLS agreed on it, until it closes or the
-//! server stops.
+//! The connection of one client: HTTP/1.1 with limits, or HTTP/2 if it was negotiated over TLS, until it
+//! closes or the server stops.
 
 use std::{
     convert::Infallible,
@@ -51,36 +51,38 @@ use crate::{
     wire::yield_before_write,
 };
 
-/// Limit of the head of a request, and of one read, in bytes; a longer head gets a 431, and so do more than
-/// 100 headers, which is `hyper`'s own limit: set to the same, it would allocate them for every request.
+/// Limit of a request's headers, and of one read, in bytes. Longer headers get a 431. So do more than 100
+/// headers: that is the limit of `hyper`, which would allocate them for every request if it were set to the
+/// same.
 pub(super) const HEAD_LIMIT_BYTES: usize = 64 << 10;
 
-/// How long a handshake of TLS may take, and what was written to be gone when a connection is left.
+/// Timeout of a TLS handshake, and of flushing the written bytes of a connection that is closed.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of an answer the system has ahead of what it could send: it takes megabytes otherwise, and of who
-/// reads those slowly nothing is seen for seconds, as of who reads nothing.
+/// Limit of the unsent bytes of a response in the socket buffer. Otherwise the system accepts megabytes, and
+/// for seconds a client that reads those slowly can't be distinguished from one that reads nothing.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
 
-/// Time for which a new connection without a request is kept during the graceful shutdown: its client may
+/// Time for which a new connection without a request stays open during the graceful shutdown: its client may
 /// have sent one already.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the server is about to do with its connections.
+/// Phase of the graceful shutdown, for connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// Keep them.
+    /// Connections stay open.
     Serving,
-    /// Answer whatever comes, and have clients make other ones: each is closed with its next answer.
+    /// Requests are handled, and each connection is closed with its next response, so that clients open new
+    /// ones.
     Closing,
-    /// Let each finish its request, and close those that have none.
+    /// Each connection finishes its request; those without one are closed.
     Draining,
-    /// Nothing is waited for any more.
+    /// Connections are closed at once.
     Closed,
 }
 
-/// How many requests one HTTP/2 connection may have open; the next waits.
+/// Limit of the open requests of one HTTP/2 connection; the next one waits.
 const STREAM_LIMIT: u32 = 128;
 
 /// The settings and the handler of connections.
@@ -96,9 +98,9 @@ pub(super) struct ConnectionServer {
 
 impl ConnectionServer {
     /// Serves one connection to its end. When a client disconnects, the futures of its requests are dropped,
-    /// and with them their requests to upstreams.
+    /// which cancels their upstream requests.
     pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
-        // Responses are written whole; waiting for more to send would only delay their last part.
+        // Responses are written whole; Nagle's algorithm would only delay their last part.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%peer, %error, "no TCP_NODELAY");
         }
@@ -183,7 +185,7 @@ impl ConnectionServer {
         }
     }
 
-    /// Drives a connection until it is closed, `idle` is ready, or the server stops.
+    /// Drives a connection until it is closed, `idle` completes, or the server stops.
     async fn drive<C>(
         &self,
         mut connection: Pin<&mut C>,
@@ -222,7 +224,8 @@ impl ConnectionServer {
             }
             sleep(FIRST_REQUEST_TIMEOUT).await;
             if !activity.is_unused() {
-                // HTTP/2 ends when the client has answered a ping, and a client that is gone answers none.
+                // HTTP/2 ends when the client has responded to a ping, which a client that is gone never
+                // does.
                 activity.timed_out(flush_timeout, self.settings.shutdown_timeout).await;
             }
         };
@@ -274,7 +277,7 @@ impl ConnectionServer {
     }
 }
 
-/// A stream of HTTP/1 whose lines are checked while they are read.
+/// An HTTP/1 stream whose lines are checked as they are read.
 fn with_line_ends<S: AsyncRead + AsyncWrite>(
     stream: S,
     activity: &Activity,
@@ -289,13 +292,13 @@ fn log_end(ended: hyper::Result<()>, peer: Option<SocketAddr>) {
     }
 }
 
-/// Moves the host of the URI into `Host`, where the rest of the program reads it: over HTTP/2 it is in the
-/// URI, and over HTTP/1.1 it may be (RFC 9112, section 3.2.2). A request with two different hosts then has
+/// Copies the host of the URI to `Host`, where the rest of the program reads it. It is in the URI over
+/// HTTP/2, and may be over HTTP/1.1 (RFC 9112, section 3.2.2). A request with two different hosts then has
 /// two values, and the request filter rejects it.
 fn name_host(request: &mut Request<Body>) {
     let Some(authority) = request.uri().authority() else { return };
     if request.method() == http::Method::CONNECT {
-        // It says where a tunnel should lead.
+        // Here it is the target of a tunnel.
         return;
     }
     let is_named = |named: &HeaderValue| named.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
@@ -310,12 +313,12 @@ fn name_host(request: &mut Request<Body>) {
     }
 }
 
-/// Waits for a phase, or a later one. A server that is gone has reached them all.
+/// Waits for a phase, or a later one. If the server is gone, all phases are reached.
 async fn reached(phases: &mut watch::Receiver<Phase>, sought: Phase) {
     let _ = phases.wait_for(|phase| *phase >= sought).await;
 }
 
-/// Gives the request its id and the response the same, unless an upstream's own is passed through.
+/// Handles a request, and sets the request id in its response, unless a passthrough response has one.
 pub(super) fn respond(
     handler: &HttpHandler,
     mut request: Request<Body>,

@@ -1,10 +1,10 @@
-//! Limits on all connections of a port: on their number, and on the bytes of responses that clients have not
-//! read.
+//! Connection limiter of a port: limits the number of connections, and the bytes of responses that clients
+//! have not read.
 //!
-//! When all slots are occupied, the connections that have been idle for longest are closed: clients that only
-//! keep connections open do not block others. When long responses exceed the response buffer, the connections
-//! that have read nothing for longest are closed: clients that request much and read none of it leave memory
-//! for the others.
+//! - When all slots are occupied, the connections that have been idle for longest are closed. Clients that
+//!   only keep connections open do not block others.
+//! - When long responses exceed the response buffer, the connections that have read nothing for longest are
+//!   closed. Clients that request much and read none of it leave memory for the others.
 
 use std::{
     collections::HashMap,
@@ -24,16 +24,16 @@ use tracing::warn;
 use super::activity::{Activity, Unread};
 use crate::upstream::UpstreamBuffer;
 
-/// How long to wait for a slot before more connections are closed.
+/// Time to wait for a slot before more connections are closed.
 const SLOT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The share of all connections that is closed at once (1 / 64), since finding them iterates over all.
 const EVICTED_SHARE: usize = 64;
 
-/// How often the response buffer is checked, while it is over its limit.
+/// Interval of checks of the response buffer, while it is over its limit.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often it is logged that the slots are occupied, or that the response buffer is full.
+/// Interval of log lines about occupied slots, or a full response buffer.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The bytes of long responses that clients of a port have not read, and their limit. Clones share them.
@@ -45,13 +45,13 @@ struct BufferState {
     held_bytes: AtomicUsize,
     limit_bytes: usize,
     is_over: Notify,
-    /// The memory of the upstream responses that these were made of.
+    /// The memory of the upstream responses from which these were built.
     upstream_buffer: Option<UpstreamBuffer>,
 }
 
 impl ResponseBuffer {
-    /// A buffer of `limit_bytes`. With an upstream buffer to charge, the limit is at most half of that, so
-    /// that clients that read nothing leave the other half to those that do.
+    /// Creates a buffer of `limit_bytes`. With an upstream buffer to charge, the limit is at most half of
+    /// that, so that clients that read nothing leave the other half to those that do.
     pub(super) fn new(limit_bytes: usize, upstream_buffer: Option<UpstreamBuffer>) -> Self {
         let (held_bytes, is_over) = (AtomicUsize::new(0), Notify::new());
         Self(Arc::new(BufferState { held_bytes, limit_bytes, is_over, upstream_buffer }))
@@ -95,7 +95,7 @@ impl ResponseBuffer {
     }
 }
 
-/// The connections of one port. Clones are the same.
+/// Limiter of the connections of one port. Clones share its state.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionLimiter {
     limit: usize,
@@ -111,7 +111,7 @@ struct Connection {
     close: Arc<Notify>,
 }
 
-/// The slot of one connection, which is free again when this is dropped.
+/// The slot of one connection, released on drop.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) activity: Activity,
@@ -128,8 +128,8 @@ impl ConnectionLimiter {
         Self { limit, slots, buffer, connections: Arc::default(), last_number: Arc::default() }
     }
 
-    /// A slot for a client that is connected already; idle connections are closed for it. `logged` is when it
-    /// was last logged that there are none.
+    /// Takes a slot for a client that is already connected; idle connections are closed for it. `logged` is
+    /// when it was last logged that all slots are occupied.
     pub(super) async fn slot(&self, logged: &mut Option<Instant>) -> Slot {
         let permit = loop {
             if let Ok(permit) = self.slots.clone().try_acquire_owned() {
@@ -150,7 +150,7 @@ impl ConnectionLimiter {
         Slot { activity, limiter: self.clone(), number, close, _permit: permit }
     }
 
-    /// Closes some of the connections that are idle, those that are so for longest.
+    /// Closes some of the idle connections, those that have been idle for longest.
     pub(super) fn evict_idle(&self) {
         let connections = self.connections();
         let mut idle: Vec<(Instant, &Connection)> = connections
@@ -183,8 +183,8 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Closes as many as needed, and returns how many. A single long response is never cut off, however long
-    /// it is.
+    /// Closes as many as needed, and returns how many. A single long response is never cut off, whatever its
+    /// length.
     fn evict_slow_readers(&self, stalled_for: Duration) -> usize {
         let connections = self.connections();
         let held: Vec<(Unread, &Connection)> = connections
@@ -218,7 +218,7 @@ impl ConnectionLimiter {
     }
 }
 
-/// Whether to log again, which is noted then.
+/// Whether to log again. If so, the time is recorded.
 fn is_due(logged: &mut Option<Instant>) -> bool {
     let is_due = logged.is_none_or(|last| last.elapsed() >= LOG_INTERVAL);
     if is_due {
@@ -228,7 +228,7 @@ fn is_due(logged: &mut Option<Instant>) -> bool {
 }
 
 impl Slot {
-    /// Waits until the connection is to be closed, and returns why.
+    /// Waits until the connection must be closed, and returns the reason.
     pub(super) async fn evicted(&self) -> &'static str {
         loop {
             self.close.notified().await;

@@ -1,5 +1,7 @@
-//! Exports spans and metrics to a collector, by OTLP over HTTP. No call waits for it: if the collector is
-//! unavailable, calls continue, and spans that do not fit into the queue are dropped.
+//! Exporter of spans and metrics to a collector, by OTLP over HTTP.
+//!
+//! No call waits for it. If the collector is unavailable, calls continue, and spans that do not fit into the
+//! queue are dropped.
 
 use std::time::{Duration, SystemTime};
 
@@ -22,22 +24,22 @@ use crate::{
     upstream::{Deadline, UpstreamCall, UpstreamError, http::HttpUpstream},
 };
 
-/// How long what is left may take to be sent when the process ends.
+/// Timeout for the last export when the process ends.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How many spans are sent together.
+/// Maximum number of spans in one request.
 const BATCH_LIMIT: usize = 512;
 
-/// How often one request is sent that finds no collector.
+/// Number of attempts for a request, if the collector is unavailable.
 const ATTEMPTS: u32 = 5;
 
-/// How long to wait before the second attempt; it doubles with each.
+/// Delay before the second attempt; it doubles with each further one.
 const BACKOFF: Duration = Duration::from_secs(1);
 
-/// How much of a response is read.
+/// Maximum length of a response.
 const RESPONSE_LIMIT_BYTES: usize = 64 << 10;
 
-/// How often it is logged that the collector does not respond, while it does not.
+/// Interval of the log lines about a collector that does not respond.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
 
 /// The signals to export, and their collectors.
@@ -57,7 +59,7 @@ struct ExportCounts {
     metrics: Words,
 }
 
-/// The tasks that export, until the process ends.
+/// The export tasks, until the process ends.
 #[derive(Debug)]
 pub(super) struct Exporter {
     stop: CancellationToken,
@@ -65,7 +67,7 @@ pub(super) struct Exporter {
 }
 
 impl Telemetry {
-    /// The exporter that a configuration describes, and the tracer that makes the spans.
+    /// Creates the exporter of a configuration, and the tracer that creates its spans.
     pub(super) fn new(settings: &TelemetrySettings, meters: &Meters) -> (Tracing, Self) {
         let made = settings.traces.as_ref().map(|traces| Tracing::new(&settings.service, traces.sampling));
         let (tracing, queue) =
@@ -84,7 +86,7 @@ impl Telemetry {
         (tracing, Self { settings: Box::new(settings.clone()), queue, meters: meters.clone(), counts })
     }
 
-    /// Starts to export, once. Within a runtime.
+    /// Starts to export, once. Requires a runtime.
     pub(super) fn start(&mut self) -> Exporter {
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         let TelemetrySettings { traces, metrics, service, timeout, .. } = *self.settings.clone();
@@ -110,7 +112,7 @@ impl Telemetry {
 }
 
 impl Exporter {
-    /// Sends what is left, within [`FLUSH_TIMEOUT`].
+    /// Exports the rest, within [`FLUSH_TIMEOUT`].
     pub(super) async fn end(self) {
         self.stop.cancel();
         if timeout(FLUSH_TIMEOUT, self.tasks.join_all()).await.is_err() {
@@ -119,7 +121,7 @@ impl Exporter {
     }
 }
 
-/// Exports spans, batch by batch, until the end, and then what is left.
+/// Exports spans in batches until shutdown, and then the rest.
 async fn export_spans(
     mut collector: Collector,
     mut queue: SpanQueue,
@@ -143,13 +145,13 @@ async fn export_spans(
     }
 }
 
-/// Exports metrics every `interval`, and once more at the end.
+/// Exports metrics every `interval`, and once more at shutdown.
 async fn export_metrics(mut collector: Collector, meters: Meters, interval: Duration, service: Service) {
     let stop = collector.stop.clone();
     loop {
         let is_last = stop.run_until_cancelled(sleep(interval)).await.is_none();
         let body = meters.read().encode(&service, meters.began(), SystemTime::now());
-        // Lost values are exported the next time: only sums are sent.
+        // Lost values are included in the next export: all values are cumulative sums.
         collector.send(body.into(), 1).await;
         if is_last {
             return;
@@ -157,13 +159,13 @@ async fn export_metrics(mut collector: Collector, meters: Meters, interval: Dura
     }
 }
 
-/// Where one kind of telemetry goes.
+/// The destination of one kind of telemetry.
 struct Collector {
     http: HttpUpstream,
     timeout: Duration,
     signal: &'static str,
     counts: Words,
-    /// While it does not respond.
+    /// `Some` while the collector does not respond.
     outage: Option<Outage>,
     stop: CancellationToken,
 }
@@ -173,7 +175,7 @@ struct Outage {
     logged: Instant,
 }
 
-/// Why a request was not taken.
+/// Why the collector did not accept a request.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error("the collector was not reached")]
@@ -195,8 +197,8 @@ impl ExportError {
 }
 
 impl Collector {
-    /// Sends a request, with retries if they may help. Returns how many of its parts were rejected; `None`
-    /// when nothing was accepted.
+    /// Sends a request, with retries where they may help. Returns how many of its parts were rejected; `None`
+    /// if nothing was accepted.
     async fn send(&mut self, body: Bytes, attempts: u32) -> Option<u64> {
         let (mut backoff, mut is_last) = (BACKOFF, false);
         for attempt in 1..=attempts {
@@ -217,7 +219,7 @@ impl Collector {
             if attempt == attempts || is_last || !error.is_transient() {
                 break;
             }
-            // At the end there is no time to wait; it is tried once more.
+            // No time to wait during shutdown: one more attempt is made at once.
             is_last = self.stop.run_until_cancelled(sleep(backoff)).await.is_none();
             backoff *= 2;
         }
@@ -251,7 +253,7 @@ impl Collector {
         }
     }
 
-    /// Logs an outage when it begins, and then seldom.
+    /// Logs an outage when it begins, and then every [`LOG_INTERVAL`].
     fn failed(&mut self, error: &ExportError) {
         self.counts.add("failed");
         let now = Instant::now();

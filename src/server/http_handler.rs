@@ -13,12 +13,12 @@ use crate::{
 
 type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
-/// Responds to every request of a port, whatever its path. Cheap to clone.
+/// Handler of every request of a port, on any path. Cheap to clone.
 #[derive(Clone)]
 pub struct HttpHandler(Arc<dyn Fn(Request<Body>) -> ResponseFuture + Send + Sync>);
 
 impl HttpHandler {
-    /// A handler that calls a function. Dropping the future of a response ends the work on it.
+    /// Creates a handler from a function. Dropping the future of a response cancels the request.
     pub fn new<F>(respond: impl Fn(Request<Body>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Response<Body>> + Send + 'static,
@@ -26,13 +26,14 @@ impl HttpHandler {
         Self(Arc::new(move |request| Box::pin(respond(request))))
     }
 
-    /// The APIs for clients: [`MCP_PATHS`] lead to MCP, all others to REST. Requests are counted and traced.
+    /// Creates the handler of the APIs for clients: [`MCP_PATHS`] lead to MCP, all others to REST. Requests
+    /// are counted and traced.
     pub fn for_clients(rest: Rest, mcp: Mcp, meters: Meters, tracing: Tracing) -> Self {
         let apis = Arc::new(ClientApis { rest, mcp, meters, tracing });
         Self(Arc::new(move |request| Arc::clone(&apis).respond(request)))
     }
 
-    /// Responds to a request.
+    /// Handles a request.
     pub fn respond(&self, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send + use<> {
         (self.0)(request)
     }
@@ -56,9 +57,9 @@ impl ClientApis {
     fn respond(self: Arc<Self>, mut request: Request<Body>) -> ResponseFuture {
         let observed = ObservedRequest::begin(&mut request, &self.tracing);
         let path = request.uri().path();
-        // Clients may be configured with a slash at the end of the URL, too.
+        // Clients may be configured with a slash at the end of the URL.
         let is_mcp = MCP_PATHS.contains(&path.strip_suffix('/').unwrap_or(path));
-        // A future for each API: one for both would have the size of the larger, which is copied when it is
+        // A future for each API: one for both would have the size of the larger one, and is copied when it is
         // boxed.
         match is_mcp {
             true => Box::pin(async move { observed.end(self.mcp.handle(request).await, &self.meters) }),
@@ -67,11 +68,11 @@ impl ClientApis {
     }
 }
 
-/// How much of `User-Agent` is in a span, in characters.
+/// Maximum length of `User-Agent` in a span, in characters.
 const USER_AGENT_LIMIT: usize = 200;
 
-/// A request in its metrics and its span (semantic conventions for HTTP servers). One whose client
-/// disconnects is not counted; its span ends.
+/// Metrics and span of a request (semantic conventions for HTTP servers). A request whose client disconnects
+/// is not counted; its span ends.
 struct ObservedRequest {
     span: Span,
     method: Method,
@@ -80,7 +81,7 @@ struct ObservedRequest {
 }
 
 impl ObservedRequest {
-    /// Begins, and puts the span into the request.
+    /// Starts the measurement, and puts the span into the request.
     fn begin(request: &mut Request<Body>, tracing: &Tracing) -> Self {
         let connection = Arc::clone(&Arrival::of(request).connection);
         let scheme = if connection.is_tls { "https" } else { "http" };
@@ -107,7 +108,7 @@ impl ObservedRequest {
     }
 }
 
-/// Sets the attributes of a span. It has no query, as that may contain arguments.
+/// Sets the attributes of a span. The query is omitted, as it may contain arguments.
 fn describe(span: &Span, request: &Request<Body>, scheme: &'static str, peer: Option<SocketAddr>) {
     span.text("http.request.method", method_word(request.method()));
     span.text("url.scheme", scheme);

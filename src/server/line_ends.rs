@@ -1,9 +1,10 @@
-//! The lines of a client's HTTP/1 requests: one that ends in a line feed alone is refused.
+//! Checker of line ends in HTTP/1 requests: a line that ends in a bare line feed is rejected.
 //!
-//! A recipient may take such a line feed for the end of a line (RFC 9112, section 2.2), and the HTTP library
-//! does. A proxy before us that does not sees one header where we would see two, and with that another
-//! request (request smuggling). So the bytes are followed as they are read, through heads, bodies and chunks,
-//! and the line feed becomes a zero byte: the library answers that with 400 and closes the connection.
+//! A recipient may accept a bare line feed as the end of a line (RFC 9112, section 2.2), and the HTTP library
+//! does. A proxy in front of us that does not sees one header where we would see two, and with that another
+//! request (request smuggling). So all bytes are parsed as they are read, through headers, bodies and chunks.
+//! A bare line feed is replaced by a zero byte, for which the library responds with 400 and closes the
+//! connection.
 
 use std::{
     io,
@@ -16,7 +17,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::activity::Activity;
 
-/// The reading side of a connection of HTTP/1, whose lines are checked while they are read.
+/// The reading half of an HTTP/1 connection, whose lines are checked as they are read.
 pub(super) struct LineEnds<R> {
     reader: R,
     lines: Lines,
@@ -29,11 +30,11 @@ impl<R> LineEnds<R> {
     }
 }
 
-/// Where in a client's bytes we are.
+/// Position in the bytes of a client.
 #[derive(Debug, Default)]
 struct Lines {
     place: Place,
-    /// The beginning of a line whose end was not read yet.
+    /// The beginning of a line whose end has not been read yet.
     begun: Vec<u8>,
     head: Head,
 }
@@ -42,27 +43,27 @@ struct Lines {
 enum Place {
     #[default]
     Head,
-    /// So many bytes are left of a body.
+    /// In a body, of which so many bytes remain.
     Body(u64),
     ChunkSize,
-    /// The same of a chunk and the end of its line.
+    /// In a chunk, of which so many bytes remain, with the end of its line.
     Chunk(u64),
     Trailers,
-    /// Nobody knows, and the library closes the connection: nothing more is looked at.
+    /// Unknown, and the library closes the connection: nothing more is checked.
     Unknown,
 }
 
-/// What is known of a head that is being read.
+/// The facts about the headers that are being read.
 #[derive(Debug, Default)]
 struct Head {
-    /// Whether its first line was read; empty lines may come before that.
+    /// Whether the request line was read; empty lines may precede it.
     has_begun: bool,
     length: Option<u64>,
     is_chunked: bool,
 }
 
 impl Lines {
-    /// How long a line may be; one that is longer is refused by the library.
+    /// Maximum length of a line; the library rejects a longer one.
     const LIMIT_BYTES: usize = super::connection::HEAD_LIMIT_BYTES;
 
     /// Whether the headers of a request have begun and are not complete.
@@ -70,7 +71,7 @@ impl Lines {
         self.place == Place::Head && (self.head.has_begun || !self.begun.is_empty())
     }
 
-    /// Looks at the bytes that follow.
+    /// Checks the next bytes.
     fn check(&mut self, mut rest: &mut [u8]) {
         while !rest.is_empty() {
             match self.place {
@@ -99,7 +100,7 @@ impl Lines {
         }
     }
 
-    /// Passes over bytes that are no lines; `left` of them are left in this place.
+    /// Skips bytes that are not lines, of which `left` remain in this place.
     fn pass<'b>(
         &mut self,
         left: u64,
@@ -120,7 +121,7 @@ impl Lines {
         }
     }
 
-    /// Reads a whole line, without its end.
+    /// Parses a complete line, without its end.
     fn read(&mut self, line: &[u8]) {
         self.place = match self.place {
             Place::Head if line.is_empty() && self.head.has_begun => std::mem::take(&mut self.head).end(),
@@ -139,7 +140,7 @@ impl Lines {
 }
 
 impl Head {
-    /// Reads one of its lines.
+    /// Parses one of the header lines.
     fn read(&mut self, line: &[u8]) -> Place {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         let colon = if is_first { None } else { memchr(b':', line) };
@@ -158,7 +159,7 @@ impl Head {
         Place::Head
     }
 
-    /// What follows it.
+    /// The place that follows the headers.
     fn end(self) -> Place {
         match self.length {
             _ if self.is_chunked => Place::ChunkSize,
@@ -168,7 +169,7 @@ impl Head {
     }
 }
 
-/// The size of a chunk, whatever extensions stand behind it.
+/// The size of a chunk; extensions after it are ignored.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.split(|byte| *byte == b';').next()?.trim_ascii();
     u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
@@ -185,7 +186,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for LineEnds<R> {
         let were_incomplete = self.lines.has_incomplete_headers();
         self.lines.check(&mut buffer.filled_mut()[before..]);
         let are_incomplete = self.lines.has_incomplete_headers();
-        // Headers that come whole, as most do, cost nothing here.
+        // Headers that arrive at once, as most do, need no lock.
         if were_incomplete != are_incomplete {
             self.activity.set_reading_headers(are_incomplete);
         }
@@ -199,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// What is left of bytes that are read in pieces of this length.
+    /// Checks bytes that are read in pieces of this length, and returns the result.
     fn read(bytes: &[u8], piece: usize) -> Vec<u8> {
         let (mut lines, mut read) = (Lines::default(), bytes.to_vec());
         read.chunks_mut(piece).for_each(|piece| lines.check(piece));
@@ -242,8 +243,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of requests as they should be nothing is changed, whatever is in their bodies and however they
-        /// come.
+        /// Nothing is changed in well-formed requests, whatever their bodies contain and however they are
+        /// split.
         #[test]
         fn bodies_stay_as_they_are(
             requests in vec((any::<bool>(), vec("[\n\r0a:]{1,9}", 0..4)), 1..5),

@@ -1,4 +1,4 @@
-//! Listeners: the address that clients connect to, with TLS or without, and accepting.
+//! Listeners: a bound port, with or without TLS, and the accept loop.
 
 use std::{
     io, mem,
@@ -27,17 +27,17 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`ServeError::Bind`].
+/// [`ServeError::Bind`] if the address can't be bound.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
 }
 
-/// The listening port that was inherited from the parent process: systemd's socket activation, `LISTEN_FDS`.
+/// The listening socket that was inherited from the parent process (systemd socket activation, `LISTEN_FDS`).
 /// `None` if there is none.
 ///
 /// # Errors
 ///
-/// [`ServeError::Inherited`], when it is no such port.
+/// [`ServeError::Inherited`] if there is more than one socket, or it is not a listening TCP socket.
 pub fn inherited() -> Result<Option<TcpListener>, ServeError> {
     let mut passed = listenfd::ListenFd::from_env();
     if passed.len() > 1 {
@@ -48,29 +48,29 @@ pub fn inherited() -> Result<Option<TcpListener>, ServeError> {
     TcpListener::from_std(listener).map(Some).map_err(ServeError::Inherited)
 }
 
-/// A port that was taken, with TLS or without.
+/// A bound port, with or without TLS.
 #[derive(Debug)]
 pub struct Listener {
     pub(super) port: TcpListener,
-    /// The server's certificate, which may be replaced while it serves.
+    /// The server's certificate, which may be replaced during operation.
     pub(super) tls: Option<Arc<ArcSwap<ServerTls>>>,
-    /// The memory for responses of upstreams; charged with what clients have not taken.
+    /// The memory for upstream responses. Bytes that clients have not read are charged to it.
     pub(super) buffer: Option<UpstreamBuffer>,
-    /// How many file descriptors its connections leave free.
+    /// The file descriptors that its connections leave free.
     pub(super) reserve: u64,
 }
 
 impl Listener {
-    /// The address that was taken.
+    /// The bound address.
     ///
     /// # Errors
     ///
-    /// When the system does not tell.
+    /// When the system does not return it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.port.local_addr()
     }
 
-    /// `http`, or `https`.
+    /// `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
@@ -82,12 +82,14 @@ impl From<TcpListener> for Listener {
     }
 }
 
-/// How long accepting pauses after the system refused, at first and at most.
+/// Pause of the accept loop after an error of the system: initial and maximum.
 pub(super) const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Accepts the next connection into `accepted`, unless one waits there already: it stays there when this is
-/// cancelled. An error of one client is not logged; an error of the system (no more file descriptors) is, and
-/// accepting is retried after a pause: ending the server for it would end it for every client.
+/// Accepts the next connection into `accepted`, unless one waits there already; it stays there when this is
+/// cancelled.
+///
+/// An error of one client is not logged. An error of the system (no file descriptors left) is, and accepting
+/// is retried after a pause: if the server stopped for it, it would stop for every client.
 pub(super) async fn accept(
     listener: &TcpListener,
     accepted: &mut Option<(TcpStream, SocketAddr)>,
@@ -118,14 +120,14 @@ pub(super) async fn accept(
             continue;
         }
         failures.log(&error);
-        // Idle connections have most of what there is too little of.
+        // Idle connections have most of the file descriptors that are missing.
         limiter.evict_idle();
         sleep(pause).await;
         pause = (pause * 2).min(ACCEPT_PAUSE.1);
     }
 }
 
-/// Checks a copy, which gets the lowest free number: the stream keeps its own while it waits.
+/// Checks a duplicate, which gets the lowest free number: the stream keeps its own while it waits.
 #[cfg(unix)]
 fn leaves_descriptors_free(stream: &TcpStream, reserve: u64) -> io::Result<()> {
     use std::os::fd::AsFd;
@@ -137,12 +139,12 @@ fn leaves_descriptors_free(_: &TcpStream, _: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Failures to accept a connection. They come in great numbers, so they are logged once a second, with their
+/// Failures to accept a connection. They occur in great numbers, so they are logged once a second, with their
 /// count.
 #[derive(Debug, Default)]
 pub(super) struct AcceptFailures {
     logged: Option<Instant>,
-    /// How many there were since.
+    /// The number of failures since then.
     count: u64,
 }
 
@@ -158,9 +160,9 @@ impl AcceptFailures {
     }
 }
 
-/// TLS handshakes that failed, and are not logged yet. Clones count together.
+/// Failed TLS handshakes that are not logged yet. Clones share them.
 ///
-/// They come in great numbers, from scanners and from clients that do not trust our certificate: one line a
+/// They occur in great numbers, from scanners and from clients that do not trust our certificate. One line a
 /// minute has their count.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HandshakeFailures(Arc<Shared>);
@@ -180,7 +182,7 @@ struct Unlogged {
 impl HandshakeFailures {
     const LOG_EVERY: Duration = Duration::from_secs(60);
 
-    /// Counts one, which has a line of its own only at `debug`.
+    /// Counts a failure, which is logged individually only at `debug`.
     pub(super) fn add(&self, peer: SocketAddr, error: String) {
         debug!(%peer, error = %Foreign(&error), "TLS handshake failed");
         let mut unlogged = self.0.unlogged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,7 +192,7 @@ impl HandshakeFailures {
         self.0.came.notify_one();
     }
 
-    /// Logs the first at once, and then those of each minute together.
+    /// Logs the first failure at once, and then those of each minute together.
     pub(super) async fn keep_logging(&self) {
         loop {
             self.0.came.notified().await;
@@ -199,7 +201,7 @@ impl HandshakeFailures {
         }
     }
 
-    /// Logs those that are not logged yet.
+    /// Logs the failures that are not logged yet.
     pub(super) fn log(&self) {
         let unlogged = mem::take(&mut *self.0.unlogged.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some((peer, error)) = unlogged.last {

@@ -1,5 +1,5 @@
-//! The lists of MCP upstreams: tools become routes, prompts and resources are proxied. They are fetched at
-//! the start, on `list_changed`, and periodically.
+//! Discovery of the lists of MCP upstreams: tools become routes, prompts and resources are proxied. Lists are
+//! fetched at the start, on `list_changed`, and periodically.
 
 use std::{
     borrow::Cow,
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     lists: BTreeMap<UpstreamName, McpLists>,
-    /// The notes that were logged for each, so that they are logged once.
+    /// The notes that were logged for each upstream, so that each is logged once.
     logged: HashMap<(UpstreamName, &'static str), Vec<ImportNote>>,
 }
 
@@ -52,7 +52,7 @@ impl Lists {
     }
 
     /// The table of all routes, and the routes in it. A tool that conflicts with a configured route, or with
-    /// a tool of an earlier upstream, is left out.
+    /// a tool of an earlier upstream, is omitted.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
 impl Discovery {
-    /// Starts polling, after a first wait. Lists equal to the known ones are not reported.
+    /// Starts to poll, after a first wait. Lists equal to the known ones are not reported.
     pub(super) fn begin(
         upstream: McpUpstream,
         (wanted, interval): (WantedLists, Duration),

@@ -1,17 +1,24 @@
-//! The server: accepts connections, and shuts down without breaking anything off.
+//! The server: listeners, connections, reload and graceful shutdown.
 //!
-//! In reading order:
+//! Connections:
 //!
-//! - [`serve`] accepts connections on a [`Listener`] until it is signalled to stop, then finishes them
-//!   (graceful shutdown). `connection` is one client's TLS, HTTP/1.1 (whose `line_ends` are checked) or
-//!   HTTP/2; `activity` tracks it, and `connection_limiter` closes connections when there are too many or
+//! - [`serve`] accepts connections on a [`Listener`] until it is signalled to stop, and then finishes them
+//!   (graceful shutdown).
+//! - `connection` is the connection of one client: TLS, HTTP/1.1 (whose `line_ends` are checked) or HTTP/2.
+//! - `activity` tracks a connection. `connection_limiter` closes connections when there are too many, or when
 //!   they use too much memory.
 //! - [`HttpHandler`] routes a request to its API and counts it.
-//! - [`App`] is everything that serves a configuration, and replaces it: `reload` decides when,
-//!   `mcp_discovery` keeps the lists of MCP servers current.
-//! - [`AdminListener`] serves the admin API, [`serve_stdio`] an MCP client over pipes, [`answer_cgi`] one
-//!   request of a web server. `exporter` sends traces and metrics to a collector, `signals` are those of the
-//!   operating system.
+//!
+//! Configuration:
+//!
+//! - [`App`] is everything that serves a configuration, and replaces it with the next one.
+//! - `reload` decides when. `mcp_discovery` keeps the lists of MCP servers current.
+//!
+//! Others:
+//!
+//! - [`AdminListener`] serves the admin API, [`serve_stdio`] an MCP client on stdin and stdout,
+//!   [`answer_cgi`] one request of a web server.
+//! - `exporter` sends traces and metrics to a collector. `signals` are those of the operating system.
 
 mod activity;
 mod admin_listener;
@@ -60,16 +67,16 @@ pub use stdio::{CgiError, Pipes, answer_cgi, serve_stdio};
 /// Why the server does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address can't be listened at.
+    /// The address can't be bound.
     #[error("can't listen at {address}")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// What was passed in `LISTEN_FDS` can't be listened at.
+    /// The socket in `LISTEN_FDS` can't be used.
     #[error("can't listen at the socket that `LISTEN_FDS` passes")]
     Inherited(#[source] io::Error),
     /// The signals that stop the program can't be received.
@@ -77,31 +84,31 @@ pub enum ServeError {
     Signals(#[source] io::Error),
 }
 
-/// How serving ended.
+/// Outcome of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Drained {
-    /// Every request in flight was answered.
+    /// Every request in flight was finished.
     All,
-    /// The drain timeout was over first, and what was in flight got an error.
+    /// The shutdown timeout ended first, and requests in flight got an error.
     CutOff {
-        /// How many.
+        /// The number of connections with such requests.
         connections: usize,
     },
 }
 
-/// How long connections whose requests are cut off may take to write that, and then to end.
+/// Timeout for cut-off requests to write their errors, and then for their connections to close.
 pub const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves until `stop` is ready, then ends without refusing or breaking off what it can finish, and returns:
+/// Serves until `stop` completes, then shuts down gracefully:
 ///
-/// 1. For [`ListenerSettings::shutdown_delay`] it serves as before, so that balancers see that it is not ready any more.
-///    Each HTTP/1.1 connection is closed with its next response.
-/// 2. Connections without a request are closed. New ones are still accepted, for one request each, as long as requests of
-///    the connections before are in flight: where the next process takes the port only when this one has left it, nobody
-///    is refused meanwhile.
-/// 3. The port is closed, and the last requests are finished. What is still in flight when [`ListenerSettings::shutdown_timeout`] is
-///    over, counted from step 2, is answered with an error.
+/// 1. For [`ListenerSettings::shutdown_delay`] it serves as before, while load balancers notice that it is no
+///    longer ready. Each HTTP/1.1 connection is closed with its next response.
+/// 2. Connections without a request are closed. New ones are still accepted, for one request each, as long as
+///    earlier connections have requests in flight: if the next process can bind the port only after this one
+///    has closed it, no client is rejected meanwhile.
+/// 3. The port is closed, and the last requests are finished. Requests that are still in flight after
+///    [`ListenerSettings::shutdown_timeout`], counted from step 2, get an error.
 pub async fn serve(
     listener: impl Into<Listener>,
     settings: ListenerSettings,
@@ -112,7 +119,7 @@ pub async fn serve(
     let buffer = ResponseBuffer::new(settings.response_buffer_limit_bytes, buffer);
     let limiter = ConnectionLimiter::new(settings.max_connections, buffer);
     let handshakes = HandshakeFailures::default();
-    // They go on during shutdown, until this function returns.
+    // These tasks continue during shutdown, until this function returns.
     let mut maintenance = JoinSet::new();
     maintenance.spawn({
         let limiter = limiter.clone();
@@ -154,10 +161,10 @@ pub async fn serve(
             let connections = open();
             warn!(connections, after = ?settings.shutdown_timeout, "shutdown timeout: cancelling requests in flight");
             shutdown.send_replace(Shutdown::Overdue);
-            // The errors are written.
+            // Requests in flight write their errors.
             if timeout(CUT_TIMEOUT, all_closed()).await.is_err() {
                 phase.send_replace(Phase::Closed);
-                // A connection that is closed ends when its task is next polled. A task that blocks never is,
+                // A closed connection ends when its task is next polled. A task that blocks is never polled,
                 // and ends with the runtime.
                 let _ = timeout(CUT_TIMEOUT, all_closed()).await;
             }
@@ -172,9 +179,9 @@ pub async fn serve(
 struct Acceptor {
     limiter: ConnectionLimiter,
     server: ConnectionServer,
-    /// How many file descriptors connections leave free.
+    /// The file descriptors that connections leave free.
     reserve: u64,
-    /// The connection that waits for a slot. It is not lost when the server begins to end.
+    /// The connection that waits for a slot. It is not lost when the shutdown begins.
     accepted: Option<(TcpStream, SocketAddr)>,
     /// When it was last logged that all slots are occupied.
     slots_logged: Option<Instant>,
@@ -182,7 +189,7 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts connections until `end` is ready.
+    /// Accepts connections until `end` completes.
     async fn accept_until(&mut self, port: &TcpListener, tasks: &TaskTracker, end: impl Future<Output = ()>) {
         let mut end = pin!(end);
         loop {
@@ -201,10 +208,11 @@ impl Acceptor {
         }
     }
 
-    /// Serves those that the system has connected already, and closes the port: they would be reset with it.
-    /// All of them together wait for slots no longer than one may: there can be a thousand.
+    /// Serves connections that are already in the accept queue of the system, which would be reset with it,
+    /// and closes the port. All of them together wait for slots no longer than one may: there can be a
+    /// thousand.
     async fn accept_queued(&mut self, port: TcpListener, tasks: &TaskTracker) {
-        // Not tokio's: what that has not heard of yet it does not look for.
+        // Not through tokio, which accepts nothing before its event loop reports the port as readable.
         let Ok(port) = port.into_std() else { return };
         let queued = std::iter::from_fn(|| {
             let (stream, peer) = port.accept().ok()?;

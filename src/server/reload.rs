@@ -25,16 +25,16 @@ pub struct Reloader {
     sources: Arc<Sources>,
     process: ProcessControl,
     hangups: Hangups,
-    /// How often files are checked for changes; never where this is zero.
+    /// Interval at which files are checked for changes; zero disables it.
     interval: Duration,
-    /// The files that the configuration names.
+    /// The files that the configuration refers to.
     named_files: Arc<[PathBuf]>,
-    /// How all files looked when they were read.
+    /// The state of all files when they were read.
     known: Option<Look>,
 }
 
 impl Reloader {
-    /// For a process whose configuration was loaded from `sources`.
+    /// Creates the reloader of a process whose configuration was loaded from `sources`.
     pub fn new(sources: Sources, loaded: &Loaded, process: ProcessControl, hangups: Hangups) -> Self {
         let named_files: Arc<[PathBuf]> = loaded.named_files.clone().into();
         let known = sources.look(&named_files);
@@ -48,7 +48,8 @@ impl Reloader {
         }
     }
 
-    /// Waits for the next reason to reload, and returns the requests that are one.
+    /// Waits for the next reason to reload. Returns the admin API's requests to reload, if they are the
+    /// reason.
     pub(super) async fn next_reason(&mut self) -> Vec<ReloadRequest> {
         tokio::select! {
             () = self.hangups.next() => Vec::new(),
@@ -60,8 +61,8 @@ impl Reloader {
         }
     }
 
-    /// Reloads the configuration, and responds to requests for it. A valid one becomes active as a whole; one
-    /// with problems leaves the old one active, and they are logged as `check` reports them.
+    /// Reloads the configuration, and responds to the requests. A valid configuration becomes active as a
+    /// whole. With problems, the old one stays active, and they are logged as `check` reports them.
     pub(super) async fn reload(&mut self, app: &mut App, requests: Vec<ReloadRequest>) {
         match self.try_reload(app).await {
             Ok((loaded, later)) => self.succeeded(&loaded, later),
@@ -69,18 +70,18 @@ impl Reloader {
         }
         let status = self.process.status.borrow().clone();
         for request in requests {
-            // A client that does not wait any more misses nothing.
+            // Fails if the client does not wait any more.
             let _ = request.send(status.clone());
         }
     }
 
-    /// Returns the new configuration, with the settings that take effect with the next start, or the reason
+    /// Returns the new configuration, with the settings that take effect only after a restart, or the reason
     /// for the failure.
     async fn try_reload(&mut self, app: &mut App) -> Result<(Loaded, Vec<String>), String> {
         let (sources, named_files) = (Arc::clone(&self.sources), Arc::clone(&self.named_files));
-        // Files are read and patterns compiled, which is no work for a thread that serves.
+        // Blocking: files are read and patterns compiled.
         let read = tokio::task::spawn_blocking(move || {
-            // Before it is read: what is written meanwhile is another change.
+            // Taken before the files are read: if they are written meanwhile, that is another change.
             let look = sources.look(&named_files);
             (look, config::load(&sources))
         });
@@ -128,7 +129,7 @@ impl Reloader {
 
     fn failed(&self, report: String) {
         self.process.status.send_modify(|status| {
-            // Since the first of a series.
+            // The time of the first failure in a row.
             let at = status.failure.as_ref().map_or_else(SystemTime::now, |failure| failure.at);
             status.failure = Some(ReloadFailure { at, report });
             status.failures += 1;
@@ -136,7 +137,7 @@ impl Reloader {
     }
 }
 
-/// All requests that wait, once there is one.
+/// Waits for a request, and returns all that are queued.
 async fn next_requests(reloads: &mut mpsc::Receiver<ReloadRequest>) -> Vec<ReloadRequest> {
     let mut requests = Vec::new();
     if reloads.recv_many(&mut requests, reloads.max_capacity()).await == 0 {
@@ -146,8 +147,8 @@ async fn next_requests(reloads: &mut mpsc::Receiver<ReloadRequest>) -> Vec<Reloa
     requests
 }
 
-/// Waits until the files differ from those that were read, and have not changed for a while: a file that is
-/// being written is read once it is complete.
+/// Waits until the files differ from those that were read, and have not changed for an interval: a file that
+/// is being written is read only once it is complete.
 async fn files_changed(
     sources: &Arc<Sources>,
     named_files: &Arc<[PathBuf]>,
@@ -169,7 +170,7 @@ async fn files_changed(
     }
 }
 
-/// Settings that apply until the process ends, even if the files change meanwhile.
+/// Settings that stay the same until the process ends, even if the files change meanwhile.
 #[derive(Debug)]
 pub(super) struct FixedSettings {
     admin: AdminSettings,
@@ -192,7 +193,7 @@ impl FixedSettings {
         }
     }
 
-    /// The names of those that differ in a configuration.
+    /// The names of the settings that differ in a configuration.
     pub(super) fn differences(&self, loaded: &Loaded) -> Vec<String> {
         let mut found = differences("server", &self.listener, &loaded.listener);
         found.extend(differences("server", &self.mcp, &loaded.mcp));

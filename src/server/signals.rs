@@ -11,17 +11,17 @@ use tracing::warn;
 use super::ServeError;
 use crate::telemetry::log;
 
-/// A future that is ready on the first SIGTERM or Ctrl-C after this call.
+/// Returns a future that completes on the first SIGTERM or Ctrl-C after this call.
 ///
 /// A second signal ends the process at once, and so does the first if the process has not ended after
 /// `exit_timeout`. Signals that arrive together with the first do not count as a second one.
 ///
 /// # Errors
 ///
-/// [`ServeError::Signals`], when the system does not deliver them.
+/// [`ServeError::Signals`] if the system does not deliver signals.
 pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, ServeError> {
-    // A thread of their own: if all workers were blocked by an endless translation, no task or timer of
-    // theirs would run any more, and the program could not be stopped.
+    // A thread of their own: if an endless translation blocked all workers, none of their tasks and timers
+    // would run, and the program could not be stopped.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ServeError::Signals)?;
     let mut signals = {
@@ -52,18 +52,17 @@ pub fn stop_signal(exit_timeout: Duration) -> Result<impl Future<Output = ()>, S
     watching.map_err(ServeError::Signals)?;
     Ok(async move {
         if received.await.is_err() {
-            // The thread is gone without a signal, so no signal can be received any more; the server
-            // continues.
+            // The thread ended without a signal, so none can be received any more; the server continues.
             std::future::pending::<()>().await;
         }
     })
 }
 
-/// Supervisors and wrappers hand on a signal that the process has got with its group already: `timeout`,
-/// `npx` on Ctrl-C.
+/// Time within which further signals count as the first one. Supervisors and wrappers (`timeout`, `npx` on
+/// Ctrl-C) forward a signal that the process has already received with its process group.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-/// Ends the process with the status that shells give one which a signal ended: 128 and the signal's number.
+/// Exits with the status that shells use for a process that was ended by a signal: 128 plus its number.
 #[expect(clippy::exit, clippy::disallowed_methods, reason = "whatever is still running is what this ends")]
 fn end(signal: i32) -> ! {
     log::flush();
@@ -74,11 +73,11 @@ const SIGINT: i32 = 2;
 #[cfg(unix)]
 const SIGTERM: i32 = 15;
 
-/// Keeps SIGUSR1 and SIGUSR2, which mean nothing here, from ending the process, as they do by default.
+/// Keeps SIGUSR1 and SIGUSR2, which have no function here, from ending the process, as they do by default.
 #[cfg(unix)]
 fn ignore_user_signals() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    // The handler stays when the receiver is gone.
+    // The handler stays after the receiver is dropped.
     for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
         drop(signal(kind)?);
     }
@@ -98,7 +97,7 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next, and gives its number.
+    /// Waits for the next signal, and returns its number.
     async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.terminate.recv() => SIGTERM,
@@ -125,7 +124,7 @@ impl Signals {
     }
 }
 
-/// The hangup signals that this process receives, since this was created.
+/// Receiver of the hangup signals (SIGHUP) of this process, since it was created.
 #[derive(Debug)]
 pub struct Hangups {
     #[cfg(unix)]
@@ -133,15 +132,15 @@ pub struct Hangups {
 }
 
 impl Hangups {
-    /// Receives them from now on, instead of being ended by them. SIGUSR1 and SIGUSR2 no longer end the
-    /// process either.
+    /// Receives hangup signals from now on, which then no longer end the process. Neither do SIGUSR1 and
+    /// SIGUSR2.
     ///
     /// Needs no runtime, so that it can be called before everything else: a hangup while the program starts
     /// causes a reload once it serves.
     ///
     /// # Errors
     ///
-    /// [`ServeError::Signals`].
+    /// [`ServeError::Signals`] if the system does not deliver signals.
     pub fn receive() -> Result<Self, ServeError> {
         Self::of_system().map_err(ServeError::Signals)
     }
@@ -149,7 +148,7 @@ impl Hangups {
     #[cfg(unix)]
     fn of_system() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        // Handlers are the process's, not the runtime's, and stay when this one is gone.
+        // Handlers belong to the process, not to the runtime, and stay when this runtime is dropped.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let _inside = runtime.enter();
         ignore_user_signals()?;
@@ -161,7 +160,7 @@ impl Hangups {
         Ok(Self {})
     }
 
-    /// Waits for the next. Several that arrive while nothing awaits them count as one.
+    /// Waits for the next signal. Several that arrive while nothing awaits them count as one.
     #[cfg(unix)]
     pub(super) async fn next(&mut self) {
         if self.signal.recv().await.is_none() {

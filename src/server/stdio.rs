@@ -1,4 +1,4 @@
-//! Standard input and output: a conversation over MCP, or one request of a web server over CGI.
+//! Standard input and output: an MCP client, or one CGI request of a web server.
 
 use std::{
     future::Future,
@@ -24,28 +24,27 @@ use crate::inbound::{
     mcp::{Line, Mcp, Parted},
 };
 
-/// How many messages may wait to be written, beside those that wait for their place here.
+/// Limit of the messages that wait to be written, beside those that wait to enter this queue.
 const OUT_LIMIT: usize = 16;
 
-/// The two pipes, and how a client on them is treated.
+/// Standard input and output, and the limits of a client there.
 #[derive(Debug)]
 pub struct Pipes<I, O> {
-    /// What the client writes.
+    /// The stream that the client writes.
     pub input: I,
-    /// What it reads; nothing but messages is written.
+    /// The stream that the client reads; nothing but messages is written to it.
     pub output: O,
-    /// How long one of its messages may be.
+    /// Maximum length of a message from the client.
     pub message_limit_bytes: usize,
-    /// How long its requests may take when it has said its last.
+    /// Timeout for requests in flight after the client has closed its input.
     pub drain: Duration,
 }
 
-/// Speaks with the client at the other end until it says nothing more, reads nothing more, or `stop` is
-/// ready.
+/// Serves the client until it closes its input, stops reading, or `stop` completes.
 ///
 /// # Errors
 ///
-/// When the system gives no threads.
+/// When the system creates no threads.
 pub async fn serve_stdio<I, O>(
     mcp: &Mcp,
     pipes: Pipes<I, O>,
@@ -56,15 +55,15 @@ where
     O: Write + Send + 'static,
 {
     let Pipes { input, output, message_limit_bytes, drain } = pipes;
-    // Pipes can't be waited for on every system, so each has a thread. The one that reads is left behind:
-    // nothing ends it but the client.
+    // Not every system can wait for pipes asynchronously, so each has a thread. The reading one is not
+    // joined: only the client can end it.
     let (line, lines) = mpsc::channel(1);
     thread::Builder::new().name("input".to_owned()).spawn(move || read(input, message_limit_bytes, &line))?;
     let (out, messages) = mpsc::channel(OUT_LIMIT);
     let (done, written) = oneshot::channel();
     thread::Builder::new().name("output".to_owned()).spawn(move || {
         write(output, messages);
-        // Nobody waits any more for a client that does not read.
+        // Fails if nobody waits any more for a client that does not read.
         let _ = done.send(());
     })?;
     info!("serving MCP on standard input and output");
@@ -81,7 +80,7 @@ where
     })
 }
 
-/// Hands on line by line, to the end or until nobody wants more.
+/// Sends each line, until the end of the input or until the receiver is dropped.
 fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<Line>) {
     let mut input = BufReader::with_capacity(64 << 10, input);
     loop {
@@ -100,7 +99,7 @@ fn read(input: impl Read, limit_bytes: usize, lines: &mpsc::Sender<Line>) {
     }
 }
 
-/// The next line without its end; `None` when there is no more. The last one need not have an end.
+/// The next line without its line feed; `None` at the end. The last line may lack a line feed.
 fn next_line(input: &mut impl BufRead, limit_bytes: usize) -> io::Result<Option<Line>> {
     let mut line = Vec::new();
     input.by_ref().take(limit_bytes as u64 + 1).read_until(b'\n', &mut line)?;
@@ -131,22 +130,22 @@ fn write(mut output: impl Write, mut messages: mpsc::Receiver<Bytes>) {
     }
 }
 
-/// Why a response did not get out as a whole.
+/// Why a response was not written completely.
 #[derive(Debug, thiserror::Error)]
 pub enum CgiError {
-    /// The web server reads no more: its client has left.
+    /// The web server does not read any more, as its client has disconnected.
     #[error("the web server does not accept the response")]
     Write(#[source] io::Error),
-    /// The response was cut off, as that of a proxied upstream may be.
+    /// The response was cut off, for example by the upstream of a passthrough request.
     #[error("the response broke off")]
     CutOff(#[source] axum::Error),
 }
 
-/// Handles one request and writes the response, each part as it comes.
+/// Handles one request, and writes the response part by part.
 ///
 /// # Errors
 ///
-/// [`CgiError`], when the response was not written to its end.
+/// [`CgiError`] if the response was not written to its end.
 pub async fn answer_cgi(
     handler: &HttpHandler,
     request: Request<Body>,
@@ -161,7 +160,7 @@ pub async fn answer_cgi(
         return Ok(());
     }
     while let Some(frame) = body.frame().await {
-        // Trailers have no place here.
+        // CGI has no trailers.
         if let Ok(data) = frame.map_err(CgiError::CutOff)?.into_data() {
             write(&data)?;
         }

@@ -1,5 +1,5 @@
-//! The name of one request, and what goes with its call through every module, so that everything said on the
-//! way can be found by that name.
+//! Request id, and the context of a call that passes through every module, so that all log lines of the call
+//! can be found by that id.
 
 use std::{
     fmt,
@@ -16,34 +16,34 @@ use tracing::field::{DisplayValue, display};
 
 use super::Span;
 
-/// What one request is called in the log, in a tool error and in `X-Request-Id`.
+/// Id of one request in the log, in a tool error and in `X-Request-Id`.
 ///
-/// 1 to 128 visible ASCII characters. One of our own making is short: eight characters that tell this process
-/// from others, and a count.
+/// 1 to 128 visible ASCII characters. Generated ids are short: eight characters that identify this process,
+/// and a counter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RequestId(Arc<str>);
 
-/// A text that is no request id.
+/// Error for a text that is not a request id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a request id has 1 to {} visible ASCII characters", RequestId::MAX_BYTES)]
 pub struct RequestIdError;
 
 impl RequestId {
-    /// The header that carries it, both ways.
+    /// The header for it, in requests and responses.
     pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-    /// The longest id that is taken from a client, in bytes.
+    /// Maximum length of an id from a client, in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// A new one.
+    /// Generates an id.
     pub fn next() -> Self {
-        // The seeds of `RandomState` are random, so two replicas count under different names.
+        // The seeds of `RandomState` are random, so two replicas have different prefixes.
         static PROCESS: LazyLock<u32> = LazyLock::new(|| RandomState::new().hash_one(0_u8) as u32);
         static COUNT: AtomicU64 = AtomicU64::new(1);
         Self(format!("{:08x}-{:x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed)).into())
     }
 
-    /// The client's own, when its header holds one that is fit for a log, or else a new one.
+    /// The client's id, if its header has one that is fit for a log, or else a generated one.
     pub fn of_headers(headers: &HeaderMap) -> Self {
         headers
             .get(Self::HEADER)
@@ -78,8 +78,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Request id, span and attempt counter of a call. Clones are the same one. Health checks and other requests
-/// without a client have an empty one.
+/// Request id, span and attempt counter of a call. Clones share it. Health checks and other requests without
+/// a client have an empty one.
 #[derive(Debug, Clone, Default)]
 pub struct CallContext(Option<Arc<CallState>>);
 
@@ -88,12 +88,12 @@ struct CallState {
     request_id: RequestId,
     span: Span,
     attempts: AtomicU32,
-    /// The call whose request this one waits for, where it has none of its own.
+    /// The call whose upstream request this one waits for, if it has none of its own.
     joined: OnceLock<CallContext>,
 }
 
 impl CallContext {
-    /// That of a call.
+    /// Creates the context of a call.
     pub fn new(request_id: RequestId, span: Span) -> Self {
         Self(Some(Arc::new(CallState {
             request_id,
@@ -103,35 +103,35 @@ impl CallContext {
         })))
     }
 
-    /// The field `request_id` of a line in the log; there is none where nobody called.
+    /// The field `request_id` of a log line; `None` without a client.
     pub fn request_id(&self) -> Option<DisplayValue<&RequestId>> {
         self.0.as_ref().map(|state| display(&state.request_id))
     }
 
-    /// What is told of the call, where traces are on.
+    /// The span of the call, if traces are on.
     pub fn span(&self) -> Option<&Span> {
         self.0.as_ref().map(|state| &state.span).filter(|span| span.is_on())
     }
 
-    /// Something is sent for it. Says how often something was before.
+    /// Counts an attempt. Returns the number of attempts before it.
     pub fn attempt(&self) -> u32 {
         self.0.as_ref().map_or(0, |state| state.attempts.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// How often something was sent for it.
+    /// The number of attempts.
     pub fn attempts(&self) -> u32 {
         self.0.as_ref().map_or(0, |state| state.attempts.load(Ordering::Relaxed))
     }
 
-    /// From now on this call waits for the request of another one.
+    /// Records that this call waits for the upstream request of another one.
     pub fn join(&self, other: &Self) {
         if let Some(state) = &self.0 {
-            // A call waits for one request at most; a second one would be of the same words.
+            // A call waits for one request at most; a second one would be identical.
             let _ = state.joined.set(other.clone());
         }
     }
 
-    /// Whether something was sent that this call waits for: for itself, or for the call that it joined.
+    /// Whether an upstream request was sent, by this call or by the call that it joined.
     pub fn was_sent(&self) -> bool {
         let joined = self.0.as_ref().and_then(|state| state.joined.get());
         self.attempts() > 0 || joined.is_some_and(|joined| joined.attempts() > 0)

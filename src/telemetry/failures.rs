@@ -1,4 +1,4 @@
-//! The last calls that failed, for an operator who asks.
+//! Ring buffer of the last failed calls, for the admin API.
 
 use std::{
     collections::VecDeque,
@@ -9,45 +9,45 @@ use std::{
 
 use super::RequestId;
 
-/// How many are kept; the oldest goes first.
+/// Limit of the stored failures; the oldest is dropped first.
 pub const FAILURES_LIMIT: usize = 500;
 
-/// How much is kept of why one failed, in bytes.
+/// Limit of the stored reason of a failure, in bytes.
 const REASON_LIMIT_BYTES: usize = 600;
 
-/// A call that failed. No word of its arguments, and none of the reply's body.
+/// A failed call, without its arguments and without the body of the response.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// When it ended.
     pub at: SystemTime,
     /// The tool.
     pub tool: Arc<str>,
-    /// Whom it asks.
+    /// The upstream.
     pub upstream: Arc<str>,
-    /// The way in.
+    /// The API.
     pub api: &'static str,
-    /// The name of the call in the log.
+    /// The request id of the call.
     pub request_id: RequestId,
-    /// How it ended: `error`, or `cancelled`.
+    /// The outcome: `error`, or `cancelled`.
     pub outcome: &'static str,
-    /// Why there was an error, in a word; empty where there was none.
+    /// The error type; empty if there was none.
     pub error_type: &'static str,
-    /// What the upstream answered, where it did.
+    /// The status of the upstream's response, if there was one.
     pub upstream_status: Option<u16>,
-    /// Which rule decided, where a reply came so far.
+    /// The rule that matched, if there was a response to match.
     pub decided: Option<Decided>,
-    /// What is in the log of it, where there is something.
+    /// The error text in the log, if there is one.
     pub reason: Option<Box<str>>,
-    /// How long it took.
+    /// The duration of the call.
     pub took: Duration,
 }
 
-/// What decided what a reply means.
+/// The rule that determined the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decided {
     /// A rule of the route, from 0.
     Rule(usize),
-    /// None of them: the default rules.
+    /// No rule of the route: the default rules.
     Default,
 }
 
@@ -66,9 +66,9 @@ impl From<Option<usize>> for Decided {
     }
 }
 
-/// The last of them. Clones keep the same ones.
+/// The last failed calls. Clones share them.
 ///
-/// Only a call that failed takes the lock, and for no longer than it takes to put a line down.
+/// Only a failed call takes the lock, and only while its entry is added.
 #[derive(Clone, Default)]
 pub struct Failures(Arc<Mutex<Kept>>);
 
@@ -79,7 +79,7 @@ struct Kept {
 }
 
 impl Failures {
-    /// Keeps one.
+    /// Adds a failure.
     pub fn keep(&self, mut failure: Failure) {
         failure.reason = failure.reason.map(|reason| cut(&reason, REASON_LIMIT_BYTES).into());
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,8 @@ impl Failures {
         kept.last.push_back(failure);
     }
 
-    /// Those that are kept and wanted, the newest first, at most so many; and how many there have been in all.
+    /// The stored failures that match, the newest first and at most `limit`, and the number of all failures
+    /// so far.
     pub fn last(&self, limit: usize, is_wanted: impl Fn(&Failure) -> bool) -> (Vec<Failure>, u64) {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = kept.last.iter().rev().filter(|failure| is_wanted(failure));
@@ -104,7 +105,7 @@ impl fmt::Debug for Failures {
     }
 }
 
-/// A text of at most so many bytes, with a mark where some is missing.
+/// Truncates a text to `limit_bytes`, with a mark at the end if some of it is missing.
 fn cut(text: &str, limit_bytes: usize) -> String {
     if text.len() <= limit_bytes {
         return text.to_owned();

@@ -1,7 +1,7 @@
-//! The calls of the last hour, route by route.
+//! Call statistics of the last hour, by route.
 //!
-//! The path of a call does not know of it: now and then the metrics are read, and the difference to the reading before
-//! becomes a slot.
+//! The path of a call is not involved: the metrics are read periodically, and the difference to the previous
+//! reading becomes a slot.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -11,16 +11,16 @@ use std::{
 
 use super::metrics::{BOUNDS, Durations, Meters};
 
-/// How often the metrics are to be read.
+/// Interval at which the metrics are read.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Maximum number of slots: an hour of them.
+/// Maximum number of slots: one hour.
 pub const SLOTS: usize = 240;
 
-/// Maximum number of routes that are tracked separately; further ones count in the sum of all only.
+/// Maximum number of routes that are tracked separately; further ones are counted only in the sum of all.
 pub const HISTORY_ROUTES_LIMIT: usize = 256;
 
-/// The last hour. Clones are the same one.
+/// Call statistics of the last hour. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct History(Arc<Mutex<Slots>>);
 
@@ -28,50 +28,51 @@ pub struct History(Arc<Mutex<Slots>>);
 struct Slots {
     /// The oldest first.
     past: VecDeque<Slot>,
-    /// The last reading: when it was, and its counts.
+    /// The last reading: its time and its counts.
     read: Option<SystemTime>,
     counted: Counted,
 }
 
-/// A reading, by the numbers of the routes' metrics. A tool whose route has changed may be there more than once.
+/// The counts of a reading, by the number of the route's metrics. A tool whose route has changed may occur
+/// more than once.
 #[derive(Debug, Default)]
 struct Counted(BTreeMap<u64, (Arc<str>, Tally)>);
 
-/// The time between two readings.
+/// The interval between two readings.
 #[derive(Debug)]
 struct Slot {
     time: (SystemTime, SystemTime),
     all: Tally,
-    /// Only those that were called.
+    /// Only routes that were called.
     routes: BTreeMap<Arc<str>, Tally>,
     left_out: usize,
 }
 
-/// What was counted in some time.
+/// The counts of an interval.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Calls completed.
+    /// Completed calls.
     pub calls: u64,
-    /// Those of them that gave an error.
+    /// The number of those that were errors.
     pub errors: u64,
     took: Durations,
 }
 
-/// The last hour.
+/// A report of the last hour.
 #[derive(Debug, Clone)]
 pub struct Past {
-    /// When each of the slots began and ended, the oldest first; the last one is not over yet.
+    /// Start and end of each slot, the oldest first; the last one is not complete.
     pub times: Vec<(SystemTime, SystemTime)>,
-    /// The calls of each slot, of all routes.
+    /// The calls of all routes, by slot.
     pub all: Vec<Tally>,
-    /// The same of each route that was called.
+    /// The calls of each route that was called, by slot.
     pub routes: BTreeMap<Arc<str>, Vec<Tally>>,
-    /// How many more routes were called in one slot, at most, for which there was no room.
+    /// The maximum number of routes in a slot that were called, but not tracked because of the limit.
     pub left_out: usize,
 }
 
 impl History {
-    /// Reads the metrics, and begins another slot.
+    /// Reads the metrics, and starts another slot.
     pub fn sample(&self, meters: &Meters, now: SystemTime) {
         let counted = Counted::read(meters);
         let mut slots = self.slots();
@@ -83,7 +84,7 @@ impl History {
         (slots.counted, slots.read) = (counted, Some(now));
     }
 
-    /// The last hour, up to now.
+    /// The report of the last hour, up to now.
     pub fn read(&self, meters: &Meters, now: SystemTime) -> Past {
         let counted = Counted::read(meters);
         let slots = self.slots();
@@ -158,7 +159,7 @@ fn sum(routes: &BTreeMap<Arc<str>, Tally>) -> Tally {
 }
 
 impl Tally {
-    /// Adds another one.
+    /// Adds the counts of another one.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.errors += other.errors;
@@ -173,8 +174,8 @@ impl Tally {
         }
     }
 
-    /// The time within which this share of the calls was over, as exactly as the ranges tell. `None` where there were no
-    /// calls. Of what took longer than all bounds nothing is known but that.
+    /// The duration within which this share of the calls completed, interpolated in its bucket. `None` if
+    /// there were no calls. For durations above all bounds, only the largest bound is known.
     #[expect(clippy::cast_precision_loss, reason = "counts of an hour, and no more than a picture of them")]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let wanted = share * self.took.count() as f64;
@@ -236,7 +237,7 @@ mod tests {
             call(&meters, tool, "success", 2);
         }
         history.sample(&meters, at(1));
-        // Nobody has these routes any more.
+        // No configuration has these routes any more.
         meters.read();
         call(&meters, "b", "error", 2);
         let past = history.read(&meters, at(2));

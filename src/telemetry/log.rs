@@ -1,5 +1,5 @@
-//! The log: structured lines on standard error, with errors and all their causes, and untrusted texts in one
-//! line.
+//! The log: structured lines on standard error, with whole error chains, and untrusted texts without line
+//! breaks.
 
 use std::{
     error::Error,
@@ -37,7 +37,7 @@ pub struct LogSettings {
     pub format: LogFormat,
 }
 
-/// The least severity that is logged.
+/// The lowest level that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum LogLevel {
     /// Nothing.
@@ -54,7 +54,7 @@ pub enum LogLevel {
     Trace,
 }
 
-/// The form of a log line.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum LogFormat {
     /// Text for people; coloured on a terminal.
@@ -64,7 +64,7 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// A line that is written beside the log: before there is one, or about it.
+    /// A line that is written outside of the log: before it is set up, or about it.
     pub fn line(self, level: &str, message: &str) -> String {
         match self {
             Self::Text => message.to_owned(),
@@ -72,7 +72,7 @@ impl LogFormat {
         }
     }
 
-    /// The line about lines that were dropped because nobody took them quickly enough.
+    /// The line about dropped log lines, which were not read quickly enough.
     pub(super) fn dropped(self, lines: u64) -> String {
         let (now, message) = (now(), "log lines dropped");
         match self {
@@ -84,22 +84,22 @@ impl LogFormat {
     }
 }
 
-/// Why there is no log.
+/// Why the log can't be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter can't be read.
+    /// The filter can't be parsed.
     #[error("`{filter}` is not a log filter")]
     Filter {
-        /// As written.
+        /// The filter.
         filter: String,
-        /// What is wrong with it.
+        /// The error of the parser.
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },
-    /// The system gives no thread that writes it.
+    /// The system creates no thread that writes it.
     #[error("the log can't be written")]
     NoThread(#[source] io::Error),
-    /// This process has one already.
+    /// The log of this process is already set up.
     #[error("the log is already set up")]
     AlreadySet,
 }
@@ -115,39 +115,39 @@ impl LogSettings {
     }
 }
 
-/// The writer of this process's log, once that is set up.
+/// The writer of this process's log, after it is set up.
 static WRITER: OnceLock<LogWriter> = OnceLock::new();
 
-/// How long the last lines are waited for.
+/// Timeout for writing the last lines.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits until what was logged is written, before the process ends. Not for ever: it may be that nobody reads
-/// it.
+/// Waits until all lines are written, before the process ends. The wait has a timeout, as there may be no
+/// reader.
 pub fn flush() {
     if let Some(writer) = WRITER.get() {
         writer.flush(FLUSH_PATIENCE);
     }
 }
 
-/// How many lines were dropped so far, because nobody took them quickly enough.
+/// The number of lines dropped so far, because they were not read quickly enough.
 pub fn dropped() -> u64 {
     WRITER.get().map_or(0, LogWriter::dropped)
 }
 
-/// Sets the log of this process up, once. It goes to standard error: standard output belongs to results, and
-/// on the stdio face to the protocol.
+/// Sets up the log of this process, once. It goes to standard error: standard output is for results, and over
+/// stdio for the protocol.
 ///
 /// # Errors
 ///
-/// [`LogError`].
+/// [`LogError`] if the filter is invalid, the thread can't be created, or there is a log already.
 pub fn init(settings: &LogSettings) -> Result<(), LogError> {
     let filter = parse_filter(&settings.filter())?;
     let writer = LogWriter::start(io::stderr(), settings.format).map_err(LogError::NoThread)?;
     let lines = Subscriber::builder()
         .with_env_filter(filter)
         .with_writer(writer.clone())
-        // A log that can't be written (standard error closed) must not end the program, which a complaint
-        // about it on standard error would.
+        // Otherwise a log that can't be written (standard error closed) would end the program, by an error
+        // message about it on standard error.
         .log_internal_errors(false);
     let set = match settings.format {
         LogFormat::Text => {
@@ -162,7 +162,7 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
     WRITER.set(writer).map_err(|_| LogError::AlreadySet)
 }
 
-/// The present time in UTC, as log lines show it: `2026-11-21T23:36:47.647162Z`.
+/// The current time in UTC, in the format of log lines: `2026-11-21T23:36:47.647162Z`.
 fn now() -> String {
     let mut text = String::new();
     SystemTime.format_time(&mut Writer::new(&mut text)).expect("a String takes everything");
@@ -188,7 +188,7 @@ struct TextVisitor {
 }
 
 impl TextVisitor {
-    /// Writes the prefix of a value: a space, and the name unless it is the message's.
+    /// Writes the prefix of a value: a space, and the name unless it is `message`.
     fn begin(&mut self, field: &Field) {
         if !self.fields.is_empty() {
             self.fields.push(' ');
@@ -215,8 +215,8 @@ impl Visit for TextVisitor {
         self.write(format_args!("{value:?}"));
     }
 
-    /// A value with spaces in it is quoted, so that programs find its end; control characters of a terminal
-    /// are escaped.
+    /// A value with spaces is quoted, so that programs find its end. Control characters are escaped, so that
+    /// a terminal does not execute them.
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.begin(field);
         let start = self.fields.len();
@@ -281,10 +281,10 @@ impl Debug for Chain<'_> {
     }
 }
 
-/// Writes a text that may contain a client's input: in one line, and at most [`LOGGED_BYTES`] of it.
+/// Formats a text that may contain a client's input: in one line, at most [`LOGGED_BYTES`].
 pub struct Foreign<'a>(pub &'a str);
 
-/// The same for output of a program or an upstream. Such texts are logged at `debug` only.
+/// The same for output of a program or an upstream. Such text is logged at `debug` only.
 pub struct Quoted<'a>(pub &'a str);
 
 /// Limit of a logged value, in bytes: of a request, of a response, or of another untrusted text.
@@ -307,7 +307,7 @@ fn write_in_a_line(text: &str, formatter: &mut fmt::Formatter<'_>) -> fmt::Resul
         if at + character.len_utf8() > LOGGED_BYTES {
             return formatter.write_char('…');
         }
-        // A line break would begin a forged log line.
+        // A line break would allow forged log lines.
         match character {
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
                 write!(formatter, "{}", c.escape_default())?;
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// What is logged, without its time.
+    /// The lines that are logged, without their time.
     #[track_caller]
     fn check(log: fn(), expected: &str) {
         let written = Written::default();

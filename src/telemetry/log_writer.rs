@@ -20,10 +20,11 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::log::LogFormat;
 
-/// The longest time that a line waits for others.
+/// Maximum time that a line waits for others.
 const GATHER_TIME: Duration = Duration::from_millis(20);
 
-/// How many bytes may wait to be written, what is being written aside; lines beyond that are dropped.
+/// Limit of the bytes that wait to be written, in addition to those being written; lines beyond it are
+/// dropped.
 const LIMIT_BYTES: usize = 1 << 20;
 
 /// Adds lines to the buffer. Clones share it.
@@ -35,9 +36,9 @@ pub(super) struct LogWriter {
 #[derive(Debug, Default)]
 struct Shared {
     buffer: Mutex<Buffer>,
-    /// For the thread: there is a first line, or an urgent one.
+    /// Wakes the writing thread: there is a first line, or an urgent one.
     has_lines: Condvar,
-    /// For threads that flush: all lines of a batch are written.
+    /// Wakes threads that flush: all lines of a batch are written.
     is_written: Condvar,
     /// Lines dropped since the start.
     dropped: AtomicU64,
@@ -46,9 +47,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Buffer {
     lines: Vec<u8>,
-    /// Whether they are to be written at once.
+    /// Whether the lines must be written at once.
     is_urgent: bool,
-    /// Bytes that were ever added, and those of them that are written.
+    /// The number of bytes added so far, and of those written.
     added_bytes: u64,
     written_bytes: u64,
 }
@@ -58,7 +59,7 @@ impl LogWriter {
     ///
     /// # Errors
     ///
-    /// When the system gives no thread.
+    /// When the system creates no thread.
     pub(super) fn start(out: impl Write + Send + 'static, format: LogFormat) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let writer = Self { shared: Arc::clone(&shared) };
@@ -71,7 +72,7 @@ impl LogWriter {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until all lines are written, `patience` at most.
+    /// Waits until all lines are written, at most for `patience`.
     pub(super) fn flush(&self, patience: Duration) {
         let mut buffer = self.shared.lock();
         buffer.is_urgent = true;
@@ -114,7 +115,7 @@ fn write_batches(shared: &Shared, mut out: impl Write, format: LogFormat) {
         mem::swap(&mut buffer.lines, &mut batch);
         buffer.is_urgent = false;
         drop(buffer);
-        // Standard error that is closed or full is no reason to end, and there is no other place to report
+        // If standard error is closed or full, the program continues, and there is no other place to report
         // it.
         let _ = out.write_all(&batch);
         let dropped = shared.dropped.load(Ordering::Relaxed);
@@ -165,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives every batch to whoever asks for it, and waits for that.
+    /// Passes every batch to its receiver, and waits until it is received.
     struct Batches(SyncSender<String>);
 
     impl Write for Batches {
@@ -211,7 +212,7 @@ mod tests {
     fn what_nobody_reads_is_lost_and_counted_and_keeps_nobody_waiting() {
         let (lines, batches) = lines();
         let line = [b'x'; 1024];
-        // The first batch is being written, and nobody takes it.
+        // The first batch is being written, and nobody reads it.
         for _ in 0..3 * LIMIT_BYTES / line.len() {
             lines.write_line(&line, false);
         }

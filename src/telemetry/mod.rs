@@ -1,13 +1,15 @@
-//! Telemetry for operators: a log with one line per call, a request id to find it by, whole error chains.
+//! Telemetry for operators: log, metrics, traces, and the request ids that connect them.
 //!
-//! In reading order: [`log`] sets up the subscriber. [`RequestId`] is the same text in the log, in a tool
-//! error and in `X-Request-Id`; a [`CallContext`] passes it through all modules. [`Chain`] writes an error
-//! with all its sources, [`Foreign`] an untrusted text. [`Meters`] count, [`History`] has their values of the
-//! last hour, and [`Failures`] the last calls that failed.
+//! - [`log`] sets up the log. [`Chain`] writes an error with all its sources, [`Foreign`] an untrusted text.
+//! - [`RequestId`] is the same text in the log, in a tool error and in `X-Request-Id`. A [`CallContext`]
+//!   passes it through all modules.
+//! - [`Meters`] is the registry of metrics. [`History`] has their values of the last hour, [`Failures`] the
+//!   last failed calls.
+//! - [`Tracing`] creates spans. `otlp` encodes them, and metrics, for a collector.
 //!
-//! Values of requests and responses are logged at `debug` only: at most [`LOGGED_BYTES`] of each, after the route's
-//! redaction and without our secrets. At every other level a line says what kind of value it was, and how long.
-//! Credentials are never logged.
+//! Values of requests and responses are logged at `debug` only: at most [`LOGGED_BYTES`] of each, after the
+//! route's redaction and without our secrets. At every other level a line has the type of a value, and its
+//! length. Credentials are never logged.
 
 pub mod log;
 

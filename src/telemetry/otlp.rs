@@ -1,6 +1,7 @@
-//! Traces and metrics in OTLP (opentelemetry-proto 1.x, over HTTP, in protobuf), with the names of
-//! OpenTelemetry's semantic conventions 1.41; those for MCP are still in development. The exporter is in
-//! `server`, as it needs an HTTP client.
+//! OTLP encoding of traces and metrics (opentelemetry-proto 1.x, over HTTP, in protobuf).
+//!
+//! Names follow OpenTelemetry's semantic conventions 1.41; those for MCP are still in development. The
+//! exporter is in `server`, as it needs an HTTP client.
 
 use std::{
     borrow::Cow,
@@ -32,7 +33,7 @@ use super::{
 };
 
 impl Batch {
-    /// A request that tells of these spans.
+    /// Encodes an export request with these spans.
     pub fn encode(self, service: &Service) -> Vec<u8> {
         let resource = (&service.resource()).into();
         let resource_spans = group_spans_by_resource_and_scope(self.0, &resource);
@@ -41,7 +42,7 @@ impl Batch {
 }
 
 impl Reading {
-    /// A request that tells of these meters: what is counted since `began`, as it is at `now`.
+    /// Encodes an export request with these metrics: counted since `began`, with their values at `now`.
     pub fn encode(&self, service: &Service, began: SystemTime, now: SystemTime) -> Vec<u8> {
         let times = (nanos(began), nanos(now));
         let metrics = self.families().iter().flat_map(|family| metrics_of(family, times)).collect();
@@ -59,18 +60,18 @@ impl Reading {
     }
 }
 
-/// What a collector says of a request that it took.
+/// The response of a collector to an accepted request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Accepted {
-    /// How many spans or points it did not take after all.
+    /// The number of spans or points that it rejected all the same.
     pub rejected: u64,
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 
-/// Reads the answer to a request. One that can't be read says nothing: that it came is enough.
+/// Parses the response to an export request. An unreadable one is empty: that it arrived is enough.
 pub fn read_answer(body: &[u8]) -> Accepted {
-    // Both have the same members under the same numbers.
+    // Both responses have the same members under the same numbers.
     const _: fn(ExportMetricsServiceResponse) = |response| drop(response.partial_success);
     let answer = ExportTraceServiceResponse::decode(body).ok().and_then(|answer| answer.partial_success);
     answer.map_or_else(Accepted::default, |partial| Accepted {
@@ -107,7 +108,7 @@ fn metric_of(family: &Family, named: &Named, (began, now): (u64, u64)) -> Option
                 continue;
             }
         };
-        // A gauge has no beginning.
+        // A gauge has no start time.
         let start_time_unix_nano = if family.kind == Kind::Gauge { 0 } else { began };
         numbers.push(NumberDataPoint {
             attributes,
@@ -139,7 +140,7 @@ fn metric_of(family: &Family, named: &Named, (began, now): (u64, u64)) -> Option
     })
 }
 
-/// The attributes of a point; none where it is not one of this metric.
+/// The attributes of a point; `None` if it is not part of this metric.
 fn attributes_of(named: &Named, labels: &Labels) -> Option<Vec<KeyValue>> {
     let mut attributes = Vec::with_capacity(labels.len());
     for (label, value) in labels {
@@ -167,7 +168,7 @@ fn nanos(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Our attributes of the OTLP resource that all telemetry belongs to.
+/// The attributes of the OTLP resource that all telemetry belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
     attributes: Vec<(String, String)>,
@@ -208,14 +209,14 @@ impl Service {
     }
 }
 
-/// The OTLP name of a meter.
+/// The OTLP name and attributes of a metric.
 struct Named {
     name: Cow<'static, str>,
-    /// As UCUM has it.
+    /// The unit in UCUM.
     unit: &'static str,
-    /// The attribute of a label.
+    /// Converts a label to an attribute.
     label: fn(&'static str, &str) -> Attribute,
-    /// Attributes that all its points have.
+    /// Attributes of all its points.
     more: &'static [(&'static str, &'static str)],
 }
 
@@ -224,9 +225,9 @@ struct Named {
 enum Attribute {
     Text(Cow<'static, str>, String),
     Number(&'static str, i64),
-    /// It is omitted there.
+    /// The label is omitted.
     Omitted,
-    /// Points with it are not of this metric.
+    /// Points with this label are not part of the metric.
     NotOfThis,
 }
 

@@ -1,4 +1,4 @@
-//! Traces: spans of requests, calls and attempts, which of them are sampled, and the queue of finished ones.
+//! Traces: spans of requests, calls and attempts, sampling, and the queue of finished spans.
 
 use std::{
     borrow::Cow,
@@ -29,12 +29,12 @@ use tokio_util::sync::CancellationToken;
 use super::otlp::Service;
 use crate::route::TraceContext;
 
-/// Makes spans, or nothing at all. Clones are the same.
+/// Tracer, which creates spans, or nothing if traces are off. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Tracing(Option<Arc<SdkTracer>>);
 
-/// One thing that takes a time, within a trace. It ends when its last clone is dropped. Where traces are off
-/// it is nothing, and costs nothing.
+/// A span of a trace. It ends when its last clone is dropped. If traces are off, it is empty and costs
+/// nothing.
 #[derive(Clone, Default)]
 pub struct Span(Option<Arc<Live>>);
 
@@ -45,22 +45,22 @@ struct Live {
     recorded: bool,
 }
 
-/// From where a span is seen.
+/// The side of a request that a span describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Somebody else asks us.
+    /// We receive the request.
     Server,
-    /// We ask somebody else.
+    /// We send the request.
     Client,
 }
 
 impl Tracing {
-    /// No spans.
+    /// A tracer without spans.
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// Spans of a service, and the queue that they come out of when they are over.
+    /// A tracer for a service, and the queue of its finished spans.
     pub fn new(service: &Service, sampling: Sampling) -> (Self, SpanQueue) {
         let (sender, spans) = mpsc::channel(QUEUE_LIMIT);
         let dropped = Arc::<AtomicU64>::default();
@@ -77,12 +77,12 @@ impl Tracing {
         (Self(Some(Arc::new(tracer))), queue)
     }
 
-    /// Whether there are spans.
+    /// Whether spans are created.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Begins a span within the trace that somebody else has named, or within a new one.
+    /// Starts a span in the client's trace, or in a new one.
     pub fn begin(&self, kind: SpanKind, name: &'static str, parent: Option<&TraceContext>) -> Span {
         if self.0.is_none() {
             return Span::default();
@@ -107,17 +107,17 @@ impl Tracing {
 }
 
 impl Span {
-    /// Whether there is one at all.
+    /// Whether there is a span.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether anybody will read what is said of it.
+    /// Whether the span is sampled, so that its attributes are exported.
     pub fn is_recorded(&self) -> bool {
         self.0.as_ref().is_some_and(|live| live.recorded)
     }
 
-    /// Begins a part of it.
+    /// Starts a child span.
     pub fn child(&self, kind: SpanKind, name: &'static str) -> Self {
         match &self.0 {
             Some(live) => live.tracer.begin_within(kind, name, Some(live.context.clone())),
@@ -125,8 +125,7 @@ impl Span {
         }
     }
 
-    /// Begins what is a part of another trace, where that is named, and only came by this way; or else a part
-    /// of this.
+    /// Starts a span in another trace, if `parent` names one, with a link to this span; or else a child span.
     pub fn child_or_linked(&self, kind: SpanKind, name: &'static str, parent: Option<&TraceContext>) -> Self {
         let Some(live) = &self.0 else { return Self::default() };
         let Some(parent) = parent.and_then(context_of) else { return self.child(kind, name) };
@@ -135,12 +134,12 @@ impl Span {
         span
     }
 
-    /// Gives it a better name.
+    /// Renames the span.
     pub fn rename(&self, name: impl FnOnce() -> String) {
         self.with(|span| span.update_name(name()));
     }
 
-    /// Says something of it.
+    /// Sets a text attribute.
     pub fn text(&self, key: &'static str, text: impl Into<Cow<'static, str>>) {
         if self.is_recorded() {
             let text: Value = match text.into() {
@@ -151,20 +150,20 @@ impl Span {
         }
     }
 
-    /// Says something of it in a number.
+    /// Sets a numeric attribute.
     pub fn number(&self, key: &'static str, number: impl TryInto<i64>) {
         if let Ok(number) = number.try_into() {
             self.with(|span| span.set_attribute(KeyValue::new(key, number)));
         }
     }
 
-    /// Says that it failed, and of what kind that failure is.
+    /// Marks the span as failed, with its error type.
     pub fn failed(&self, kind: impl Into<Cow<'static, str>>) {
         self.text("error.type", kind);
         self.with(|span| span.set_status(Status::error("")));
     }
 
-    /// Its own place in the trace, for whoever is asked next.
+    /// The trace context of the span, for outgoing requests.
     pub fn context(&self) -> Option<TraceContext> {
         let context = &self.0.as_ref()?.context;
         let parent = format!(
@@ -177,7 +176,7 @@ impl Span {
         TraceContext::of(&parent, Some(state.as_str()))
     }
 
-    /// The trace that it is a part of, in 32 hexadecimal digits.
+    /// The trace id, in 32 hexadecimal digits.
     pub fn trace_id(&self) -> Option<impl fmt::Display + use<>> {
         self.0.as_ref().map(|live| live.context.trace_id())
     }
@@ -204,23 +203,23 @@ impl fmt::Debug for Span {
     }
 }
 
-/// A place in a trace as the library has it. What is no such place was not let in before.
+/// The trace context in the type of the library. Invalid ones were rejected before.
 fn context_of(trace: &TraceContext) -> Option<SpanContext> {
     let mut parts = trace.parent().split('-').skip(1);
     let (trace_id, span_id) = (TraceId::from_hex(parts.next()?).ok()?, SpanId::from_hex(parts.next()?).ok()?);
     let flags = u8::from_str_radix(parts.next()?, 16).ok()?;
-    // A state that the library does not take is left out; the place is right without it.
+    // A state that the library can't parse is omitted; the context is valid without it.
     let state = trace.state().and_then(|state| TraceState::from_str(state).ok()).unwrap_or_default();
     let context = SpanContext::new(trace_id, span_id, TraceFlags::new(flags), true, state);
     context.is_valid().then_some(context)
 }
 
-/// Which traces are told of: by what a caller decided before us, and by their number.
+/// Sampling: which traces are exported, by the client's decision and by a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// Whether a caller that names a trace decides for it.
+    /// Whether a client that sends a trace context decides for its trace.
     pub by_parent: bool,
-    /// How many of the others are told of, from 0 to 1.
+    /// The share of the other traces that is exported, from 0 to 1.
     pub ratio: f64,
 }
 
@@ -265,12 +264,12 @@ pub enum SamplerName {
 }
 
 impl SamplerName {
-    /// Whether a ratio belongs to it.
+    /// Whether the sampler has a ratio.
     pub fn takes_ratio(self) -> bool {
         matches!(self, Self::TraceIdRatio | Self::ParentBasedTraceIdRatio)
     }
 
-    /// The sampling, with this ratio where one belongs to it; `None` where nothing is sent.
+    /// The sampling, with this ratio if the sampler has one; `None` if nothing is exported.
     pub fn sampling(self, ratio: f64) -> Option<Sampling> {
         let (by_parent, ratio) = match self {
             Self::Off => return None,
@@ -285,10 +284,10 @@ impl SamplerName {
     }
 }
 
-/// How many spans may wait to be sent; more are dropped, and counted.
+/// Limit of the spans that wait to be exported; further ones are dropped and counted.
 pub const QUEUE_LIMIT: usize = 8192;
 
-/// The receiving end of the queue of spans that are over.
+/// The receiving end of the queue of finished spans.
 #[derive(Debug)]
 pub struct SpanQueue {
     spans: mpsc::Receiver<SpanData>,
@@ -320,7 +319,7 @@ impl SpanProcessor for QueueSender {
     }
 }
 
-/// Spans that are sent together.
+/// Spans that are exported together.
 #[derive(Debug)]
 pub struct Batch(pub(super) Vec<SpanData>);
 
@@ -362,7 +361,7 @@ impl SpanQueue {
         (!spans.is_empty()).then_some(Batch(spans))
     }
 
-    /// How many were dropped by a full queue, since the last call of this.
+    /// The number of spans dropped by a full queue, since the last call of this function.
     pub fn dropped(&self) -> u64 {
         self.dropped.swap(0, Ordering::Relaxed)
     }

@@ -1,9 +1,10 @@
-//! Metrics.
+//! Metrics: counters, gauges and histograms.
 //!
-//! In reading order: [`Meters`] is the registry; [`RouteMeters`] are the metrics of one route, found once
-//! when a configuration becomes active; `process` has those of the process and of HTTP requests. A
-//! [`MeterSource`] adds metrics of another module. All of them are read as a [`Reading`], which
-//! [`TextFormat`] writes for Prometheus.
+//! - [`Meters`] is the registry.
+//! - [`RouteMeters`] are the metrics of one route, looked up once when a configuration becomes active.
+//! - `process` has the metrics of the process and of HTTP requests.
+//! - A [`MeterSource`] adds the metrics of another module.
+//! - A [`Reading`] is a snapshot of all metrics. [`TextFormat`] writes it for Prometheus.
 
 mod process;
 mod route;
@@ -28,7 +29,7 @@ pub use text::TextFormat;
 use self::process::HttpMeters;
 use super::Failures;
 
-/// All that this process counts. Clones count the same.
+/// Registry of all metrics of this process. Clones share it.
 #[derive(Clone, Default)]
 pub struct Meters(Arc<Counted>);
 
@@ -41,13 +42,13 @@ struct Counted {
     sources: Mutex<Vec<Box<dyn MeterSource>>>,
 }
 
-/// A tool, whom it asks, and how many rules its route has: what is counted by one is not mixed with what is
-/// counted by another, and goes on when a configuration is read again.
+/// A tool, its upstream, and the number of rules of its route. Metrics of one key are not mixed with those of
+/// another, and continue after a reload.
 type RouteKey = (Arc<str>, Arc<str>, usize);
 
-/// Somebody who knows something that is told with what is counted here.
+/// Source of metrics outside of this module.
 pub trait MeterSource: Send + Sync {
-    /// Tells it.
+    /// Adds its metrics to a reading.
     fn tell(&self, reading: &mut Reading);
 }
 
@@ -65,16 +66,16 @@ impl Default for Counted {
 }
 
 impl Meters {
-    /// How many routes are remembered, and how many upstreams: those that are no more are forgotten beyond
-    /// that. A server whose tools have other names every minute does not fill the memory.
+    /// Limit of the remembered routes, and of the remembered upstreams. Beyond it, those that no longer exist
+    /// are removed. So a server whose tools have other names every minute does not exhaust memory.
     pub const REMEMBERED_LIMIT: usize = 10_000;
 
-    /// Tells with all that is counted here what somebody else knows.
+    /// Adds a source, which is read with the other metrics.
     pub fn register(&self, source: impl MeterSource + 'static) {
         lock(&self.0.sources).push(Box::new(source));
     }
 
-    /// Those of a route of so many rules.
+    /// The metrics of a route with this number of rules.
     pub fn route(&self, tool: Arc<str>, upstream: Arc<str>, rules: usize) -> Arc<RouteMeters> {
         let replies = found(&mut lock(&self.0.upstreams), Arc::clone(&upstream), || {
             UpstreamMeters::new(Arc::clone(&upstream))
@@ -84,22 +85,22 @@ impl Meters {
         found(&mut lock(&self.0.routes), key, || RouteMeters::new(tool, upstream, rules, replies, failures))
     }
 
-    /// Since when is counted.
+    /// The time at which counting began.
     pub fn began(&self) -> SystemTime {
         self.0.began
     }
 
-    /// The head of the answer to an HTTP request is there.
+    /// Counts an HTTP request, when the headers of its response are complete.
     pub fn http_answered(&self, scheme: &'static str, method: &Method, status: StatusCode, took: Duration) {
         self.0.http.answered(scheme, method, status, took);
     }
 
-    /// The last calls that failed.
+    /// The last failed calls.
     pub fn failures(&self) -> &Failures {
         &self.0.failures
     }
 
-    /// The routes that are counted; several may have the tool of one name.
+    /// The metrics of all routes; several may have the same tool name.
     pub(super) fn routes(&self) -> Vec<Arc<RouteMeters>> {
         lock(&self.0.routes).values().cloned().collect()
     }
@@ -145,7 +146,7 @@ impl<T, K> Default for ByLabel<T, K> {
     }
 }
 
-/// Those that somebody else still has, in order; the others are forgotten.
+/// The metrics that something else still uses, in order; the others are removed.
 fn living<K: Clone + Eq + Hash + Ord, M>(known: &Mutex<HashMap<K, Arc<M>>>) -> Vec<Arc<M>> {
     let mut known = lock(known);
     known.retain(|_, meters| Arc::strong_count(meters) > 1);
@@ -155,7 +156,7 @@ fn living<K: Clone + Eq + Hash + Ord, M>(known: &Mutex<HashMap<K, Arc<M>>>) -> V
     living.into_iter().map(|(_, meters)| meters).collect()
 }
 
-/// What is remembered under a key, made where there is nothing.
+/// The metrics under a key, which are created if there are none.
 fn found<K: Hash + Eq, M>(known: &mut HashMap<K, Arc<M>>, key: K, make: impl FnOnce() -> M) -> Arc<M> {
     if known.len() >= Meters::REMEMBERED_LIMIT && !known.contains_key(&key) {
         known.retain(|_, meters| Arc::strong_count(meters) > 1);

@@ -1,4 +1,4 @@
-//! Metrics of the process, by the usual names for dashboards, and of HTTP requests of every kind.
+//! Metrics of the process, by the conventional names for dashboards, and of all HTTP requests.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use super::{
     snapshot::{Histogram, Reading},
 };
 
-/// How many of the kernel's ticks a second has, on every Linux that there is for user space.
+/// The kernel's clock ticks per second in user space, on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Gauges by the lines of `/proc/self/status`: their names and help, and the unit of the number in each line.
@@ -22,7 +22,7 @@ const STATUS_LINES: [(&str, &str, &str, u64); 3] = [
     ("Threads:", "process_threads", "Threads of this process", 1),
 ];
 
-/// Tells of the process. What the system does not say this way is left out.
+/// Adds the metrics of the process. Those that the system does not provide are omitted.
 pub(super) fn tell(reading: &mut Reading, began: SystemTime) {
     let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     reading.gauge("process_start_time_seconds", "Since when this process runs").set(since.as_secs_f64());
@@ -46,7 +46,7 @@ pub(super) fn tell(reading: &mut Reading, began: SystemTime) {
 
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program comes before, in parentheses, and may have anything in it.
+    // The name of the program precedes, in parentheses, and may contain any character.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u32>().ok().map(f64::from);
     let (user, system) = (ticks()?, ticks()?);
@@ -59,11 +59,11 @@ fn number_in(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Durations of HTTP requests until the head of the response: by scheme, method and status.
+/// Durations of HTTP requests until the headers of the response, by scheme, method and status.
 #[derive(Debug, Default)]
 pub(super) struct HttpMeters(ByLabel<Histogram, (&'static str, &'static str, u16)>);
 
-/// The last status with a counter of its own: a proxied upstream may make up others.
+/// The last status with a counter of its own: a proxied upstream may invent others.
 const LAST_STATUS: u16 = 599;
 
 impl HttpMeters {

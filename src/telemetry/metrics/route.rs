@@ -15,15 +15,15 @@ use super::{
     snapshot::{Durations, Histogram, Labels, Reading},
 };
 
-/// What is counted of the calls of one route. It is looked up when a configuration is put in force, not by
-/// each call.
+/// The metrics of the calls of one route. They are looked up when a configuration becomes active, not by each
+/// call.
 #[derive(Debug)]
 pub struct RouteMeters {
     number: u64,
     tool: Arc<str>,
     upstream: Arc<str>,
     faces: ByLabel<OfFace>,
-    /// Replies that each rule has decided; the last are those that none of them did.
+    /// Responses by the rule that matched; the last are those that no rule matched.
     rules: Box<[AtomicU64]>,
     strange: ByLabel<AtomicU64>,
     replies: Arc<UpstreamMeters>,
@@ -33,34 +33,34 @@ pub struct RouteMeters {
 #[derive(Debug, Default)]
 struct OfFace {
     in_flight: AtomicUsize,
-    /// By the revision of MCP, and by what came of the call.
+    /// By MCP revision, and by outcome or error type of the call.
     ended: ByLabel<Words>,
     durations: ByLabel<Histogram>,
 }
 
-/// What came of a call.
+/// The end of a call, for its metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallEnd {
-    /// The way in.
+    /// The API.
     pub api: &'static str,
-    /// The revision of MCP; empty for other ways in.
+    /// The MCP revision; empty for other APIs.
     pub protocol: &'static str,
     /// How it ended: `success`, `error`, `task` or `cancelled`.
     pub outcome: &'static str,
-    /// Why there was an error.
+    /// The error type, if the outcome is an error.
     pub error_type: Option<&'static str>,
 }
 
-/// Why a reply is not one that a route was written for.
+/// Why a response counts as unmatched or unparseable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strange {
-    /// The route has rules, and none of them is for it.
+    /// The route has rules, and none of them matched.
     NoRule,
-    /// The rule that is for it could not read it.
+    /// The matching rule could not parse it.
     Unreadable,
 }
 
-/// What is counted of the requests to one upstream.
+/// The metrics of the requests to one upstream.
 #[derive(Debug)]
 pub struct UpstreamMeters {
     name: Arc<str>,
@@ -78,7 +78,7 @@ impl RouteMeters {
     ) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        // Told of from the beginning, so that they can be seen to grow.
+        // Created at the start, so that the first increase is visible.
         let strange = ByLabel::<AtomicU64>::default();
         if rules > 0 {
             strange.of(Strange::NoRule.as_str());
@@ -88,12 +88,12 @@ impl RouteMeters {
         Self { number, tool, upstream, faces: ByLabel::default(), rules, strange, replies, failures }
     }
 
-    /// A call has begun.
+    /// Counts a call that begins.
     pub fn began(&self, api: &'static str) {
         self.faces.of(api).in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It is over.
+    /// Counts a call that ends.
     pub fn ended(&self, end: CallEnd, took: Duration) {
         let CallEnd { api, protocol, outcome, error_type } = end;
         let api = self.faces.of(api);
@@ -102,28 +102,28 @@ impl RouteMeters {
         api.durations.of(outcome).observe(took);
     }
 
-    /// A rule of the route has decided what a reply means; the default rules where there is none.
+    /// Counts a response by the rule that matched; `None` for the default rules.
     pub fn decided(&self, rule: Option<usize>) {
         let last = self.rules.len() - 1;
         self.rules[rule.unwrap_or(last).min(last)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The last calls of all routes that failed.
+    /// The last failed calls of all routes.
     pub fn failures(&self) -> &Failures {
         &self.failures
     }
 
-    /// How many rules the route has.
+    /// The number of rules of the route.
     pub fn rules(&self) -> usize {
         self.rules.len() - 1
     }
 
-    /// A reply came that the route was not written for.
+    /// Counts a response that is unmatched or unparseable.
     pub fn strange(&self, why: Strange) {
         self.strange.of(why.as_str()).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The upstream has replied, or not: `2xx`, or a word for what went wrong.
+    /// Counts the end of an upstream request: `2xx`, or a label for the error.
     pub fn upstream_replied(&self, result: &'static str, took: Duration) {
         self.replies.replies.add(result);
         self.replies.durations.observe(took);
@@ -134,12 +134,12 @@ impl RouteMeters {
         &self.tool
     }
 
-    /// What tells it from all others that this process has had, those of the same route included.
+    /// A unique number among all route metrics of this process, including earlier ones of the same route.
     pub(in crate::telemetry) fn number(&self) -> u64 {
         self.number
     }
 
-    /// How many calls are over, how many of them gave an error, and how long they took.
+    /// The number of completed calls, how many of them were errors, and their durations.
     pub(in crate::telemetry) fn over(&self) -> (u64, u64, Durations) {
         let (mut calls, mut errors, mut took) = (0, 0, Durations::default());
         for (_, of_face) in self.faces.all() {
@@ -215,7 +215,7 @@ impl UpstreamMeters {
     }
 }
 
-/// Whether a word says why a call gave an error; the others are how a call ends without one.
+/// Whether a label is an error type; the others are outcomes without an error.
 fn is_fault(word: &str) -> bool {
     !matches!(word, "success" | "task" | "cancelled")
 }
@@ -229,12 +229,12 @@ impl Strange {
     }
 }
 
-/// Counters, each under a constant label value. Clones are the same counters.
+/// Counters, each under a constant label value. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Words(Arc<ByLabel<AtomicU64>>);
 
 impl Words {
-    /// Counts one.
+    /// Adds 1.
     pub fn add(&self, word: &'static str) {
         self.0.of(word).fetch_add(1, Ordering::Relaxed);
     }
@@ -251,7 +251,7 @@ impl Words {
         }
     }
 
-    /// All of them, until now.
+    /// All counters with their current values.
     pub fn read(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         self.0.all().into_iter().map(|(word, count)| (word, count.load(Ordering::Relaxed)))
     }

@@ -1,4 +1,4 @@
-//! A reading of all metrics at one time, and histograms of durations.
+//! A snapshot of all metrics, and histograms of durations.
 
 use std::{
     borrow::Cow,
@@ -7,65 +7,65 @@ use std::{
     time::Duration,
 };
 
-/// What is told by name: families in the order in which they were first named.
+/// A snapshot of all metrics: families in the order in which they were first added.
 #[derive(Debug, Default)]
 pub struct Reading(Vec<Family>);
 
-/// Points of one name.
+/// The points of one metric name.
 #[derive(Debug)]
 pub struct Family {
-    /// Its name, without the `_total` of a counter.
+    /// The name, without the `_total` of a counter.
     pub name: &'static str,
-    /// What it is, for people.
+    /// The description for people.
     pub help: &'static str,
-    /// Whether it only grows.
+    /// The kind of metric.
     pub kind: Kind,
     points: Vec<(Labels, Value)>,
     known: HashMap<Labels, usize>,
 }
 
-/// How the points of a family change.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// They only grow, as long as the process lives.
+    /// The values only grow, as long as the process lives.
     Counter,
-    /// They go up and down.
+    /// The values go up and down.
     Gauge,
-    /// They are durations, counted in ranges.
+    /// The values are durations, counted in buckets.
     Histogram,
 }
 
-/// What tells a point from others of its family.
+/// The labels of a point, which identify it in its family.
 pub type Labels = Vec<(&'static str, Cow<'static, str>)>;
 
-/// What a point shows.
+/// The value of a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// A whole number.
+    /// An integer.
     Whole(u64),
-    /// A number.
+    /// A floating-point number.
     Real(f64),
-    /// Durations.
+    /// A histogram of durations.
     Durations(Durations),
 }
 
 impl Reading {
-    /// All that was told.
+    /// All families.
     pub fn families(&self) -> &[Family] {
         &self.0
     }
 
-    /// A counter; `name` is without `_total`.
+    /// The family of a counter; `name` is without `_total`.
     pub fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, help, Kind::Counter)
     }
 
-    /// A gauge.
+    /// The family of a gauge.
     pub fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, help, Kind::Gauge)
     }
 
-    /// Durations.
+    /// The family of a histogram.
     pub fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, help, Kind::Histogram)
     }
@@ -80,12 +80,12 @@ impl Reading {
 }
 
 impl Family {
-    /// Its points.
+    /// The points.
     pub fn points(&self) -> &[(Labels, Value)] {
         &self.points
     }
 
-    /// Tells of a point. One with the same labels as another is added to that.
+    /// Adds a point. If there is one with the same labels, the values are added up.
     pub fn add(&mut self, labels: Labels, value: impl Into<Value>) {
         let value = value.into();
         match self.known.get(&labels) {
@@ -97,7 +97,7 @@ impl Family {
         }
     }
 
-    /// Tells of the only point that there is.
+    /// Adds the only point, without labels.
     pub fn set(&mut self, value: impl Into<Value>) {
         self.add(Vec::new(), value);
     }
@@ -148,13 +148,13 @@ impl From<Durations> for Value {
 /// client waits for. Longer durations have a bucket of their own.
 pub const BOUNDS: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
 
-/// The same in microseconds.
+/// The same bounds in microseconds.
 const BOUNDS_MICROS: [u64; 13] = [
     1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000,
     30_000_000,
 ];
 
-/// Durations, counted without a lock.
+/// Histogram of durations, without a lock.
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
     ranges: [AtomicU64; BOUNDS.len() + 1],
@@ -164,7 +164,7 @@ pub(super) struct Histogram {
 /// The values of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Durations {
-    /// How many fell in each range; the last is beyond all bounds.
+    /// The number of durations in each bucket; the last is for those above all bounds.
     pub ranges: [u64; BOUNDS.len() + 1],
     /// Their sum, in microseconds.
     pub micros: u64,
@@ -187,7 +187,7 @@ impl Histogram {
 }
 
 impl Durations {
-    /// How many there are.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.ranges.iter().sum()
     }
@@ -204,7 +204,7 @@ impl Durations {
         self.micros += other.micros;
     }
 
-    /// The increase since an earlier reading; none where counting was restarted.
+    /// The increase since an earlier snapshot; 0 where counting was restarted.
     pub(in crate::telemetry) fn since(&self, before: &Self) -> Self {
         let since = |range: usize| self.ranges[range].saturating_sub(before.ranges[range]);
         Self { ranges: std::array::from_fn(since), micros: self.micros.saturating_sub(before.micros) }

@@ -1,20 +1,20 @@
-//! A reading as text, in the formats that Prometheus reads.
+//! Text formats of metrics for Prometheus.
 
 use std::fmt::{self, Write};
 
 use super::snapshot::{BOUNDS, Durations, Family, Kind, Labels, Reading, Value};
 
-/// A format of text.
+/// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// The older one, which everybody reads, people in browsers too.
+    /// The older format, which every tool supports, and people in browsers can read.
     Prometheus,
 }
 
 impl TextFormat {
-    /// What it is called in HTTP.
+    /// The media type.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -22,7 +22,7 @@ impl TextFormat {
         }
     }
 
-    /// A reading in this format.
+    /// Writes a snapshot in this format.
     pub fn write(self, reading: &Reading) -> String {
         let mut text = String::new();
         for family in reading.families() {
@@ -41,7 +41,7 @@ impl TextFormat {
             Kind::Gauge => ("gauge", ""),
             Kind::Histogram => ("histogram", ""),
         };
-        // OpenMetrics names a counter without its ending here.
+        // OpenMetrics names a counter without its suffix here.
         let ending = if self == Self::Prometheus { suffix } else { "" };
         writeln!(text, "# HELP {name}{ending} {help}")?;
         writeln!(text, "# TYPE {name}{ending} {kind}")?;
