@@ -1,4 +1,4 @@
-//! Tool definitions, tool names and arguments.
+//! Tool definitions, tool names, and arguments of a call.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -6,31 +6,31 @@ use serde_json::{Map, Value};
 
 use super::SchemaDocument;
 
-/// One tool as `tools/list`, `GET /tools` and the command line show it.
+/// Definition of a tool, as in `tools/list`, `GET /tools` and the command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDefinition {
-    /// What it is called by.
+    /// Name in tool calls.
     pub name: ToolName,
-    /// A name for people.
+    /// Display name, for people.
     pub title: Option<String>,
-    /// What a model reads to decide whether to call it.
+    /// Description, for models that decide whether to call it.
     pub description: Option<String>,
     /// Hints such as `readOnlyHint` (MCP 2026-07-28, schema, `ToolAnnotations`).
     pub annotations: Option<Map<String, Value>>,
     /// JSON Schema of the arguments; its root is always `"type": "object"`.
     pub input_schema: SchemaDocument,
-    /// JSON Schema of `structuredContent` for clients that take objects only; its root is always
-    /// `"type": "object"`, or a client of the older eras would lose the whole list.
+    /// JSON Schema of `structuredContent` for clients that accept objects only. Its root is always `"type":
+    /// "object"`, because a legacy client would otherwise drop the whole list.
     pub output_schema: Option<SchemaDocument>,
-    /// JSON Schema of `structuredContent` for clients that take any JSON value (2026-07-28 and later), where
+    /// JSON Schema of `structuredContent` for clients that accept any JSON value (2026-07-28 and later), if
     /// the route opted out of the wrapping.
     pub bare_output_schema: Option<SchemaDocument>,
-    /// What the server behind it says of it to clients that know each other's keys (`_meta`).
+    /// Metadata of the server behind it (`_meta`), for clients that know its keys.
     pub meta: Option<Map<String, Value>>,
 }
 
 impl ToolDefinition {
-    /// The definition as clients read it, with the output schema for what `shapes` says they take.
+    /// The definition in MCP's JSON, with the output schema for these `shapes`.
     pub fn to_json(&self, shapes: super::Shapes) -> Map<String, Value> {
         let schema = |schema: &SchemaDocument| Value::Object(Map::clone(schema));
         object_of_some([
@@ -53,32 +53,32 @@ impl ToolDefinition {
     }
 }
 
-/// An object of those members that are there, in order.
+/// An object of the members that are present, in order.
 pub fn object_of_some<const N: usize>(members: [(&str, Option<Value>); N]) -> Map<String, Value> {
     let members = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     members.collect()
 }
 
-/// The name a client calls a tool by.
+/// Name of a tool in calls.
 ///
-/// 1 to 128 bytes of ASCII letters, digits, `_`, `-` and `.`; case matters (MCP 2026-07-28, Tools, "Tool
-/// Names"). `FromStr` is the only way in, so no one checks again.
+/// 1 to 128 bytes of ASCII letters, digits, `_`, `-` and `.`; case-sensitive (MCP 2026-07-28, Tools, "Tool
+/// Names"). `FromStr` is the only constructor, so a name needs no further check.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolName(Arc<str>);
 
-/// Why a text is not a tool name.
+/// Reason why a text is not a valid tool name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolNameError {
-    /// No characters at all.
+    /// The text is empty.
     #[error("a tool name is empty")]
     Empty,
     /// More than 128 bytes.
     #[error("a tool name has {found} bytes, at most {} are allowed", ToolName::MAX_BYTES)]
     TooLong {
-        /// How many bytes it has.
+        /// Length in bytes.
         found: usize,
     },
-    /// A character that some client refuses.
+    /// It contains a character that some clients reject.
     #[error("a tool name has `{found}` in it; only ASCII letters, digits, `_`, `-` and `.` are allowed")]
     Character {
         /// The first such character.
@@ -87,15 +87,15 @@ pub enum ToolNameError {
 }
 
 impl ToolName {
-    /// The longest name, in bytes.
+    /// Limit of a name, in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// The name as text.
+    /// The name as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same text, shared.
+    /// The name as a shared string.
     pub fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
@@ -124,19 +124,18 @@ impl fmt::Display for ToolName {
     }
 }
 
-/// Lets a map keyed by names be asked with a text.
+/// Allows lookups by string in a map keyed by names.
 impl std::borrow::Borrow<str> for ToolName {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-/// How many values the arguments of one call may have, lists and objects and what is in them: a tree of many
-/// tiny ones takes fifty times as much memory as their text.
+/// Limit of the values in the arguments of one call, lists, objects and their contents included: a tree of
+/// many tiny values takes fifty times the memory of its text.
 pub const ARGUMENT_VALUE_LIMIT: usize = 100_000;
 
-/// Arguments of one call, by name, in the order the caller gave them, and what was answered to the questions
-/// of its route.
+/// Arguments of one call, by name, in the client's order, and the input responses of its route.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Arguments {
     given: Map<String, Value>,
@@ -149,33 +148,33 @@ impl Arguments {
         self.given.get(name)
     }
 
-    /// Sets one argument, replacing what was there.
+    /// Sets one argument, replacing its value.
     pub fn insert(&mut self, name: impl Into<String>, value: Value) {
         self.given.insert(name.into(), value);
     }
 
-    /// All of them as one JSON object.
+    /// All arguments as a JSON object.
     pub fn as_map(&self) -> &Map<String, Value> {
         &self.given
     }
 
-    /// All of them as one JSON value.
+    /// All arguments as a JSON value.
     pub fn into_value(self) -> Value {
         Value::Object(self.given)
     }
 
-    /// The same with the answers to the questions of its route, by their names.
+    /// Adds the input responses of the route, by name.
     #[must_use]
     pub fn with_answers(self, answers: Map<String, Value>) -> Self {
         Self { answers, ..self }
     }
 
-    /// What was answered to the questions of the route, by their names.
+    /// Input responses of the route, by name.
     pub fn answers(&self) -> &Map<String, Value> {
         &self.answers
     }
 
-    /// Arguments and answers, each as one JSON value.
+    /// Arguments and input responses, each as a JSON value.
     pub fn into_values(self) -> (Value, Value) {
         (Value::Object(self.given), Value::Object(self.answers))
     }

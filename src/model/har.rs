@@ -1,4 +1,4 @@
-//! Replies that a browser kept: HTTP Archive 1.2 (HAR).
+//! Parser of responses saved by a browser: HTTP Archive 1.2 (HAR).
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -7,47 +7,47 @@ use serde::Deserialize;
 
 use super::{UpstreamResponse, recording::Choice};
 
-/// One request and its reply.
+/// Request and its response.
 #[derive(Debug)]
 pub struct Exchange {
-    /// The request's method.
+    /// Method of the request.
     pub method: String,
-    /// The request's whole URL.
+    /// Complete URL of the request.
     pub url: String,
-    /// What was answered.
+    /// The response, if the file contains it.
     pub response: Result<UpstreamResponse, HarError>,
 }
 
-/// Why a HAR file gives no reply. Entries are numbered from 1.
+/// Reason why a HAR file has no such response. Entries are numbered from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HarError {
-    /// It is no JSON of that form.
+    /// It is not JSON of this form.
     #[error("expected a HAR file (`log.entries`, each with `request` and `response`), found {0}")]
     Form(String),
-    /// It holds nothing.
+    /// It has no entries.
     #[error("expected a HAR file with at least one entry, found none")]
     Empty,
-    /// There is no such entry.
+    /// There is no entry with this number.
     #[error("expected an entry from 1 to {entries}, found {number}")]
     NoNumber {
-        /// What was asked for.
+        /// The requested number.
         number: usize,
-        /// How many there are.
+        /// Number of entries.
         entries: usize,
     },
-    /// No URL is like that.
+    /// No URL contains this text.
     #[error("expected an entry whose URL has `{0}` in it, found none")]
     NoUrl(String),
-    /// The request had no reply: it was blocked, broken off, or answered from a cache.
+    /// The request has no response: it was blocked, interrupted, or served from a cache.
     #[error("entry {0} has no reply: its status is {1}")]
     NoReply(usize, u32),
-    /// The reply's body was not kept.
+    /// The body of the response was not saved.
     #[error("entry {0} has no `content.text`: its body of {1} bytes was not kept")]
     NoBody(usize, i64),
-    /// The body is not what it says.
+    /// The body is not valid Base64.
     #[error("entry {0}: `content.text` is not Base64")]
     Base64(usize),
-    /// The body is kept in a form that is not known.
+    /// The encoding of the body is unknown.
     #[error("entry {0}: expected `content.encoding` to be `base64`, found `{1}`")]
     Encoding(usize, String),
 }
@@ -98,14 +98,14 @@ struct Content {
     encoding: Option<String>,
 }
 
-/// Whether bytes begin as a HAR file does.
+/// Whether bytes begin like a HAR file.
 pub(super) fn looks_like_one(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes).trim_ascii_start();
     let after =
         |bytes: &[u8], mark: &[u8]| bytes.strip_prefix(mark).map(|rest| rest.trim_ascii_start().to_vec());
     let start = &bytes[..bytes.len().min(200)];
     after(start, b"{").and_then(|rest| after(&rest, b"\"log\"")).and_then(|rest| after(&rest, b":")).is_some()
-        // A reply may have a member `log` as well.
+        // A JSON response may have a member `log`, too.
         && contains(bytes, b"\"entries\"")
         && (contains(bytes, b"\"response\"") || has_no_entries(bytes))
 }
@@ -120,7 +120,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// The exchanges of a file, at least one.
+/// The exchanges of a file; at least one.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Exchange>, HarError> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let file: File = serde_json::from_slice(bytes).map_err(|error| HarError::Form(error.to_string()))?;
@@ -152,7 +152,7 @@ pub(super) fn choose(mut exchanges: Vec<Exchange>, choice: &Choice) -> Result<Ex
 }
 
 fn reply_of(number: usize, response: Response) -> Result<UpstreamResponse, HarError> {
-    // Browsers write 0 where nothing came.
+    // Browsers write 0 if there was no response.
     let status = u16::try_from(response.status).ok().and_then(|status| StatusCode::from_u16(status).ok());
     let status = status.ok_or(HarError::NoReply(number, response.status))?;
     let content = response.content;
@@ -169,7 +169,7 @@ fn reply_of(number: usize, response: Response) -> Result<UpstreamResponse, HarEr
     };
     let mut headers = HeaderMap::new();
     for Header { name, value } in response.headers {
-        // Pseudo-headers of HTTP/2 (`:status`) are no names; several values of one name come as lines.
+        // HTTP/2 pseudo-headers (`:status`) are not valid names; repeated headers are separate lines.
         let Ok(name) = name.parse::<HeaderName>() else { continue };
         for line in value.lines() {
             if let Ok(value) = HeaderValue::from_str(line.trim()) {
@@ -177,7 +177,7 @@ fn reply_of(number: usize, response: Response) -> Result<UpstreamResponse, HarEr
             }
         }
     }
-    // The browser has taken chunks apart and decompressed.
+    // The browser has removed chunked encoding and compression.
     for name in
         [header::TRANSFER_ENCODING, header::CONTENT_ENCODING, header::CONTENT_LENGTH, header::CONNECTION]
     {
@@ -187,7 +187,7 @@ fn reply_of(number: usize, response: Response) -> Result<UpstreamResponse, HarEr
     let media_type =
         headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned).or(kept);
     if let Some(media_type) = media_type {
-        // It has decoded the text as well, so that the charset of the header is no longer that of the bytes.
+        // It has also decoded the text, so the charset of the header no longer applies to the bytes.
         let media_type = match media_type.split(';').next() {
             Some(essence) if is_text && !body.is_empty() => format!("{}; charset=utf-8", essence.trim()),
             Some(_) | None => media_type,

@@ -1,12 +1,17 @@
-//! Plain data of all other modules: tools in the sense of MCP (name, definition, arguments, schema, result),
-//! and responses of upstreams (`response`; `recording` and `har` parse those that are stored in files).
+//! Data types of all other modules: MCP tools (name, definition, arguments, schema, result), and responses of
+//! upstreams.
 //!
-//! In reading order: [`ToolName`] and [`ToolDefinition`] describe a tool, [`Arguments`] are the input of a
-//! call, [`Schema`] checks both input and output, [`ToolResult`] is the result, and [`JsonText`] carries its
-//! structure without rebuilding it. [`write_result`] writes the JSON that every API sends.
-//! [`ResourceContents`] are a result as the contents of a resource.
+//! In reading order:
 //!
-//! Nothing here knows a wire: no HTTP, no JSON-RPC, no clock.
+//! - [`ToolName`] and [`ToolDefinition`] describe a tool, and [`Arguments`] are the input of a call.
+//! - [`Schema`] validates input and output.
+//! - [`ToolResult`] is the result, and [`JsonText`] its structured content, which is not rebuilt.
+//! - [`write_result`] writes the JSON that every API sends. [`ResourceContents`] are a result as the contents
+//!   of a resource.
+//! - [`UpstreamResponse`] is the response of an upstream; `recording` and `har` parse responses saved in
+//!   files.
+//!
+//! Independent of transports: no HTTP connections, no JSON-RPC, no clock.
 
 mod definition;
 mod har;

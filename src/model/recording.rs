@@ -1,4 +1,4 @@
-//! Replies that were kept in files.
+//! Parser of responses saved in files.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -8,62 +8,62 @@ use super::{
     har::{self, Exchange, HarError},
 };
 
-/// What a recorded head begins with.
+/// Prefix of a status line.
 const HEAD_START: &[u8] = b"HTTP/";
 
-/// What a file of recorded replies holds.
+/// Contents of a file of saved responses.
 #[derive(Debug)]
 pub enum Recording {
-    /// One reply, as `curl -i` prints it.
+    /// One response, as `curl -i` prints it.
     One(UpstreamResponse),
-    /// A body alone, so that its status 200 is made up, and it has no headers.
+    /// A body without headers; its status is assumed to be 200.
     Body(UpstreamResponse),
-    /// What a browser kept: at least one exchange, in order.
+    /// Exchanges saved by a browser; at least one, in order.
     Har(Vec<Exchange>),
 }
 
-/// Which reply of a HAR file is meant.
+/// Selection of a response in a HAR file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
     /// The last one.
     Last,
-    /// One by its number, from 1.
+    /// One by number, from 1.
     Number(usize),
-    /// The last whose URL has this in it.
+    /// The last one whose URL contains this text.
     Url(String),
 }
 
-/// Why a recording is no reply.
+/// Reason why a recording has no valid response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
-    /// The first line is not `HTTP/1.1 200 OK` or the like.
+    /// The first line is not a status line such as `HTTP/1.1 200 OK`.
     #[error("expected a status line such as `HTTP/1.1 200 OK`, found `{0}`")]
     StatusLine(String),
-    /// A line of the head is no header.
+    /// A header line is malformed.
     #[error("line {line}: expected a header such as `Content-Type: text/plain`, found `{found}`")]
     Header {
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What it is.
+        /// The line.
         found: String,
     },
-    /// The head has no end.
+    /// No empty line ends the headers.
     #[error("expected an empty line between headers and body, found none")]
     NoEnd,
-    /// It is a HAR file, and has no such reply.
+    /// It is a HAR file without such a response.
     #[error(transparent)]
     Har(#[from] HarError),
-    /// One of several was asked for, and there is one.
+    /// An entry was selected, but there is a single response.
     #[error("`entry` chooses among the replies of a HAR file; expected such a file, found a single reply")]
     NoEntries,
 }
 
 impl Recording {
-    /// Reads a file of recorded replies: a HAR file is one that begins as such (`{"log": …`).
+    /// Parses a file of saved responses. A file that begins with `{"log": …` is a HAR file.
     ///
     /// # Errors
     ///
-    /// [`RecordingError`] when it can't be read.
+    /// [`RecordingError`] if it is malformed.
     pub fn read(recording: &Bytes) -> Result<Self, RecordingError> {
         if har::looks_like_one(recording) {
             Ok(Self::Har(har::read(recording)?))
@@ -74,11 +74,11 @@ impl Recording {
         }
     }
 
-    /// The reply that is meant; the last one where nothing is said.
+    /// The selected response; the last one by default.
     ///
     /// # Errors
     ///
-    /// [`RecordingError`] when there is no such reply.
+    /// [`RecordingError`] if there is no such response.
     pub fn choose(self, choice: Option<&Choice>) -> Result<UpstreamResponse, RecordingError> {
         match (self, choice) {
             (Self::One(response) | Self::Body(response), None) => Ok(response),
@@ -103,18 +103,18 @@ impl std::str::FromStr for Choice {
 }
 
 impl UpstreamResponse {
-    /// Reads a recorded reply, as `curl -i` prints it: status line, headers, an empty line, the body.
+    /// Parses a saved response, as `curl -i` prints it: status line, headers, an empty line, the body.
     ///
-    /// Lines of the head may end in LF or CR LF. Where several heads follow each other (`100 Continue`, redirects
-    /// followed with `-L`, a proxy's `200 Connection established`, a challenge that was answered), the last counts.
-    /// Bytes that do not begin with `HTTP/` are a body alone, of status 200.
+    /// Header lines may end in LF or CR LF. If several header sections follow each other, the last one
+    /// applies: `100 Continue`, redirects followed with `-L`, a proxy's `200 Connection established`, an
+    /// answered authentication challenge. Bytes that do not begin with `HTTP/` are a body with status 200.
     ///
-    /// What the head says of the body on its way is left out where it is no longer so: curl has taken chunks apart,
-    /// and with `--compressed` has decompressed.
+    /// Removes transfer headers that no longer apply to the saved body: curl decodes chunks, and decompresses
+    /// with `--compressed`.
     ///
     /// # Errors
     ///
-    /// [`RecordingError`] when the head can't be read.
+    /// [`RecordingError`] if the headers are malformed.
     pub fn from_recording(recording: &Bytes) -> Result<Self, RecordingError> {
         let mut rest = recording.clone();
         let mut response = Self::new(StatusCode::OK, HeaderMap::new(), rest.clone());
@@ -129,7 +129,7 @@ impl UpstreamResponse {
         Ok(response)
     }
 
-    /// Leaves out what the head says of the body's way here, where it does not hold of the bytes that were kept.
+    /// Removes the headers of transfer and encoding that do not apply to the saved bytes.
     fn forget_the_way(&mut self) {
         if self.headers.remove(header::TRANSFER_ENCODING).is_some()
             && let Some(body) = unchunked(&self.body)
@@ -151,18 +151,19 @@ impl UpstreamResponse {
     }
 }
 
-/// Compressed bytes are so mixed that one in nine is a control character: so many without one are text.
+/// About one in nine bytes of compressed data is a control character, so this many bytes without one are
+/// text.
 const LEAST_TELLING_BYTES: usize = 128;
-/// More bytes say no more.
+/// Limit of the inspected bytes; more would add no evidence.
 const LONGEST_LOOKED_AT_BYTES: usize = 4096;
 
-/// Whether bytes can't be in this content coding. The outermost coding, the last of a list, decides.
+/// Whether a body can't be in this content encoding. The outermost encoding, the last of the list, decides.
 fn is_plainly_not(coding: &str, body: &[u8]) -> bool {
     let coding = coding.rsplit(',').next().unwrap_or_default().trim().to_ascii_lowercase();
     match coding.as_str() {
         "gzip" | "x-gzip" => !body.starts_with(&[0x1f, 0x8b]),
         "zstd" => !body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
-        // These have no mark of their own, but what is compressed is no text, in whatever charset.
+        // These have no magic number, but compressed data is not text in any charset.
         "br" | "deflate" => {
             let is_strange = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
             let bytes = &body[..body.len().min(LONGEST_LOOKED_AT_BYTES)];
@@ -173,8 +174,8 @@ fn is_plainly_not(coding: &str, body: &[u8]) -> bool {
     }
 }
 
-/// A body that was kept with its chunks (`curl --raw`, `nc`); `None` unless all of it is chunks (RFC 9112, section
-/// 7.1).
+/// Decodes a body saved with its chunks (`curl --raw`, `nc`); `None` if any part is not a chunk (RFC 9112,
+/// section 7.1).
 fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
     let mut body = Vec::with_capacity(rest.len());
     loop {
@@ -194,7 +195,7 @@ fn unchunked(mut rest: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// A status line and the headers below it.
+/// Status line and headers.
 struct Head {
     status: StatusCode,
     reason: String,
@@ -236,7 +237,7 @@ impl Head {
         }
     }
 
-    /// Whether curl prints another head after this one, rather than a body.
+    /// Whether curl prints another header section after this one, not a body.
     fn is_followed_by_another(&self) -> bool {
         self.status.is_informational()
             || self.status.is_redirection()
@@ -251,7 +252,7 @@ fn header_of(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?))
 }
 
-/// The next line of a head, without its end; `None` where there is no whole line left.
+/// The next line without its line end; `None` if no complete line is left.
 fn take_line(rest: &mut Bytes, line: &mut usize) -> Option<Bytes> {
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     *line += 1;

@@ -1,4 +1,4 @@
-//! Response of an upstream, whole: status, headers, body up to its limit. Of a program also its exit
+//! Complete response of an upstream: status, headers, and body up to its limit. For a program, also its exit
 //! ([`Exit`]).
 
 use std::{borrow::Cow, fmt, str::FromStr};
@@ -6,17 +6,17 @@ use std::{borrow::Cow, fmt, str::FromStr};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-/// One response of an upstream, whole.
+/// Complete response of an upstream.
 ///
-/// The body has the bytes of the wire, without transfer framing; [`translate`](crate::translate) decodes its
-/// charset and content.
+/// The body has the bytes as transferred, without transfer framing; [`translate`](crate::translate) decodes
+/// its content encoding and charset.
 #[derive(Debug, Clone)]
 pub struct UpstreamResponse {
-    /// The status line's code.
+    /// HTTP status code.
     pub status: StatusCode,
     /// All end-to-end headers; a client gets none of them unless a rule includes them.
     pub headers: HeaderMap,
-    /// The body's bytes.
+    /// Bytes of the body.
     pub body: Bytes,
     /// The exit of the program that wrote this output; `None` for the response of a server.
     pub exit: Option<Box<Exit>>,
@@ -30,8 +30,7 @@ impl UpstreamResponse {
         Self { status, headers, body, exit: None, beside: None }
     }
 
-    /// The output of a program, and its exit. Its status is 200 for an exit status of 0, and 500 for any
-    /// other end.
+    /// The output of a program and its exit. The HTTP status is 200 for exit status 0, else 500.
     pub fn of_program(output: Bytes, exit: Exit) -> Self {
         let status = match exit.end.is_success() {
             true => StatusCode::OK,
@@ -40,8 +39,8 @@ impl UpstreamResponse {
         Self { exit: Some(Box::new(exit)), ..Self::new(status, HeaderMap::new(), output) }
     }
 
-    /// The media type without parameters, lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None`
-    /// when the header is missing or is no media type (RFC 9110, section 8.3.1).
+    /// The media type without parameters, in lower case: `text/plain` of `Text/Plain; charset=utf-8`. `None`
+    /// if the header is missing or invalid (RFC 9110, section 8.3.1).
     pub fn media_type(&self) -> Option<Cow<'_, str>> {
         self.headers.get(header::CONTENT_TYPE).and_then(media_type)
     }
@@ -61,7 +60,7 @@ impl UpstreamResponse {
 
 /// The media type of a `Content-Type`, as [`UpstreamResponse::media_type`] returns it.
 pub fn media_type(content_type: &HeaderValue) -> Option<Cow<'_, str>> {
-    /// Longer than any that is registered (RFC 6838, section 4.2).
+    /// Longer than any registered media type (RFC 6838, section 4.2).
     const LONGEST_BYTES: usize = 255;
     // RFC 9110, section 5.6.2.
     let is_token = |part: &[u8]| {
@@ -83,30 +82,30 @@ pub fn media_type(content_type: &HeaderValue) -> Option<Cow<'_, str>> {
     })
 }
 
-/// How a program ended, and what it said beside its output.
+/// Exit of a program, and its standard error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exit {
-    /// The exit status, or the signal that ended it.
+    /// Exit status, or the signal that terminated it.
     pub end: End,
-    /// What it wrote to standard error; of more than is kept, the end.
+    /// End of its standard error, up to a limit.
     pub stderr: Bytes,
 }
 
-/// The end of a program.
+/// End of a program: exit status or signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// By itself, with this exit status.
+    /// It exited with this status.
     Code(i32),
-    /// By a signal of this number.
+    /// It was terminated by the signal of this number.
     Signal(i32),
 }
 
-/// Why a text is no [`End`].
+/// Reason why a text is not a valid [`End`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected an exit status from 0 to 255, or the name of a signal such as `SIGKILL`")]
 pub struct EndError;
 
-/// The signals whose number is the same on every Unix.
+/// Signals with the same number on every Unix.
 const SIGNALS: [(i32, &str); 12] = [
     (1, "SIGHUP"),
     (2, "SIGINT"),
@@ -123,19 +122,19 @@ const SIGNALS: [(i32, &str); 12] = [
 ];
 
 impl Exit {
-    /// Standard error as text, with `�` for what is none.
+    /// Standard error as text, with `�` for invalid UTF-8.
     pub fn stderr_text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.stderr)
     }
 }
 
 impl End {
-    /// Whether it is the exit status 0.
+    /// Whether the exit status is 0.
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
     }
 
-    /// The exit status as a number, or the signal by its name.
+    /// The exit status as a number, or the name of the signal.
     pub fn to_json(self) -> serde_json::Value {
         match self {
             Self::Code(code) => code.into(),
@@ -143,7 +142,7 @@ impl End {
         }
     }
 
-    /// In a sentence: `exit status 2`, `signal SIGKILL`.
+    /// Phrase for a sentence: `exit status 2`, `signal SIGKILL`.
     pub fn in_words(self) -> String {
         match self {
             Self::Code(_) => format!("exit status {self}"),
@@ -152,7 +151,7 @@ impl End {
     }
 }
 
-/// `2` or `SIGKILL`; `SIG34` of a signal without a name that is the same everywhere.
+/// `2` or `SIGKILL`; `SIG34` for a signal whose name depends on the system.
 impl fmt::Display for End {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Tool results, and the kinds of tool errors.
+//! Tool results, and the types of tool errors.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -8,20 +8,20 @@ use serde_json::{Map, Value};
 
 use super::{JsonText, object_of_some};
 
-/// The result of one call: what every face sends, free of any wire.
+/// Result of a tool call, the same for every API and independent of its wire format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    /// Whether the call did what it was asked.
+    /// Whether the call succeeded.
     pub outcome: Outcome,
-    /// For people and models; never empty.
+    /// Content blocks, for people and models; never empty.
     pub content: Vec<Content>,
-    /// For programs; meets the tool's output schema whenever the outcome is a success.
+    /// Structured content, for programs; satisfies the tool's output schema if the outcome is a success.
     pub structured: Option<Structured>,
-    /// What a program may need beside it (`_meta`): the upstream's status and code of an error, say.
+    /// Metadata for programs (`_meta`), such as the upstream's status and error code.
     pub meta: Map<String, Value>,
 }
 
-/// Success, or an error that the model can read and act on.
+/// Success, or an error for the model to act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// `isError: false`.
@@ -30,17 +30,17 @@ pub enum Outcome {
     Error(Fault),
 }
 
-/// What the text of a tool error looks like.
+/// Format of the text of a tool error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ErrorFormat {
     /// The message.
     #[default]
     Text,
-    /// `{"error": "…"}` as JSON text, for clients that read every text as JSON.
+    /// `{"error": "…"}` as JSON text, for clients that parse every text as JSON.
     Json,
 }
 
-/// The value behind `structuredContent`.
+/// Value of `structuredContent`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Structured {
     json: JsonText,
@@ -48,126 +48,126 @@ pub struct Structured {
     bare_allowed: bool,
 }
 
-/// One block of content.
+/// Content block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
-    /// What it shows.
+    /// Type and data of the block.
     pub block: Block,
-    /// For whom, and how important.
+    /// Audience and priority.
     pub annotations: Option<Annotations>,
 }
 
-/// The kinds of content that MCP has.
+/// MCP content types.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     /// Text.
     Text(Text),
-    /// A picture.
+    /// An image.
     Image {
-        /// The bytes, in Base64.
+        /// Data in Base64.
         data: String,
         /// Such as `image/png`.
         mime_type: String,
     },
-    /// A sound.
+    /// Audio.
     Audio {
-        /// The bytes, in Base64.
+        /// Data in Base64.
         data: String,
         /// Such as `audio/wav`.
         mime_type: String,
     },
-    /// A link to something that can be read elsewhere.
+    /// A link to a resource.
     ResourceLink {
-        /// Where.
+        /// URI of the resource.
         uri: String,
         /// A short name.
         name: String,
-        /// What it is, for a model.
+        /// Description, for a model.
         description: Option<String>,
         /// Such as `text/csv`.
         mime_type: Option<String>,
     },
-    /// A document, embedded.
+    /// An embedded resource.
     Resource {
-        /// What it is called.
+        /// URI of the resource.
         uri: String,
         /// Such as `text/csv`.
         mime_type: Option<String>,
         /// Its contents.
         body: ResourceBody,
     },
-    /// A block that an MCP server wrote, with everything that it has in it.
+    /// A block written by an MCP server, with all its members.
     AsSent(SentBlock),
 }
 
-/// A block of content as an MCP server wrote it.
+/// Content block as an MCP server wrote it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentBlock {
-    /// The block, annotations and members that we do not know included.
+    /// The block, annotations and unknown members included.
     pub json: JsonText,
-    /// Its text, when it is a text block.
+    /// The text of a text block.
     pub text: Option<String>,
-    /// The link in words, when it is a link: for clients that know no links.
+    /// Name and URI of a link, for clients without support for links.
     pub link: Option<String>,
 }
 
 /// The text of a text block.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Text {
-    /// A text made for this result.
+    /// A text created for this result.
     Plain(String),
-    /// An upstream's bytes, shared rather than copied.
+    /// Text of an upstream, shared and not copied.
     Shared(ByteString),
-    /// A message, shown as the JSON text `{"error": "…"}`.
+    /// An error message, shown as the JSON text `{"error": "…"}`.
     Error(String),
-    /// The result's structure, as JSON text: escaped straight into the response, never built beforehand.
+    /// The structured content as JSON text; escaped directly into the response, without an intermediate copy.
     OfStructure,
 }
 
-/// The contents of an embedded document.
+/// Contents of an embedded resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ResourceBody {
-    /// Text.
+    /// A string.
     Text(String),
-    /// Bytes, in Base64.
+    /// Bytes in Base64.
     Blob(String),
 }
 
-/// Hints about one block (MCP 2026-07-28, schema, `Annotations`).
+/// Annotations of a block (MCP 2026-07-28, schema, `Annotations`).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Annotations {
-    /// `user`, `assistant`.
+    /// `user` or `assistant`.
     pub audience: Vec<String>,
     /// From 0 (optional) to 1 (required).
     pub priority: Option<f64>,
-    /// RFC 3339.
+    /// RFC 3339 timestamp.
     pub last_modified: Option<String>,
 }
 
 impl ToolResult {
-    /// The texts of its blocks, in one: the sentence of a tool error.
+    /// The texts of all blocks, joined: the message of a tool error.
     pub fn told(&self) -> String {
         let texts = self.content.iter().filter_map(|content| content.block.text(None));
         texts.collect::<Vec<_>>().join(" ")
     }
 
-    /// A success with one text block and no structure.
+    /// A success with one text block and no structured content.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(Outcome::Success, vec![Content::text(text)])
     }
 
-    /// A tool error: one text block that says what to change.
+    /// A tool error with one text block, whose text should say what to change.
     pub fn error(error_type: Fault, text: impl Into<String>) -> Self {
         Self::new(Outcome::Error(error_type), vec![Content::text(text)])
     }
 
-    /// A result without structure.
+    /// A result without structured content.
     pub fn new(outcome: Outcome, content: Vec<Content>) -> Self {
         Self { outcome, content, structured: None, meta: Map::new() }
     }
 
-    /// The same with one more entry in `_meta`.
+    /// Adds an entry to `_meta`.
     #[must_use]
     pub fn with_meta(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.meta.insert(key.to_owned(), value.into());
@@ -179,7 +179,7 @@ impl ToolResult {
         matches!(self.outcome, Outcome::Error(_))
     }
 
-    /// The same with the text of an error in this form. All its text becomes one block, before the others.
+    /// Converts the text of an error to this format. All its text becomes one block, before the others.
     #[must_use]
     pub fn with_errors_as(mut self, format: ErrorFormat) -> Self {
         if !self.is_error() || format == ErrorFormat::Text {
@@ -195,7 +195,7 @@ impl ToolResult {
 }
 
 impl Block {
-    /// Its text, as a person reads it; `None` when it is no text block.
+    /// The text of a text block, as a person reads it; `None` for other blocks.
     pub fn text(&self, structured: Option<&Structured>) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(Text::Plain(text) | Text::Error(text)) => Some(text.into()),
@@ -212,24 +212,26 @@ impl Block {
 }
 
 impl Structured {
-    /// A structure for every client: an object as it is, any other value as `{"result": …}`.
+    /// Structured content for every client: an object unchanged, any other value as `{"result": …}`.
     pub fn new(json: JsonText) -> Self {
         let wrapped = !json.is_object();
         Self { json, wrapped, bare_allowed: false }
     }
 
-    /// A value that goes under `result` even when it is an object, because the advertised schema says so.
+    /// A value that is wrapped in `result` even if it is an object, because the advertised schema requires
+    /// it.
     pub fn under_result(json: JsonText) -> Self {
         Self { json, wrapped: true, bare_allowed: false }
     }
 
-    /// The same, but clients of revision 2026-07-28 and later get the value without `{"result": …}` round it.
+    /// Allows clients of revision 2026-07-28 and later to receive the value without `{"result": …}` around
+    /// it.
     #[must_use]
     pub fn bare_where_allowed(self) -> Self {
         Self { bare_allowed: true, ..self }
     }
 
-    /// The same promise with another value.
+    /// The same wrapping with another value.
     #[must_use]
     pub fn with_json(&self, json: JsonText) -> Self {
         Self { json, ..self.clone() }
@@ -240,12 +242,12 @@ impl Structured {
         &self.json
     }
 
-    /// Whether clients that take `shapes` get `{"result": …}` round the value.
+    /// Whether clients that accept these `shapes` receive the value wrapped in `{"result": …}`.
     pub fn is_wrapped(&self, shapes: super::Shapes) -> bool {
         self.wrapped && !(self.bare_allowed && shapes == super::Shapes::Any)
     }
 
-    /// The value as clients that take `shapes` see it.
+    /// The value for clients that accept these `shapes`.
     pub fn value(&self, shapes: super::Shapes) -> Value {
         let value = self.json.parse();
         if self.is_wrapped(shapes) { serde_json::json!({ "result": value }) } else { value }
@@ -253,7 +255,7 @@ impl Structured {
 }
 
 impl Annotations {
-    /// The hints as clients read them.
+    /// The annotations in MCP's JSON.
     pub fn to_json(&self) -> Map<String, Value> {
         object_of_some([
             ("audience", (!self.audience.is_empty()).then(|| self.audience.clone().into())),
@@ -276,46 +278,46 @@ impl From<Block> for Content {
     }
 }
 
-/// The reason behind `isError: true`, so that each face can tell its truth (an HTTP status, say) without
-/// reading the message.
+/// Type of a tool error, so that each API can map it (to an HTTP status, for example) without parsing the
+/// message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The arguments break the input schema, or can't be put into a request.
+    /// The arguments violate the input schema, or can't be put into a request.
     Arguments,
-    /// The caller is not allowed it.
+    /// The client is not authorized.
     Forbidden,
-    /// A person or a model had to be asked first, and did not answer, or could not be asked.
+    /// An input request was declined, not answered, or not possible.
     Unanswered,
-    /// The upstream answered with this HTTP status of 400 and above.
+    /// The upstream responded with this HTTP status of 400 or above.
     Upstream {
-        /// Its status.
+        /// HTTP status.
         status: u16,
     },
-    /// The upstream said so in its reply, and a rule recognised it.
+    /// The response reported an error, which a rule recognized.
     Reported {
-        /// The HTTP status that the rule names for REST clients.
+        /// HTTP status that the rule sets for REST clients.
         status: Option<u16>,
     },
-    /// The reply could not be read by the rule, or what was read breaks the output schema.
+    /// The rule could not parse the response, or the result violates the output schema.
     Unreadable,
-    /// No usable reply: refused, cut off, too long, not HTTP.
+    /// There is no usable response: connection refused, response truncated, too long, or not HTTP.
     Unreachable,
-    /// No reply in time.
+    /// The timeout expired.
     Deadline,
-    /// It is asked as much at a time as it may be, or left alone for a while.
+    /// The upstream is at its concurrency limit, or its circuit breaker is open.
     Busy {
-        /// After how long to try again.
+        /// Time until a retry makes sense.
         again_after: Duration,
     },
-    /// It is called more often than it may be.
+    /// The rate limit is exceeded.
     TooOften {
-        /// After how long to try again.
+        /// Time until a retry makes sense.
         again_after: Duration,
     },
 }
 
 impl Fault {
-    /// The names of all variants, in their order; the values of `error_type` in metrics and log.
+    /// Names of all variants, in order; the values of `error_type` in metrics and log.
     pub const NAMES: [&'static str; 10] = [
         "invalid_arguments",
         "forbidden",
@@ -329,7 +331,7 @@ impl Fault {
         "rate_limited",
     ];
 
-    /// Its name in metrics and log.
+    /// Value of `error_type` in metrics and log.
     pub fn as_str(self) -> &'static str {
         Self::NAMES[match self {
             Self::Arguments => 0,

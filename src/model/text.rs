@@ -1,13 +1,13 @@
-//! Texts and numbers that may be long: texts are cut short, and of numbers it is checked how long they are.
+//! Truncation of texts, and bounds of numbers.
 
 use std::io;
 
-/// The length of a text's longest prefix of whole characters with at most so many bytes.
+/// Length of the longest prefix of whole characters with at most `bytes` bytes.
 pub fn floor_char_boundary(text: &str, bytes: usize) -> usize {
     (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }
 
-/// Cuts a text to `limit_bytes`, with a mark where it was cut.
+/// Truncates a text to `limit_bytes`, with a mark at its end.
 pub fn cut_bytes(text: &str, limit_bytes: usize) -> String {
     const MARK: &str = " […]";
     if text.len() <= limit_bytes {
@@ -17,7 +17,7 @@ pub fn cut_bytes(text: &str, limit_bytes: usize) -> String {
     format!("{}{MARK}", &text[..end])
 }
 
-/// Cuts a text to a number of characters, with `…` where it was cut.
+/// Truncates a text to a number of characters, with `…` at its end.
 pub fn cut_characters(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -25,7 +25,7 @@ pub fn cut_characters(text: &str, limit: usize) -> String {
     }
 }
 
-/// Writer with a limit. A write beyond it is an error; the part that fits is written.
+/// Writer with a limit. A write beyond it fails, after writing the part that fits.
 #[derive(Debug)]
 pub struct LimitedWriter {
     written: Vec<u8>,
@@ -66,17 +66,17 @@ impl io::Write for LimitedWriter {
     }
 }
 
-/// How many digits a number may have, those of its exponent among them.
+/// Limit of the digits of a number, those of its exponent included.
 pub const NUMBER_DIGITS_LIMIT: usize = 400;
 
-/// How large the exponent of a number may be, with either sign.
+/// Limit of the exponent of a number, with either sign.
 pub const NUMBER_EXPONENT_LIMIT: u32 = 400;
 
-/// A number that is not read.
+/// Error for a number out of bounds.
 ///
-/// JSON has numbers of any size, and `1e-9998` is a number of seven characters whose value has ten thousand digits. What computes
-/// with such a value (a schema, a conversion, a filter) takes a time that grows with the square of those digits. Text that is
-/// passed on without being read may have any number.
+/// JSON has numbers of any size, and `1e-9998` is a number of seven characters whose value has ten thousand
+/// digits. Computing with such a value (in a schema, a conversion, a filter) takes time quadratic in those
+/// digits. Text that is passed on without being parsed may have any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a number may have at most {NUMBER_DIGITS_LIMIT} digits and an exponent from -{NUMBER_EXPONENT_LIMIT} to \
@@ -84,14 +84,15 @@ pub const NUMBER_EXPONENT_LIMIT: u32 = 400;
 )]
 pub struct NumberOutOfBounds;
 
-/// Checks the text of a number, as JSON or a program writes it, before somebody computes with it. What is no number is for the
-/// parser to refuse.
+/// Checks the bounds of a number, as JSON or a program writes it, before it is used in a computation. Text
+/// that is not a number passes; the parser rejects it.
 ///
 /// # Errors
 ///
-/// [`NumberOutOfBounds`] when it has more than [`NUMBER_DIGITS_LIMIT`] digits, or an exponent beyond [`NUMBER_EXPONENT_LIMIT`].
+/// [`NumberOutOfBounds`] if it has more than [`NUMBER_DIGITS_LIMIT`] digits, or an exponent beyond
+/// [`NUMBER_EXPONENT_LIMIT`].
 pub fn check_number(text: &str) -> Result<(), NumberOutOfBounds> {
-    /// A shorter text without an exponent needs no second look.
+    /// A shorter text without an exponent is always within the bounds.
     const SHORT: usize = 32;
     let bytes = text.as_bytes();
     let exponent = text.find(['e', 'E']).map(|position| &text[position + 1..]);
@@ -106,7 +107,7 @@ pub fn check_number(text: &str) -> Result<(), NumberOutOfBounds> {
     let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
     match digits[..end].parse::<u32>() {
         Ok(exponent) if exponent > NUMBER_EXPONENT_LIMIT => Err(NumberOutOfBounds),
-        // More digits than fit.
+        // The exponent does not fit into 32 bits.
         Err(_) if end > 0 => Err(NumberOutOfBounds),
         Ok(_) | Err(_) => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! How a value breaks a schema, in the words of a person: where, what was expected, what was found.
+//! Messages for schema violations: the path, the expected form, and the found value.
 
 use std::collections::HashSet;
 
@@ -10,26 +10,26 @@ use serde_json::Value;
 
 use super::kind_of;
 
-/// One way in which a value breaks a schema.
+/// Violation of a schema by a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Where in the value, as a path of names and numbers: `items[2].price`; empty for the whole value.
+    /// Path in the value: `items[2].price`; empty for the whole value.
     pub path: String,
-    /// What it must be and what was found, as the second half of a sentence: "must be a number; found a
+    /// The expected form and the found value, as the second half of a sentence: "must be a number; found a
     /// string".
     pub what: String,
-    /// The whole sentence without a word of the value, for the log: the place is the one in the schema.
+    /// The whole sentence without quotes of the value, for the log, with the position in the schema.
     pub plain: String,
 }
 
-/// What a value must be, and what it is.
+/// The expected form and the found value.
 struct Words {
     expected: String,
     found: Option<String>,
 }
 
 impl Violation {
-    /// Of a value as a whole, in words that are none of its own.
+    /// A violation by the whole value; `what` quotes nothing of it.
     pub(super) fn of_whole(what: &str) -> Self {
         Self { path: String::new(), what: what.to_owned(), plain: format!("the value {what}") }
     }
@@ -43,13 +43,13 @@ impl Violation {
     }
 }
 
-/// The same of a value that nobody may read: what the schema says, and of the value its kind and length.
+/// The message without quotes of the value: the schema's expectation, and the type and length of the value.
 fn plain(error: &ValidationError<'_>) -> String {
     use ValidationErrorKind as Kind;
 
     let expected = match error.kind() {
         Kind::Required { property } => format!("`{}` is required", property.as_str().unwrap_or_default()),
-        // Their words name members that the value has.
+        // Their messages name members of the value.
         Kind::AdditionalProperties { .. } | Kind::UnevaluatedProperties { .. } => {
             "there is a member that the schema has no place for".to_owned()
         }
@@ -64,7 +64,7 @@ fn plain(error: &ValidationError<'_>) -> String {
     format!("at `{}` of the schema: {expected}; found {found}", error.schema_path())
 }
 
-/// Where it is: of what is missing, where it should be.
+/// Path of the violation; for a missing member, the path where it should be.
 fn place(error: &ValidationError<'_>) -> String {
     let mut path = readable_path(&error.instance_path().to_string());
     if let ValidationErrorKind::Required { property } = error.kind() {
@@ -87,7 +87,7 @@ fn words(error: &ValidationError<'_>) -> Words {
         Kind::Constant { expected_value } => (format!("must be {}", shown(expected_value)), shown(value)),
         Kind::FalseSchema => ("must not be there".to_owned(), shown(value)),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            // What was found is what there is no place for.
+            // The unexpected members are named in the first half.
             return Words { expected: format!("has no place for {}", names(unexpected)), found: None };
         }
         Kind::PropertyNames { error } => {
@@ -127,10 +127,10 @@ fn words(error: &ValidationError<'_>) -> Words {
             "must fit one form of `oneOf` and no other".to_owned(),
             format!("{}, which fits several", shown(value)),
         ),
-        // Keywords of ours bring their words.
+        // The exact keywords have messages of their own.
         Kind::Custom { keyword, message } if keyword == "uniqueItems" => (message.clone(), repeated(value)),
         Kind::Custom { message, .. } => (message.clone(), shown(value)),
-        // Nothing that our schemas are compiled with gives these.
+        // Schemas are compiled with options under which these do not occur.
         Kind::RegexEngineFailure { .. } | Kind::BacktrackLimitExceeded { .. } | Kind::Referencing(_) => {
             ("must be as the schema says".to_owned(), shown(value))
         }
@@ -153,7 +153,7 @@ fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// How many items or members a value has.
+/// Number of items or members of a value.
 fn length(value: &Value) -> String {
     let length = match value {
         Value::Array(items) => items.len(),
@@ -163,13 +163,13 @@ fn length(value: &Value) -> String {
     if length == 0 { "none".to_owned() } else { length.to_string() }
 }
 
-/// The first item that is in a list twice.
+/// The first repeated item of a list.
 fn repeated(value: &Value) -> String {
     let mut known = HashSet::new();
     let mut items = value.as_array().into_iter().flatten();
     match items.find(|item| !known.insert(item.to_string())) {
         Some(item) => format!("{} twice", shown(item)),
-        // Such as `1` and `1.0`.
+        // For example `1` and `1.0`.
         None => "two that are the same".to_owned(),
     }
 }
@@ -182,7 +182,7 @@ fn other_items(value: &Value) -> String {
     }
 }
 
-/// What a schema under `not` forbids, where that is said in a word.
+/// The value that a schema under `not` forbids, if it is simple.
 fn not(schema: &Value) -> String {
     let is_alone = schema.as_object().is_some_and(|schema| schema.len() == 1);
     let keyword = |name: &str| schema.get(name).filter(|_| is_alone);
@@ -199,12 +199,12 @@ fn not(schema: &Value) -> String {
     }
 }
 
-/// What each of several forms asks for, of which a value fits none.
+/// The expectations of several forms, none of which the value satisfies.
 fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) -> String {
     const MOST_FORMS: usize = 5;
     let own = place(error);
     let mut expected: Vec<String> = Vec::new();
-    // The first that is wrong with a value tells what the form is, for the most part.
+    // The first violation of a form usually identifies it.
     for violation in forms.iter().filter_map(|form| form.first()) {
         let inside = place(violation);
         let words = words(violation).expected;
@@ -225,8 +225,8 @@ fn one_of(forms: &[Vec<ValidationError<'static>>], error: &ValidationError<'_>) 
     }
 }
 
-/// A value in a message: short ones as they are, long ones by their kind. A text that could be taken for another
-/// kind of value is in quotes: `"20"` for a text, `20` for a number.
+/// A value in a message: short values in full, long ones by their type. A string that could be mistaken for
+/// another type is in quotes: `"20"` is a string, `20` a number.
 pub(super) fn shown(value: &Value) -> String {
     const LONGEST_SHOWN: usize = 60;
     match value {
@@ -243,7 +243,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// Whether a text, without quotes, looks like a number, a flag, null, or nothing at all.
+/// Whether a string, without quotes, looks like a number, a boolean, null, or nothing at all.
 fn could_be_other(text: &str) -> bool {
     text.trim().is_empty() || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
@@ -283,7 +283,7 @@ fn type_name(kind: &str) -> &str {
     }
 }
 
-/// `/items/2/price` as `items[2].price`.
+/// Formats `/items/2/price` as `items[2].price`.
 fn readable_path(pointer: &str) -> String {
     let mut path = String::new();
     for segment in pointer.split('/').skip(1) {
@@ -337,7 +337,7 @@ mod tests {
         check(nested, json!([{}, {"a/b": []}]), &[("[1].a/b", "must be a number; found an array")]);
     }
 
-    /// Checks the message for a value whose `x` breaks a schema, or for its place in the second form.
+    /// Checks the message for a value whose `x` violates a schema; the second form also checks the path.
     #[track_caller]
     fn words(schema: Value, x: Value, expected: &str) {
         check_at(schema, x, "x", expected);

@@ -1,7 +1,7 @@
-//! A tool result as clients get it: as JSON bytes, the same for every API, and as the contents of a resource.
+//! Output formats of a tool result: JSON, the same for every API, and the contents of a resource.
 //!
-//! The JSON is written by hand because the two large parts, the structure and the text that repeats it, are
-//! spliced and escaped from the upstream's own bytes, once, straight into the response.
+//! The JSON is written by hand. Its two large parts, the structured content and the text that repeats it, are
+//! spliced and escaped once from the upstream's own bytes, directly into the response.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use super::{
     json::escape,
 };
 
-/// What a client takes as `structuredContent`.
+/// JSON values that a client accepts as `structuredContent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shapes {
     /// Objects only: every client of revision 2025-11-25 and before.
@@ -28,8 +28,8 @@ pub fn write_result(result: &ToolResult, shapes: Shapes, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// The result as a JSON value, for code that inspects its members. It may be nested a little deeper than any
-/// document that is parsed, because the parsed value is inside it.
+/// Converts a result to a JSON value, for code that inspects its members. It may be nested a little deeper
+/// than any parsed document, because it contains one.
 pub fn result_to_json(result: &ToolResult, shapes: Shapes) -> Value {
     let blocks = result.content.iter().map(|content| {
         let mut block = Vec::new();
@@ -51,8 +51,8 @@ pub fn result_to_json(result: &ToolResult, shapes: Shapes) -> Value {
     Value::Object(members)
 }
 
-/// Writes the members of a result without the braces, so that a face can put more beside them. `more_meta`
-/// goes into `_meta` after what the result has there.
+/// Writes the members of a result without the braces, so that an API can add others. `more_meta` is appended
+/// to the result's `_meta`.
 pub fn write_result_fields(
     result: &ToolResult,
     shapes: Shapes,
@@ -88,19 +88,20 @@ pub fn write_result_fields(
     }
 }
 
-/// Writes one block of content that stands without a result round it.
+/// Writes a single content block, outside of a result.
 pub fn write_block(content: &Content, out: &mut Vec<u8>) {
     write_content(content, None, Shapes::Any, out);
 }
 
-/// Writes a text as a JSON string, quotes included.
+/// Writes a string as JSON, quotes included.
 pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     escape(text, out);
     out.push(b'"');
 }
 
-/// Room for the common case, structure and escaped copy of it, so that the buffer grows once.
+/// Estimated size of the common case, the structured content and its escaped copy, so that the buffer grows
+/// once.
 fn estimated_bytes(result: &ToolResult) -> usize {
     let structure = result.structured.as_ref().map_or(0, |structured| structured.json().bytes().len());
     256 + 2 * structure + structure / 4
@@ -108,7 +109,7 @@ fn estimated_bytes(result: &ToolResult) -> usize {
 
 fn write_content(content: &Content, structured: Option<&Structured>, shapes: Shapes, out: &mut Vec<u8>) {
     match &content.block {
-        // Annotations are in it already.
+        // Annotations are part of it already.
         Block::AsSent(sent) => return out.extend_from_slice(sent.json.bytes()),
         Block::Text(text) => {
             out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
@@ -215,27 +216,27 @@ pub struct ResourceContents {
     /// Its media type, such as `text/csv`.
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// Text, or bytes.
+    /// A string, or bytes.
     #[serde(flatten)]
     pub body: ResourceBody,
 }
 
-/// Facts about a resource that are not in the result of reading it.
+/// Data about a resource that the result of reading it does not contain.
 #[derive(Debug, Clone, Copy)]
 pub struct ContentsOf<'a> {
-    /// The URI that was requested.
+    /// Requested URI.
     pub uri: &'a str,
-    /// The media type that was declared.
+    /// Declared media type.
     pub declared: Option<&'a str>,
-    /// The media type of the response.
+    /// Media type of the response.
     pub replied: Option<&'a str>,
 }
 
-/// The media type of links alone (RFC 2483, section 5).
+/// Media type of link lists (RFC 2483, section 5).
 const LINKS: &str = "text/uri-list";
 
 impl ContentsOf<'_> {
-    /// The contents, one for each block of the result, in order.
+    /// The contents, one per block of the result, in order.
     pub fn result(&self, result: &ToolResult) -> Vec<ResourceContents> {
         let alone = result.content.len() == 1;
         let structured = result.structured.as_ref();
@@ -243,7 +244,7 @@ impl ContentsOf<'_> {
     }
 
     fn block(&self, block: &Block, structured: Option<&Structured>, alone: bool) -> ResourceContents {
-        // The declared type applies to the whole: of one of several blocks, its own type does.
+        // The declared type applies to a single block; each of several blocks has its own type.
         let of_bytes = |own: &str| match self.declared.filter(|_| alone) {
             Some(declared) => Some(declared.to_owned()),
             None => Some(own.to_owned()),
@@ -282,7 +283,7 @@ impl ContentsOf<'_> {
         self.contents(Some(LINKS.to_owned()), ResourceBody::Text(uri.to_owned()))
     }
 
-    /// A block as an MCP server wrote it.
+    /// The contents of a block that an MCP server wrote.
     fn sent(&self, sent: &SentBlock) -> ResourceContents {
         let block = sent.json.parse();
         let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! JSON text that is known to be JSON and is carried as it came.
+//! Validated JSON text, passed on without being rebuilt.
 
 mod escape;
 mod scan;
@@ -14,47 +14,47 @@ use serde_json::{Value, value::RawValue};
 pub(super) use self::escape::escape;
 use self::scan::{Counts, Flaw, scan};
 
-/// How deep arrays and objects may nest, in a reply and in arguments.
+/// Limit of nested arrays and objects, in responses and arguments.
 ///
-/// The limit of `serde_json`'s tree parser, so that whatever passes here can be read into a tree later.
+/// The limit of `serde_json`'s tree parser, so that every valid document can later be parsed into a tree.
 pub const JSON_DEPTH_LIMIT: usize = 127;
 
-/// How the keys begin by which `serde_json` marks numbers and raw values inside its own trees; in a document they
-/// would be taken for those.
+/// Prefix of the keys by which `serde_json` marks numbers and raw values in its own trees. In a document they
+/// would be mistaken for such marks.
 static PARSER_KEYS: LazyLock<memmem::Finder<'static>> =
     LazyLock::new(|| memmem::Finder::new("$serde_json::private::"));
 
-/// One well-formed JSON document as text: UTF-8, no white space around it, nested at most
-/// [`JSON_DEPTH_LIMIT`] deep.
+/// Valid JSON document as text: UTF-8, without surrounding white space, nested at most [`JSON_DEPTH_LIMIT`]
+/// deep.
 ///
-/// Made from an upstream's bytes it is checked but not rebuilt, so keys stay in order and numbers keep their
-/// text (`1.0`, `12345678901234567890`). Cloning shares the bytes.
+/// An upstream's bytes are checked but not rebuilt, so keys stay in order and numbers keep their text (`1.0`,
+/// `12345678901234567890`). Clones share the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonText {
     text: ByteString,
     counts: Counts,
 }
 
-/// Why bytes are not one JSON document.
+/// Reason why bytes are not a valid JSON document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected JSON, found something else: {what} at line {line}, column {column}")]
 pub struct JsonError {
-    /// What the parser made of it, in a few words.
+    /// The parser's message, in a few words.
     pub what: String,
     /// Line, from 1.
     pub line: usize,
-    /// Column in bytes, from 1; 0 stands for the end of the line before.
+    /// Column in bytes, from 1; 0 is the end of the previous line.
     pub column: usize,
 }
 
 impl JsonError {
-    /// With the parser's message for invalid JSON, else with `what` at a place that the parser accepts.
+    /// Uses the parser's message for invalid JSON; for JSON that the parser accepts, `what` and the position.
     fn new(bytes: &[u8], position: usize, what: String) -> Self {
         let Err(error) = serde_json::from_slice::<&RawValue>(bytes) else {
             let json = bytes.trim_ascii_start();
             return Self::at(json, position.saturating_sub(bytes.len() - json.len()), what);
         };
-        // serde_json writes "expected value at line 1 column 1"; the place is ours to word.
+        // serde_json writes "expected value at line 1 column 1"; this error formats the position itself.
         let text = error.to_string();
         let what = text.split(" at line ").next().unwrap_or(&text).to_owned();
         Self { what, line: error.line(), column: error.column() }
@@ -69,22 +69,22 @@ impl JsonError {
 }
 
 impl JsonText {
-    /// Checks that `bytes` are one JSON document, and keeps them.
+    /// Checks that `bytes` are one JSON document, and shares them.
     ///
     /// # Errors
     ///
-    /// [`JsonError`] when they are not, when they are not UTF-8, or when they nest too deep.
+    /// [`JsonError`] if they are not JSON or not UTF-8, or nest too deep.
     pub fn check(bytes: &Bytes) -> Result<Self, JsonError> {
         let text = ByteString::try_from(bytes.clone());
         let text = text.map_err(|_| JsonError::new(bytes, 0, "bytes that are not UTF-8".to_owned()))?;
         Self::check_text(&text)
     }
 
-    /// The same of text, which is known to be UTF-8.
+    /// The same for text, which is valid UTF-8.
     ///
     /// # Errors
     ///
-    /// [`JsonError`] when it is not one JSON document, or when it nests too deep.
+    /// [`JsonError`] if it is not one JSON document, or nests too deep.
     pub fn check_text(text: &ByteString) -> Result<Self, JsonError> {
         let bytes = text.as_bytes();
         let counts = scan(bytes).map_err(|flaw| {
@@ -110,7 +110,7 @@ impl JsonText {
         Ok(Self { text: text.slice_ref(json), counts })
     }
 
-    /// Writes a value down.
+    /// Serializes a value.
     pub fn of(value: &Value) -> Self {
         let text = serde_json::to_string(value).expect("a tree of JSON values has string keys only");
         Self { text: text.into(), counts: Counts::of(value) }
@@ -121,7 +121,7 @@ impl JsonText {
         &self.text
     }
 
-    /// The text's bytes, shared.
+    /// The bytes of the text, shared.
     pub fn bytes(&self) -> &Bytes {
         self.text.as_bytes()
     }
@@ -136,23 +136,23 @@ impl JsonText {
         self.text.starts_with('{')
     }
 
-    /// Whether `tree`, which was read from this text, says all that the text says. A text in which an object has
-    /// a name twice says more: readers do not agree which of the two counts (RFC 8259, section 4).
+    /// Whether `tree`, which was parsed from this text, contains everything in the text. It does not if an
+    /// object has a repeated name: parsers disagree which one applies (RFC 8259, section 4).
     pub fn is_all_of(&self, tree: &Value) -> bool {
         self.counts.members == Counts::of(tree).members
     }
 
-    /// Reads the document into a tree.
+    /// Parses the document into a tree.
     pub fn parse(&self) -> Value {
         tree::read(self.text.as_bytes()).unwrap_or_default()
     }
 
-    /// Whether a tree of the document would have at most so many values, lists and objects among them. Names of
-    /// members are none.
+    /// Checks that a tree of the document has at most `most` values, lists and objects included. Member names
+    /// do not count.
     ///
     /// # Errors
     ///
-    /// [`TooManyValues`] with the place of what is too much.
+    /// [`TooManyValues`] with the position of the first surplus value.
     pub fn has_at_most(&self, most: usize) -> Result<(), TooManyValues> {
         if self.counts.values <= most {
             return Ok(());
@@ -161,14 +161,14 @@ impl JsonText {
     }
 }
 
-/// Checks that a tree of a document would have at most `most` values, lists and objects among them. Whether the document
-/// is JSON is for its parser to say: only separators are counted, so nothing that a parser passes over ends the count.
+/// Checks that a tree of a document has at most `most` values, lists and objects included. Does not validate
+/// the JSON: it counts separators only, so content that a parser skips does not end the count.
 ///
 /// # Errors
 ///
-/// [`TooManyValues`] with the place of the first that is too many.
+/// [`TooManyValues`] with the position of the first surplus value.
 pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
-    // Each value but the first has a separator before it.
+    // Each value but the first follows a separator.
     if json.len() <= most {
         return Ok(());
     }
@@ -192,7 +192,7 @@ pub fn values_within(json: &[u8], most: usize) -> Result<(), TooManyValues> {
     Ok(())
 }
 
-/// The place of the quote that ends the string which begins at `start`, or the end of the text.
+/// Position of the closing quote of the string that begins at `start`, or the end of the text.
 fn string_end(json: &[u8], start: usize) -> usize {
     let mut position = start + 1;
     loop {
@@ -204,19 +204,19 @@ fn string_end(json: &[u8], start: usize) -> usize {
     }
 }
 
-/// A document has more values than may be read into a tree.
+/// Error for a document with more values than may be parsed into a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected at most {most} values, found more at line {line}, column {column}")]
 pub struct TooManyValues {
-    /// How many there may be.
+    /// The limit.
     pub most: usize,
-    /// Where the first that is too much comes, from 1.
+    /// Line of the first surplus value, from 1.
     pub line: usize,
-    /// The column in bytes, from 1.
+    /// Column in bytes, from 1.
     pub column: usize,
 }
 
-/// The white space of JSON (RFC 8259, section 2).
+/// JSON white space (RFC 8259, section 2).
 fn is_space(character: char) -> bool {
     matches!(character, ' ' | '\n' | '\t' | '\r')
 }
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Names of a page or of a CSV file may be anything, and trees are made of them without the parser.
+    /// A name in an HTML page or a CSV file may be anything, and such trees are built without the parser.
     #[test]
     fn a_tree_with_the_parsers_own_keys_is_written_as_it_is() {
         for (kind, inside) in [("Number", "5"), ("Number", "x"), ("RawValue", "[1")] {
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(lines.has_at_most(3).unwrap_err(), TooManyValues { most: 3, line: 2, column: 2 });
     }
 
-    /// Of a message only a part is parsed: what else is in it must not hide how long that part is.
+    /// Only a part of a message is parsed; other content must not hide the length of that part.
     #[test]
     fn nothing_that_a_parser_passes_over_ends_the_count() {
         let deep = "[".repeat(JSON_DEPTH_LIMIT + 1) + &"]".repeat(JSON_DEPTH_LIMIT + 1);

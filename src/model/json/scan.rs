@@ -1,8 +1,8 @@
-//! Scanner that checks JSON text in one pass, without building a tree.
+//! Scanner that validates JSON text in one pass, without building a tree.
 //!
-//! As strict as RFC 8259 and the parser of `serde_json`, and stricter in two things that a raw value may
-//! hide: how deep it nests, and lone surrogates. It reports what is wrong and where; the words for it are in
-//! [`JsonText::check`].
+//! As strict as RFC 8259 and the parser of `serde_json`. Also checks two properties that a raw value may
+//! hide: nesting depth and lone surrogates. Reports the kind and position of an error; [`JsonText::check`]
+//! has the messages.
 //!
 //! [`JsonText::check`]: super::JsonText::check
 
@@ -13,14 +13,14 @@ use super::{JSON_DEPTH_LIMIT, escape::escaped_bytes};
 /// Number of values and members in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Counts {
-    /// How many members all objects have together, as written.
+    /// Number of members of all objects, as written.
     pub(super) members: usize,
-    /// How many values there are, lists and objects among them. Names of members are none.
+    /// Number of values, lists and objects included. Member names do not count.
     pub(super) values: usize,
 }
 
 impl Counts {
-    /// Of a tree.
+    /// Counts the values and members of a tree.
     pub(super) fn of(tree: &Value) -> Self {
         let mut counts = Self::default();
         counts.add(tree);
@@ -40,19 +40,19 @@ impl Counts {
     }
 }
 
-/// Why a document is rejected.
+/// Reason why a document is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flaw {
     /// It is not JSON.
     Grammar,
     /// It nests deeper than [`JSON_DEPTH_LIMIT`], at this byte.
     Depth(usize),
-    /// A string has half of a surrogate pair, at this byte: no Unicode text, and strict clients reject it
-    /// (RFC 8259, section 8.2).
+    /// A string has half of a surrogate pair, at this byte: it is not Unicode text, and strict clients reject
+    /// it (RFC 8259, section 8.2).
     LoneSurrogate(usize),
 }
 
-/// Checks a document, with white space around it or none. Strings are not checked for UTF-8.
+/// Validates a document, with or without surrounding white space. Does not check strings for UTF-8.
 pub(super) fn scan(json: &[u8]) -> Result<Counts, Flaw> {
     let mut scanner = Scanner { bytes: json, position: 0, depth: 0, counts: Counts::default() };
     scanner.value()?;
@@ -62,8 +62,7 @@ pub(super) fn scan(json: &[u8]) -> Result<Counts, Flaw> {
     }
 }
 
-/// Recursive descent over the bytes of a document. All but the recursion is inlined: without that it takes a
-/// third longer.
+/// Recursive-descent scanner. All functions but the recursion are inlined; otherwise it takes a third longer.
 struct Scanner<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -101,7 +100,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// An array, or an object with its names, up to the closing bracket.
+    /// Scans an array, or an object with its names, up to the closing bracket.
     #[inline(always)]
     fn items(&mut self, closing: u8) -> Result<(), Flaw> {
         if self.depth == JSON_DEPTH_LIMIT {
@@ -127,7 +126,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// The name of a member, and its colon.
+    /// Scans the name of a member and its colon.
     #[inline(always)]
     fn name(&mut self) -> Result<(), Flaw> {
         self.counts.members += 1;
@@ -158,7 +157,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Number of bytes of a string before the next quote, backslash or control character, 16 bytes at a time:
+    /// Skips the bytes of a string before the next quote, backslash or control character, 16 bytes at a time:
     /// byte by byte, this took half the time of a scan.
     #[inline(always)]
     fn plain_bytes(&mut self) {
@@ -174,7 +173,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// A backslash and what belongs to it; both halves of a surrogate pair together.
+    /// Scans an escape; a surrogate pair as one.
     fn escape(&mut self) -> Result<(), Flaw> {
         let start = self.position;
         match self.bytes.get(start + 1) {
@@ -193,7 +192,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// The four digits of the `\u` at the position.
+    /// Scans the four digits of the `\u` at the position.
     fn code_unit(&mut self) -> Result<u32, Flaw> {
         let digits = self.bytes.get(self.position + 2..self.position + 6).ok_or(Flaw::Grammar)?;
         self.position += 6;
@@ -216,7 +215,7 @@ impl Scanner<'_> {
         if self.byte() == Some(b'-') {
             self.position += 1;
         }
-        // No digit follows a leading zero.
+        // A leading zero is not followed by digits.
         if self.byte() == Some(b'0') {
             self.position += 1;
         } else {
@@ -236,7 +235,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// One digit or more.
+    /// Scans one or more digits.
     #[inline(always)]
     fn digits(&mut self) -> Result<(), Flaw> {
         let start = self.position;
@@ -300,7 +299,7 @@ mod tests {
         assert_eq!(check(&nested(JSON_DEPTH_LIMIT)).map(|counts| counts.values), Ok(JSON_DEPTH_LIMIT));
     }
 
-    /// A text of what JSON is made of, whole and torn.
+    /// Text of JSON tokens, complete and truncated.
     fn pieces() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             "[\\[\\]{},:]{1,3}",
@@ -313,7 +312,7 @@ mod tests {
         proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
     }
 
-    /// A tree of some dozens of values, their texts full of what must be escaped.
+    /// Tree of some dozens of values, with many characters to escape in its strings.
     fn tree() -> impl Strategy<Value = Value> {
         let text = "([a-zé\u{1}\n\u{1f600}]|[\"\\\\/]){0,9}";
         let leaf = prop_oneof![
@@ -343,7 +342,7 @@ mod tests {
             }
         }
 
-        /// Longer than what is looked at together, and wrong in one place at most.
+        /// Longer than one block of bytes, with at most one error.
         #[test]
         fn a_document_is_taken_wherever_its_parts_lie(
             tree in tree(),

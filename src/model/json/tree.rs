@@ -1,4 +1,4 @@
-//! JSON text to a tree of values, in little memory.
+//! Parser from JSON text to a tree of values, with low memory use.
 
 use std::{fmt, ops::Range};
 
@@ -8,11 +8,11 @@ use serde::{
 };
 use serde_json::{Map, Number, Value};
 
-/// Reads text that was checked before. Nothing where it is no JSON, or nests too deep.
+/// Parses validated text. `None` if it is not JSON, or nests too deep.
 ///
-/// As `serde_json` does it, but for two things. Lists and small objects take the memory that they need and no more:
-/// a reply of many small objects would take three times as much. And a key of a document is a key, were it the one
-/// by which `serde_json` tells its own reader of a number.
+/// Works like `serde_json`, with two differences. Lists and small objects allocate only the memory that they
+/// need; a response of many small objects would otherwise take three times as much. And a key of a document
+/// is always a key, even if it equals `serde_json`'s internal mark of a number.
 pub(super) fn read(text: &[u8]) -> Option<Value> {
     let range = text.as_ptr_range();
     let inside = range.start as usize..range.end as usize;
@@ -22,17 +22,17 @@ pub(super) fn read(text: &[u8]) -> Option<Value> {
     Some(value)
 }
 
-/// How many members an object has at most that are put together before it is made.
+/// Limit of the members of an object that are collected before its map is allocated.
 const SMALL_MEMBERS: usize = 16;
 
-/// What comes of the deserializer of `serde_json`. `inside` is where the text is in memory: a key from elsewhere is
-/// the mark of a number.
+/// Visitor for the deserializer of `serde_json`. `inside` is the memory range of the text: a key outside of
+/// it is the mark of a number.
 #[derive(Clone, Copy)]
 struct Reader<'r> {
     inside: &'r Range<usize>,
 }
 
-/// What stands in the place of a key.
+/// Key of an object, or `serde_json`'s mark of a number.
 enum Key {
     Name(String),
     MarkOfNumber,
@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for KeyReader<'_> {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Key, E> {
-        // It has escapes, so it is copied out of the text.
+        // It contains escapes, so it is a copy outside of the text.
         Ok(Key::Name(name.to_owned()))
     }
 }

@@ -1,5 +1,5 @@
-//! What it costs to check a value against a schema, found out before it is done: the validator has no stop. A step is about ten
-//! nanoseconds; finding out takes no more than a few times what it allows.
+//! Cost of a schema check, computed in advance, because the validator can't be interrupted. One step is about
+//! ten nanoseconds. The computation takes at most a few times the allowed number of steps.
 
 use std::{
     collections::HashMap,
@@ -11,37 +11,37 @@ use serde_json::{Map, Number, Value};
 use super::plan::{Part, Plan, Way};
 use crate::model::text::{NUMBER_EXPONENT_LIMIT, check_number};
 
-/// How deep schemas may look into each other for one check: each takes a step down the stack.
-// Frames of a debug build are several times as large.
+/// Limit of nested subschemas in one check: each recurses on the stack.
+// Stack frames of a debug build are several times as large.
 pub(super) const DEPTH_LIMIT: u32 = if cfg!(debug_assertions) { 250 } else { 700 };
 
-/// What it costs to note one error, where whether there is one costs one step.
+/// Cost of reporting one error, where detecting it costs one step.
 const ERROR_STEPS: u64 = 25;
 
-/// How often a reference has to have been followed within a check for the validator to keep its result.
+/// Number of visits of a reference within a check from which on the validator caches its result.
 const KEPT_VISITS: u64 = 16;
 
-/// Why there is no cost.
+/// Reason why the cost is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoCost {
-    /// It is more than the limit.
+    /// It exceeds the limit.
     OverLimit,
-    /// Somebody would compute with a number that is out of bounds, under this path.
+    /// A keyword would compute with a number that is out of bounds, at this path.
     Number { path: String, digits: usize },
 }
 
-/// What a check costs, in steps.
+/// Cost of a check, in steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// Whether the value is valid.
+    /// To decide whether the value is valid.
     pub(super) valid: u64,
-    /// All its errors, once it is not.
+    /// To collect all errors of an invalid value.
     pub(super) errors: u64,
-    /// The first of them, and what belongs to it.
+    /// To collect the first error and its context.
     pub(super) first_error: u64,
-    /// What is left over by parts that look at the same value.
+    /// Cost of `unevaluated…` keywords for the parts of the same value.
     leftovers: u64,
-    /// References that the validator may keep the result of.
+    /// Visits of references whose result the validator may cache.
     visits: u64,
 }
 
@@ -52,7 +52,7 @@ impl Add for Cost {
         Self {
             valid: self.valid.saturating_add(other.valid),
             errors: self.errors.saturating_add(other.errors),
-            // One error is followed.
+            // Only one error is followed.
             first_error: self.first_error.max(other.first_error),
             leftovers: self.leftovers.saturating_add(other.leftovers),
             visits: self.visits.saturating_add(other.visits),
@@ -66,14 +66,14 @@ impl AddAssign for Cost {
     }
 }
 
-/// Where a value stands.
+/// Step of the path to a value.
 #[derive(Debug, Clone, Copy)]
 enum Step<'v> {
     Member(&'v str),
     Item(usize),
 }
 
-/// What a check of a value costs, when it is no more than `limit`.
+/// The cost of a check, if it is at most `limit`.
 pub(super) fn cost(plan: &Plan, value: &Value, limit: u64) -> Result<Cost, NoCost> {
     let mut counting = Counting { plan, left: limit, depth: 0, path: Vec::new(), known: HashMap::new() };
     let cost = counting.visit(0, value)?;
@@ -85,12 +85,12 @@ struct Counting<'p, 'v> {
     left: u64,
     depth: u32,
     path: Vec<Step<'v>>,
-    /// By part and the address of the value; `None` while it is found out.
+    /// By part and address of the value; `None` during its computation.
     known: HashMap<(usize, usize), Option<Cost>>,
 }
 
 impl<'p, 'v> Counting<'p, 'v> {
-    /// Counts the work of counting, which is never more than that of the check.
+    /// Charges the work of this computation, which is never more than that of the check.
     fn spend(&mut self, steps: u64) -> Result<(), NoCost> {
         self.left = self.left.checked_sub(steps).ok_or(NoCost::OverLimit)?;
         Ok(())
@@ -146,7 +146,7 @@ impl<'p, 'v> Counting<'p, 'v> {
         Ok(cost)
     }
 
-    /// What a part costs by itself.
+    /// The cost of a part's own keywords.
     fn own(&mut self, part: &Part, value: &'v Value) -> Result<u64, NoCost> {
         let mut own = part.keywords;
         match value {
@@ -158,7 +158,7 @@ impl<'p, 'v> Counting<'p, 'v> {
         Ok(own)
     }
 
-    /// What a number costs: one that is no plain decimal is turned into a fraction.
+    /// The cost of a number: one that is not a plain decimal is converted to a fraction.
     fn number(&self, number: &Number) -> Result<u64, NoCost> {
         const PLAIN_DIGITS: usize = 18;
         let text = number.as_str();
@@ -176,7 +176,7 @@ impl<'p, 'v> Counting<'p, 'v> {
         })
     }
 
-    /// What it costs to write a value anew.
+    /// The cost of serializing a value.
     fn size(&mut self, value: &'v Value) -> Result<u64, NoCost> {
         self.spend(1)?;
         Ok(match value {
@@ -207,7 +207,7 @@ impl<'p, 'v> Counting<'p, 'v> {
         })
     }
 
-    /// A part that is found by a reference, for which it is kept what it costs.
+    /// The cost of a referenced part, cached per value.
     fn follow(&mut self, target: usize, value: &'v Value) -> Result<Cost, NoCost> {
         const REFERENCE_STEPS: u64 = 4;
         self.spend(REFERENCE_STEPS)?;
@@ -216,7 +216,8 @@ impl<'p, 'v> Counting<'p, 'v> {
         let followed = Cost { valid: REFERENCE_STEPS, errors: REFERENCE_STEPS, visits, ..Cost::default() };
         let key = (target, std::ptr::from_ref(value) as usize);
         match self.known.get(&key) {
-            // It is being looked at, and leads back to itself: how far the validator goes is not known then.
+            // The reference leads back to itself for the same value, so the depth of the validator is
+            // unknown.
             Some(None) => Err(NoCost::OverLimit),
             Some(Some(known)) => {
                 let is_kept = is_recursive
@@ -270,7 +271,7 @@ impl<'p, 'v> Counting<'p, 'v> {
             if let Some(named) = named {
                 cost += child(self.visit(*named, member)?);
             }
-            // Which patterns fit is not known here: all of them may.
+            // It is not known here which patterns match, so assume all.
             for (pattern, each) in &part.patterned {
                 cost.valid = cost.valid.saturating_add(pattern.saturating_mul(name.len() as u64) / 16);
                 cost += child(self.visit(*each, member)?);
@@ -297,14 +298,14 @@ impl<'p, 'v> Counting<'p, 'v> {
     }
 }
 
-/// What a part costs that looks at the same value.
+/// The cost of a part that applies to the same value.
 fn same_cost(way: Way, cost: Cost, looks_at_leftovers: bool) -> Cost {
     let leftovers =
         if looks_at_leftovers { cost.valid.saturating_add(cost.leftovers) } else { cost.leftovers };
     let cost = Cost { leftovers, ..cost };
     match way {
         Way::All => cost,
-        // Whether one of them is met is found out first, and then all that is wrong with each.
+        // The validator first decides whether one of them is valid, and then collects all errors of each.
         Way::Any => Cost { errors: cost.errors.saturating_add(cost.valid), first_error: 0, ..cost },
         Way::Test => tested(cost),
     }
@@ -314,12 +315,12 @@ fn tested(cost: Cost) -> Cost {
     Cost { errors: cost.valid, first_error: 0, ..cost }
 }
 
-/// What a part costs that looks at a value inside.
+/// The cost of a part that applies to a nested value.
 fn child(cost: Cost) -> Cost {
     Cost { leftovers: 0, ..cost }
 }
 
-/// `items[2].price`
+/// Formats a path as `items[2].price`.
 fn written(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path {
@@ -349,7 +350,7 @@ mod tests {
 
     use super::{super::*, *};
 
-    /// A keyword that counts how often the validator looks at it.
+    /// Keyword that counts how often the validator evaluates it.
     struct Counted(Arc<AtomicU64>);
 
     impl<'i> Keyword<'i> for Counted {
@@ -364,7 +365,7 @@ mod tests {
         }
     }
 
-    /// How often the validator looks at a part of a schema: to see whether a value is valid, and to say all that is wrong with it.
+    /// Number of evaluations by the validator: to decide whether a value is valid, and to collect all errors.
     fn looks(schema: &Value, value: &Value) -> (u64, u64) {
         let count = Arc::new(AtomicU64::new(0));
         let counts = Arc::clone(&count);
@@ -425,7 +426,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1500))]
 
-        /// The validator's own keeping of what it has found is counted as it is, or it would look at more than is expected.
+        /// The validator's cache is part of the cost; otherwise it would evaluate more than predicted.
         #[test]
         fn a_check_does_no_more_than_was_expected(
             root in any_schema(), x in any_schema(), y in any_schema(), z in any_schema(), value in any_value(),
@@ -471,7 +472,7 @@ mod tests {
             told(&looks, &numbers, refused);
         }
         told(&schema(json!({ "properties": { "n": { "uniqueItems": true } } })), &numbers, refused);
-        // Nobody looks into them.
+        // No keyword reads them.
         told(&schema(json!({ "properties": { "n": { "minItems": 1 }, "m": {} } })), &numbers, "");
         let error = Schema::compile(
             json!({ "properties": { "a": { "maximum": numbers["n"][0] } } }).as_object().unwrap(),
@@ -554,7 +555,7 @@ mod tests {
 
     #[test]
     fn what_looks_deep_is_checked_to_the_depth_of_any_value() {
-        // Each level is looked at by four parts, and those of a release build see all 127.
+        // Four parts evaluate each level; a release build reaches all 127.
         let deep = (0..DEPTH_LIMIT / 4 - 1).take(127).fold(json!(1), |inner, _| json!([inner]));
         let list = json!({ "anyOf": [{ "type": "integer" }, { "$ref": "#/$defs/list" }],
             "$defs": { "list": { "type": "array", "items": { "$ref": "#" } } } });

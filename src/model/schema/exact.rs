@@ -1,6 +1,7 @@
-//! Keywords that compare values, checked here and not by the validator's own means: those work with fractions of any size, which
-//! takes 10,000 times as long as reading the number, and compare items of a list in pairs where their numbers round to one double.
-//! Here a value has one canonical text, and equal values are those with the same text.
+//! Exact versions of the keywords that compare values, used in place of the validator's own. Those compute
+//! with fractions of any size, which takes 10,000 times as long as parsing the number. They also compare
+//! items of a list in pairs if their numbers round to the same double. Here a value has one canonical text,
+//! and equal values have equal texts.
 
 use std::collections::HashSet;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use super::super::violation::{listed, shown};
 
-/// Options of a validator that leaves these keywords to us.
+/// Options of a validator with these keywords replaced.
 pub(super) fn with_exact_keywords(options: ValidationOptions<'static>) -> ValidationOptions<'static> {
     options
         .with_keyword("uniqueItems", |_, wanted, _| {
@@ -31,8 +32,8 @@ pub(super) fn with_exact_keywords(options: ValidationOptions<'static>) -> Valida
         })
 }
 
-/// A decimal number in the one form that all its texts have in common: `digits × 10^exponent`, without zeros at either end of the
-/// digits; no digits for zero.
+/// Decimal number in canonical form: `digits × 10^exponent`, without zeros at either end of the digits; zero
+/// has no digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Decimal {
     is_negative: bool,
@@ -41,7 +42,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Of the text of a JSON number.
+    /// Parses the text of a JSON number.
     fn of(text: &str) -> Self {
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (is_negative, mantissa) =
@@ -69,7 +70,7 @@ impl Decimal {
     }
 }
 
-/// The text that a value has in common with all values that JSON Schema calls equal to it, and with no other.
+/// Canonical text of a value, the same for exactly those values that JSON Schema considers equal.
 fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
@@ -105,7 +106,7 @@ fn write_canonical(value: &Value, text: &mut String) {
     }
 }
 
-/// With its length before it, so that nothing in it has to be escaped.
+/// Prefixes the length of the string, so that nothing needs escapes.
 fn write_string(string: &str, text: &mut String) {
     text.push('"');
     text.push_str(&string.len().to_string());
@@ -127,7 +128,7 @@ impl UniqueItems {
 
 struct OneOf {
     texts: HashSet<String>,
-    /// Whether one of the values is a list or an object: else none that is one needs to be looked through.
+    /// Whether one of the values is a list or an object; otherwise lists and objects need no traversal.
     has_containers: bool,
     message: String,
 }
@@ -157,7 +158,7 @@ struct MultipleOf {
 }
 
 impl MultipleOf {
-    /// Ten times a remainder by such a divisor, and one digit more, fits 128 bits.
+    /// Ten times a remainder of such a divisor, plus a digit, fits into 128 bits.
     const MOST_DIGITS: usize = 36;
 
     fn new(divisor: &Value) -> Option<Self> {
@@ -173,7 +174,7 @@ impl MultipleOf {
         let Value::Number(number) = value else { return true };
         let Decimal { digits, exponent, .. } = Decimal::of(number.as_str());
         let Ok(zeros) = usize::try_from(exponent.saturating_sub(self.exponent)) else {
-            // The last digit of the value is none of any multiple.
+            // The last digit of the value is below that of any multiple.
             return digits.is_empty();
         };
         let digits = digits.bytes().map(|digit| u128::from(digit - b'0'));

@@ -1,4 +1,4 @@
-//! JSON Schema, compiled at load; violations are described for people and models.
+//! JSON Schema, compiled at load, with violations described for people and models.
 
 mod cost;
 mod exact;
@@ -17,70 +17,70 @@ use super::{
     violation::{Violation, shown},
 };
 
-/// How many steps a check may take: about half a second, as the validator can't be stopped. A value that takes more is not checked,
-/// and does not pass.
+/// Limit of the steps of a check: about half a second, because the validator can't be interrupted. A value
+/// that exceeds it is not checked, and is rejected.
 pub const CHECK_STEP_LIMIT: u64 = 50_000_000;
 
-/// How many steps it may take to find out what is wrong with a value, once it is known that something is.
+/// Limit of the steps to collect the errors of an invalid value.
 const ERROR_STEP_LIMIT: u64 = 1_000_000;
 
-/// What is said of a value that takes more than [`CHECK_STEP_LIMIT`].
+/// Message for a value that exceeds [`CHECK_STEP_LIMIT`].
 const TOO_COSTLY: &str =
     "takes more than 50,000,000 steps to check, which is the limit; found too much for that";
 
-/// What is said of a value of which nobody can say in time what is wrong.
+/// Message for an invalid value whose errors would take too long to collect.
 const SOMEHOW_WRONG: &str = "must be as the schema says; found a value too large to say where it is not";
 
-/// A JSON Schema as it is written, an object; shared by those who show it and who check by it.
+/// JSON Schema as configured, an object; shared by its users.
 pub type SchemaDocument = Arc<Map<String, Value>>;
 
-/// One JSON Schema, 2020-12 unless its `$schema` says otherwise.
+/// Compiled JSON Schema, 2020-12 unless its `$schema` says otherwise.
 ///
-/// It reads no file and no network: a `$ref` to another document does not compile. Patterns run on an engine
-/// of linear time, and what a check costs is known before it is done, so a hostile value can't make it slow.
+/// It reads no files and no network: a `$ref` to another document does not compile. Patterns run on a
+/// linear-time engine, and the cost of a check is known in advance, so a hostile value can't make it slow.
 ///
-/// Compiling one of a few properties takes 10 µs, and it takes 4 KB from then on.
+/// Compiling a schema with a few properties takes 10 µs; it then takes 4 KB.
 pub struct Schema {
     document: SchemaDocument,
     plan: Plan,
     validator: Validator,
 }
 
-/// What a check found, and what it took.
+/// Result of a check, and its cost.
 #[derive(Debug)]
 pub struct Checked {
-    /// What is wrong; nothing, where the value meets the schema.
+    /// Violations; none if the value satisfies the schema.
     pub violations: Vec<Violation>,
-    /// How many steps it took; one is about ten nanoseconds.
+    /// Number of steps; one is about ten nanoseconds.
     pub steps: u64,
 }
 
-/// A check takes more steps than it may where it is asked for.
+/// Error for a check that exceeds its limit of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooCostly;
 
-/// Why a JSON value is no usable schema.
+/// Reason why a JSON value is not a usable schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SchemaError {
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub message: String,
-    /// Where in the schema, as a JSON Pointer.
+    /// Position in the schema, as a JSON Pointer.
     pub pointer: String,
 }
 
 impl Schema {
-    /// A schema in which `format` is a hint.
+    /// Compiles a schema; `format` is only an annotation.
     ///
     /// # Errors
     ///
-    /// [`SchemaError`] when the document is not a valid JSON Schema, names another document, has a pattern
-    /// that can't be run in linear time, or a number that is not read.
+    /// [`SchemaError`] if the document is not a valid JSON Schema, refers to another document, has a pattern
+    /// that can't run in linear time, or a number out of bounds.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         Self::compile_with(jsonschema::options(), document)
     }
 
-    /// The same of a schema whose `format`s are conditions too, not hints alone.
+    /// Compiles a schema; `format` is validated.
     ///
     /// # Errors
     ///
@@ -111,12 +111,13 @@ impl Schema {
         }
     }
 
-    /// The schema as written.
+    /// The schema as configured.
     pub fn document(&self) -> &SchemaDocument {
         &self.document
     }
 
-    /// Checks a value; at most `most` violations are told. One that takes too much to check has one.
+    /// Checks a value, and returns at most `most` violations. A check that exceeds its limit is one
+    /// violation.
     pub fn violations(&self, value: &Value, most: usize) -> Vec<Violation> {
         match self.check(value, most, CHECK_STEP_LIMIT) {
             Ok(checked) => checked.violations,
@@ -124,11 +125,11 @@ impl Schema {
         }
     }
 
-    /// The same in at most so many steps.
+    /// Checks a value in at most `step_limit` steps.
     ///
     /// # Errors
     ///
-    /// [`TooCostly`] when it takes more.
+    /// [`TooCostly`] if it takes more.
     pub fn check(&self, value: &Value, most: usize, step_limit: u64) -> Result<Checked, TooCostly> {
         let Self { plan, validator, .. } = self;
         let cost = match cost::cost(plan, value, step_limit) {
@@ -162,21 +163,21 @@ impl Schema {
         Ok(Checked { violations, steps: cost.valid + steps })
     }
 
-    /// Whether a value meets the schema.
+    /// Whether a value satisfies the schema.
     pub fn admits(&self, value: &Value) -> bool {
         self.violations(value, 1).is_empty()
     }
 
-    /// From how many values on a check may take more than [`CHECK_STEP_LIMIT`], where that is a number that a call may have.
+    /// Number of values from which on a check may exceed [`CHECK_STEP_LIMIT`], if a call can have that many.
     pub fn values_too_costly(&self) -> Option<u64> {
-        /// As many as arguments may have.
+        /// The limit of values in arguments.
         const MANY: u64 = super::ARGUMENT_VALUE_LIMIT as u64;
         let values = CHECK_STEP_LIMIT / self.plan.steps_per_value().max(1);
         (values < MANY).then_some(values.max(1))
     }
 }
 
-/// Where in a document the first number is that nobody reads.
+/// Position of the first number out of bounds in a document.
 fn number_out_of_bounds<'v>(members: impl IntoIterator<Item = (&'v String, &'v Value)>) -> Option<String> {
     fn within(value: &Value) -> Option<String> {
         match value {
@@ -200,7 +201,7 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// Words for a schema that does not compile; the validator's own speak of values, not of schemas.
+/// Message for a schema that does not compile; the validator's own messages are about values, not schemas.
 struct SchemaMessage<'a>(&'a ValidationError<'a>);
 
 impl fmt::Display for SchemaMessage<'_> {

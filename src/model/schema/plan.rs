@@ -1,35 +1,35 @@
-//! A schema as far as it matters for what a check costs: which part looks at which value, and how much it does there.
+//! Cost model of a schema: its parts, the values to which they apply, and the work of their keywords.
 
 use std::collections::HashMap;
 
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
 
-/// All parts of a schema; the first is the whole.
+/// All parts of a schema; the first is the root.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) parts: Vec<Part>,
-    /// Whether a part looks at what others have left over, so that they are all looked at twice.
+    /// Whether a part has an `unevaluated…` keyword, so that all parts are evaluated twice.
     pub(super) looks_at_leftovers: bool,
 }
 
-/// One schema of those that are in a schema. Others are named by their place in the plan.
+/// Subschema. Other parts are referred to by index in the plan.
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    /// How many keywords it has, and names that it wants.
+    /// Number of keywords and of required names.
     pub(super) keywords: u64,
-    /// Whether any of them looks at a number.
+    /// Whether a keyword reads numbers.
     pub(super) looks: bool,
-    /// Whether the value is compared as a whole: with others of its list, or with a list or an object.
+    /// Whether the value is compared as a whole: with other items of its list, or with a list or an object.
     pub(super) compares: bool,
-    /// What is held against the same value.
+    /// Parts that apply to the same value.
     pub(super) same: Vec<(Way, usize)>,
-    /// The same, and found by a reference.
+    /// Referenced parts that apply to the same value.
     pub(super) targets: Vec<usize>,
-    /// Whether a reference leads to where nobody knows how much there is, such as the schema of schemas.
+    /// Whether a reference leads to a schema of unknown size, such as a meta-schema.
     pub(super) leads_elsewhere: bool,
     pub(super) members: HashMap<String, usize>,
-    /// By pattern, with what that costs a byte, in sixteenths.
+    /// By pattern, with its cost per byte in sixteenths.
     pub(super) patterned: Vec<(u64, usize)>,
     pub(super) other_members: Vec<usize>,
     pub(super) names: Option<usize>,
@@ -37,20 +37,20 @@ pub(super) struct Part {
     pub(super) items: Vec<usize>,
     pub(super) contains: Option<usize>,
     pub(super) looks_at_leftovers: bool,
-    /// What a text costs a byte, in sixteenths.
+    /// Cost of a string per byte, in sixteenths.
     pub(super) text: u64,
-    /// Whether references lead from here to here: the validator keeps what it finds of those.
+    /// Whether it refers to itself, directly or not: the validator caches results of such references.
     pub(super) is_recursive: bool,
 }
 
-/// What becomes of the errors of a part.
+/// Use of the errors of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// They are the errors of the whole.
+    /// They are errors of the whole schema.
     All,
-    /// They are told where none of several parts is met.
+    /// They are reported if none of several parts is valid.
     Any,
-    /// Nobody hears of them.
+    /// They are discarded.
     Test,
 }
 
@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-/// Which JSON value a part is made of, by its address: the document does not move meanwhile.
+/// Address of a part's JSON value, as its identity: the document does not move meanwhile.
 type Address = usize;
 
 #[derive(Default)]
@@ -75,7 +75,7 @@ struct Builder<'s> {
     parts: Vec<Part>,
     known: HashMap<Address, usize>,
     references: Vec<(usize, &'static str, &'s str)>,
-    /// Parts with an `$id`, which references count from.
+    /// Parts with an `$id`, against which references resolve.
     resources: Vec<&'s Value>,
     anchors: HashMap<&'s str, Vec<usize>>,
     recursive_anchors: Vec<usize>,
@@ -148,7 +148,7 @@ impl<'s> Builder<'s> {
                 }
             }
             "$id" | "id" => {
-                // The anchors of older drafts.
+                // Anchors of older drafts.
                 if let Some(name) = value.as_str().and_then(|id| id.strip_prefix('#')) {
                     self.anchors.entry(name).or_default().push(index);
                 }
@@ -201,7 +201,7 @@ impl<'s> Builder<'s> {
                 part.looks = true;
                 let values = value.as_array().into_iter().flatten();
                 part.compares |= values.into_iter().any(|value| value.is_array() || value.is_object());
-                // Its text is written anew.
+                // Its text is serialized.
                 part.text += 4;
             }
             "const" => {
@@ -220,9 +220,9 @@ impl<'s> Builder<'s> {
         }
     }
 
-    /// Finds what references lead to. Where several parts may be meant, it counts all of them.
+    /// Resolves references. If several parts may be meant, all of them count.
     fn resolve(&mut self, root: &'s Map<String, Value>) {
-        // Parts that are reached by a reference alone may have references of their own.
+        // Referenced parts may have references of their own.
         let mut done = 0;
         while done < self.references.len() {
             let (from, keyword, reference) = self.references[done];
@@ -266,8 +266,8 @@ fn in_root<'s>(root: &'s Map<String, Value>, pointer: &str) -> Option<&'s Value>
     root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
 }
 
-/// What it costs to look for a pattern in a byte of text, in sixteenths: an engine of linear time follows every place in the
-/// pattern where it may be, in the worst case.
+/// Cost of searching a pattern per byte of text, in sixteenths: in the worst case, a linear-time engine
+/// follows every position of the pattern.
 fn pattern_cost(pattern: &str) -> u64 {
     let Ok(hir) = regex_syntax::parse(pattern) else { return 16 };
     16 + places(&hir) / 4
@@ -290,11 +290,10 @@ fn places(hir: &Hir) -> u64 {
 }
 
 impl Plan {
-    /// The most steps that a check may need for one value, by the parts that apply to it: references that
-    /// lead to the same part repeatedly multiply, and where they lead back to the same value the number is
-    /// infinite.
+    /// The largest number of steps that a check may need per value, by the parts that apply to it. Repeated
+    /// references to the same part multiply. If they lead back to the same value, the number is infinite.
     ///
-    /// No ordinary schema comes near the number from which on it is not counted.
+    /// No ordinary schema comes near the largest counted number.
     pub(super) fn steps_per_value(&self) -> u64 {
         let mut known = vec![None; self.parts.len()];
         (0..self.parts.len()).map(|index| self.steps_of(index, &mut known, 0)).max().unwrap_or(0)
@@ -305,7 +304,7 @@ impl Plan {
         if let Some(steps) = known[index] {
             return steps;
         }
-        // A reference that leads back here finds that; and deeper levels than this are never checked.
+        // A reference back to this part finds that; levels deeper than this are never checked.
         known[index] = Some(u64::MAX);
         if depth < super::cost::DEPTH_LIMIT {
             let part = &self.parts[index];
@@ -319,7 +318,7 @@ impl Plan {
 }
 
 impl Part {
-    /// Every other part that this one leads to.
+    /// All parts to which this one leads.
     fn next(&self) -> impl Iterator<Item = usize> {
         let members = self.members.values().chain(self.patterned.iter().map(|(_, part)| part));
         let same = self.same.iter().map(|(_, part)| part).chain(&self.targets);
@@ -328,8 +327,8 @@ impl Part {
     }
 }
 
-/// Which parts lead back to themselves: those of a strongly connected component with an edge in it (Tarjan's algorithm, with
-/// a stack of its own, as chains of references may be long).
+/// Parts that refer to themselves: those of a strongly connected component with an edge in it (Tarjan's
+/// algorithm, with an explicit stack, because chains of references may be long).
 fn in_circles(edges: &[Vec<usize>]) -> Vec<bool> {
     const UNSEEN: usize = usize::MAX;
     let count = edges.len();

@@ -1,11 +1,11 @@
-//! The types that a schema admits: its own, and those of its `$ref`, `anyOf`, `oneOf` and `allOf`.
+//! Types that a schema allows: its own, and those of its `$ref`, `anyOf`, `oneOf` and `allOf`.
 
 use serde_json::{Map, Value};
 
-/// How many `$ref` and combinations are looked into, one inside the other; a schema may refer to itself.
+/// Limit of nested `$ref` and combinations that are followed; a schema may refer to itself.
 const DEPTH_LIMIT: u8 = 8;
 
-/// How many schemas are looked into in all: combinations may refer to combinations, again and again.
+/// Limit of all schemas that are followed: combinations may refer to combinations repeatedly.
 const SCHEMA_LIMIT: usize = 256;
 
 /// A schema and its subschemas for the same value, depth first: `$ref`, `anyOf`, `oneOf`, `allOf`.
@@ -57,7 +57,7 @@ pub fn listed_values(schema: &Map<String, Value>) -> impl Iterator<Item = &Value
     schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"))
 }
 
-/// What a value is, with an article: "a string", "an object".
+/// The type of a value, with an article: "a string", "an object".
 pub fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -69,7 +69,7 @@ pub fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// The type of a value as schemas call it: `number` for every number.
+/// The type of a value in JSON Schema; `number` for every number.
 pub fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
