@@ -1,5 +1,5 @@
-//! Help for whoever writes routes: [`infer`] proposes a route for recorded responses, [`import`] makes routes
-//! of an API's description, and the [`playground`] explains what rules make of a response.
+//! Tools for authors of routes: [`infer`] proposes a route for recorded responses, [`import`] converts an API
+//! description to routes, and the [`playground`] explains the effect of rules on a response.
 
 pub mod import;
 pub mod infer;

@@ -1,8 +1,7 @@
-//! Translates a given response step by step, for `explain`, `test` and the playground of the admin UI. It
-//! sends no request, reads no file and looks up no variable.
+//! Step-by-step translation of a given response, for `explain`, `test` and the playground of the admin UI.
+//! Sends no request, reads no file and resolves no variable.
 //!
-//! An example is about a response and may leave the arguments of its call out; [`example_arguments`] makes
-//! them up.
+//! An example may omit the arguments of its call; [`example_arguments`] generates them.
 
 use serde_json::{Map, Value, json};
 
@@ -13,22 +12,22 @@ use crate::{
     translate::{CallInput, Note, Step, Trace, Translation, WorkBudget, translate},
 };
 
-/// What came of a reply, step by step.
+/// Result of a translation, with its steps.
 #[derive(Debug)]
 pub struct Explained {
-    /// Which rule decided, from 0; none where the default rules did.
+    /// Index of the rule that decided, from 0; `None` for the default rules.
     pub rule: Option<usize>,
-    /// What was done.
+    /// Steps of the translation.
     pub steps: Vec<Step>,
-    /// What the log would say.
+    /// Notes that the log would contain.
     pub notes: Vec<String>,
     /// Whether it is a tool error.
     pub is_error: bool,
-    /// The result as a client gets it.
+    /// The result that a client receives.
     pub result: Value,
 }
 
-/// Translates a reply for a call with these arguments.
+/// Translates a response for a call with these arguments.
 pub fn explained(
     file: &RouteFile,
     arguments: Arguments,
@@ -53,7 +52,7 @@ pub fn explained(
     Explained { rule, steps, notes, is_error: result.is_error(), result: written(&result) }
 }
 
-/// A rule that a `use` brought says so.
+/// Adds to a step the origin of its rule, if that comes from `use`.
 fn tell_origin(step: &mut Step, origins: &[Option<String>]) {
     let index = step.what.strip_prefix("rule ").and_then(|number| number.parse::<usize>().ok());
     let origin = index.and_then(|index| origins.get(index.checked_sub(1)?)?.as_ref());
@@ -62,34 +61,34 @@ fn tell_origin(step: &mut Step, origins: &[Option<String>]) {
     }
 }
 
-/// A result as a client gets it.
+/// The result that a client receives.
 pub fn written(result: &ToolResult) -> Value {
     result_to_json(result, Shapes::ObjectsOnly)
 }
 
 impl Explained {
-    /// The steps, for a program.
+    /// The steps as JSON, for programs.
     pub fn steps_to_json(&self) -> Value {
         self.steps.iter().map(|step| json!({ "what": step.what, "found": step.found })).collect()
     }
 }
 
-/// Arguments as a call would have them: checked, with the schema's defaults. Where none are given at all,
-/// those that the schema requires are made up.
+/// Validated arguments with the schema's defaults, as in a call. If none are given, generates those that the
+/// schema requires.
 ///
 /// # Errors
 ///
-/// The sentence that a caller would get.
+/// The error message that a client would receive.
 pub fn example_arguments(route: &Route, given: Map<String, Value>) -> Result<Arguments, String> {
     if !given.is_empty() {
         return route.input.check(given.into());
     }
     let made_up = made_up_arguments(route);
-    // What was made up may break a pattern; that says nothing of the example.
+    // Generated values may violate a pattern, which says nothing about the example.
     Ok(route.input.check(made_up.clone()).unwrap_or(made_up))
 }
 
-/// The arguments that a route requires, with values that are made up.
+/// The required arguments of a route, with generated values.
 pub fn made_up_arguments(route: &Route) -> Arguments {
     let mut arguments = Arguments::default();
     let document = route.input.document();

@@ -304,12 +304,13 @@ pub enum Fault {
     Unreachable,
     /// The timeout expired.
     Deadline,
-    /// The upstream is at its concurrency limit, or its circuit breaker is open.
+    /// The upstream is temporarily unavailable: its concurrency limit is reached, or its circuit breaker is
+    /// open, for example.
     Busy {
         /// Time until a retry makes sense.
         again_after: Duration,
     },
-    /// The rate limit is exceeded.
+    /// A rate limit, or the client's concurrency limit, is exceeded.
     TooOften {
         /// Time until a retry makes sense.
         again_after: Duration,

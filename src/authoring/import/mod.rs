@@ -1,10 +1,11 @@
-//! Routes from the description of an API.
+//! Import of an API description (OpenAPI 3) as routes.
 //!
-//! This file parses the document with its `$ref`s, and writes the configuration with remarks on what was left
-//! out. `operation` converts an operation to a route, with its parameters; `schema` simplifies schemas for
+//! This file parses the document with its `$ref`s, and writes the configuration with remarks on omitted
+//! parts. `operation` converts an operation to a route, with its parameters; `schema` simplifies schemas for
 //! clients.
 //!
-//! What is written loads without an error: a route that does not is written without its output schema, and
+//! The output loads without errors. A route that does not load is written without its output schema, and
+//! omitted if that does not help.
 //! left out when that does not help.
 
 mod operation;
@@ -18,74 +19,74 @@ use serde_json::{Map, Value};
 use self::{operation::Operation, schema::shortened};
 use crate::config::{self, Sources, yaml};
 
-/// How many routes one document gives.
+/// Limit of the routes of one document.
 pub const ROUTE_LIMIT: usize = 500;
 
-/// What the document does not tell, or tells too much of.
+/// Options of an import.
 #[derive(Debug, Clone, Default)]
 pub struct Wishes {
-    /// What the file is made of, to be named in it.
+    /// Name of the document, for a comment in the file.
     pub source: String,
-    /// Where the API is, in the place of the document's first server.
+    /// URL of the API, in place of the document's first server.
     pub url: Option<String>,
-    /// Only operations with one of these tags; all where there are none.
+    /// Tags of the operations to import; all if there are none.
     pub tags: Vec<String>,
 }
 
-/// A configuration made of a document.
+/// Imported configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// The file.
+    /// Configuration file.
     pub yaml: String,
-    /// How many routes it has.
+    /// Number of routes.
     pub routes: usize,
-    /// What is not in it, or is in it otherwise than the document says.
+    /// Differences from the document.
     pub remarks: Vec<Remark>,
 }
 
-/// Something to look at.
+/// Difference between the document and its import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// Of what: `GET /pets`.
+    /// Part of the document: `GET /pets`.
     pub about: String,
-    /// What was done, and why.
+    /// Change and its reason.
     pub what: String,
 }
 
-/// Why nothing can be made of a document.
+/// Reason why a document can't be imported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// It is something else.
+    /// It is not an OpenAPI 3 document.
     #[error("expected an OpenAPI document with `openapi: 3.0` or `3.1`, found {found}")]
     Version {
-        /// What it says it is.
+        /// Found version.
         found: String,
     },
-    /// It does not say where the API is.
+    /// It does not name the URL of the API.
     #[error("the document does not say where the API is; give `--url http://HOST:PORT/BASE`")]
     NoServer,
-    /// Where it says that the API is, nothing can be reached.
+    /// The URL of the API can't be used.
     #[error("the API can't be reached at `{url}`: {why}; give `--url http://HOST:PORT/BASE`")]
     Server {
-        /// Where.
+        /// The URL.
         url: String,
-        /// What is wrong with that.
+        /// The problem with it.
         why: String,
     },
-    /// There is nothing to make routes of.
+    /// It has no operation that can become a route.
     #[error("the document has no operation that a route can be made of")]
     Nothing,
-    /// More than can be of use.
+    /// It has too many operations.
     #[error(
         "at most {ROUTE_LIMIT} routes are made of a document, which has {found} operations; choose some with `--tag`"
     )]
     TooMany {
-        /// How many there are.
+        /// Number of operations.
         found: usize,
     },
 }
 
-/// Makes a configuration of an OpenAPI 3 document.
+/// Converts an OpenAPI 3 document to a configuration.
 ///
 /// # Errors
 ///
@@ -100,7 +101,7 @@ pub fn openapi(document: Value, wishes: &Wishes) -> Result<Imported, ImportError
     file(&document, operations, wishes, remarks)
 }
 
-/// How many references may lead to each other.
+/// Limit of chained references.
 const REFERENCE_LIMIT: usize = 16;
 
 /// An OpenAPI 3 document.
@@ -125,7 +126,7 @@ impl Document {
         self.root.get(name)
     }
 
-    /// A value, or what it refers to; in words why that is not there.
+    /// Resolves the references of a value; an error message if that fails.
     fn resolved<'d>(&'d self, mut value: &'d Value) -> Result<&'d Value, String> {
         for _ in 0..REFERENCE_LIMIT {
             let Some(reference) = reference_of(value) else { return Ok(value) };
@@ -138,31 +139,31 @@ impl Document {
         Err(format!("more than {REFERENCE_LIMIT} references lead to each other"))
     }
 
-    /// A text of `info`.
+    /// A string in `info`.
     fn info(&self, name: &str) -> Option<&str> {
         self.root.get("info")?.get(name)?.as_str()
     }
 }
 
-/// What a value refers to, where it is nothing but a reference.
+/// Target of a reference; `None` for other values.
 fn reference_of(value: &Value) -> Option<&str> {
     value.get("$ref")?.as_str()
 }
 
-/// The members of an object; none of anything else.
+/// Members of an object; none of any other value.
 fn members(value: Option<&Value>) -> impl Iterator<Item = (&String, &Value)> {
     value.and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }
 
-/// The items of a list; none of anything else.
+/// Items of a list; none of any other value.
 fn items(value: Option<&Value>) -> impl Iterator<Item = &Value> {
     value.and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The longest name of an upstream.
+/// Limit of the name of an upstream.
 const LONGEST_NAME: usize = 40;
 
-/// The file, tried before it is shown.
+/// Writes the configuration file, and verifies that it loads.
 fn file(
     document: &Document,
     operations: Vec<Operation>,
@@ -211,7 +212,7 @@ fn file(
     Ok(Imported { yaml: whole(&routes), routes: routes.len(), remarks })
 }
 
-/// The first error of a file.
+/// Loads a file, and returns its first error.
 fn tried(yaml: &str) -> Result<(), String> {
     let loaded = config::load(&Sources::of_text("imported.yaml", yaml));
     let Err(problems) = loaded else { return Ok(()) };
@@ -252,7 +253,7 @@ fn credentials(document: &Document, upstream: &str) -> Vec<String> {
     for (_, written) in members(schemes) {
         let Ok(scheme) = document.resolved(written) else { continue };
         let text = |name: &str| scheme.get(name).and_then(Value::as_str).unwrap_or_default();
-        // The text goes into a comment, and must not end it.
+        // The text is written into a comment, and must not end it.
         let quoted = |text: &str| yaml::text(&shortened(text, 200));
         hints.push(match (text("type"), text("scheme"), text("in")) {
             ("http", "basic", _) => {

@@ -1,4 +1,4 @@
-//! Converts one OpenAPI operation to a route.
+//! Conversion of one OpenAPI operation to a route.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use super::{
 
 /// HTTP methods that become tools.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
-/// The longest name of a tool: what every client takes.
+/// Limit of a tool name; every client accepts this length.
 const LONGEST_NAME: usize = 64;
-/// The longest title and description, in characters.
+/// Limits of title and description, in characters.
 const LONGEST_TITLE: usize = 120;
 const LONGEST_ROUTE_DESCRIPTION: usize = 1000;
 
-/// An operation that can be a route.
+/// Operation that can become a route.
 pub(super) struct Operation {
-    /// The tool's name.
+    /// Name of the tool.
     pub(super) name: String,
-    /// `GET /pets/{id}`, as the document has it.
+    /// Method and path in the document: `GET /pets/{id}`.
     pub(super) about: String,
     method: String,
     title: Option<String>,
@@ -101,7 +101,7 @@ impl Operation {
         })
     }
 
-    /// The route, as the file has it.
+    /// The route as configuration.
     pub(super) fn route(&self, upstream: &str, with_output: bool) -> Value {
         let Parts { path, query, headers, body, properties, required, left_out: _ } = &self.parts;
         let (method, title) = (&self.method, self.title.as_ref());
@@ -136,7 +136,7 @@ impl Operation {
     }
 }
 
-/// An object without the members that are null.
+/// Removes the null members of an object.
 fn without_nulls(mut object: Value) -> Value {
     if let Some(members) = object.as_object_mut() {
         members.retain(|_, value| !value.is_null());
@@ -148,16 +148,17 @@ fn or_null(members: &Map<String, Value>) -> Option<&Map<String, Value>> {
     Some(members).filter(|members| !members.is_empty())
 }
 
-/// What a success is.
+/// Successful response of an operation.
 #[derive(Default)]
 struct Success {
-    /// Its schema, where that is JSON.
+    /// Its schema, if it is JSON.
     output: Option<Value>,
-    /// Whether it has to be asked for in JSON, as there are other forms of it.
+    /// Whether the request must ask for JSON with `Accept`, because there are other formats.
     as_json: bool,
 }
 
-/// What is promised of an operation's one success. A schema is enforced, so two kinds of success have none.
+/// The successful response of an operation, if there is exactly one. A schema is enforced, so two kinds of
+/// success have none.
 fn success(document: &Document, operation: &Value) -> Success {
     let none = Success::default();
     let mut successes = members(operation.get("responses")).filter(|(status, _)| status.starts_with('2'));
@@ -167,11 +168,11 @@ fn success(document: &Document, operation: &Value) -> Success {
     let Some((_, described)) = contents.iter().find(|(name, _)| is_json(essence(name))) else { return none };
     let as_json = contents.iter().any(|(name, _)| !is_json(essence(name)));
     let copied = described.get("schema").and_then(|written| schema(document, written, Use::Output));
-    // One that says nothing promises nothing.
+    // A schema without a type has no information.
     Success { output: copied.filter(|schema| schema.get("type").is_some()), as_json }
 }
 
-/// `list_pets` of an operation's id, or of its method and path.
+/// Tool name from the ID of an operation, such as `list_pets`, or from its method and path.
 fn name_of(id: Option<&str>, method: &str, path: &str) -> String {
     let plain = |text: &str| -> String {
         let text: String = text
@@ -185,7 +186,7 @@ fn name_of(id: Option<&str>, method: &str, path: &str) -> String {
     if name.is_empty() { plain(&format!("{method}_{path}")) } else { name }
 }
 
-/// The name, or it with a number behind.
+/// The name, with a number appended if it is taken.
 fn free_name(name: &str, taken: &BTreeSet<String>) -> String {
     let mut free = name.to_owned();
     let mut count = 2;
@@ -197,21 +198,21 @@ fn free_name(name: &str, taken: &BTreeSet<String>) -> String {
     free
 }
 
-/// The parts of a request, in the words of the configuration, and the arguments that are put into them.
+/// Parts of a request in configuration syntax, and the arguments that they use.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) path: String,
     pub(super) query: Map<String, Value>,
     pub(super) headers: Map<String, Value>,
     pub(super) body: Option<Value>,
-    /// The properties of `input`.
+    /// Properties of `input`.
     pub(super) properties: Map<String, Value>,
     pub(super) required: Vec<Value>,
-    /// What is not in it.
+    /// Remarks on omitted parts.
     pub(super) left_out: Vec<String>,
 }
 
-/// Headers that no parameter sets (OpenAPI 3.1, section 4.8.12.2), or that belong to the connection.
+/// Headers that parameters can't set (OpenAPI 3.1, section 4.8.12.2), or that belong to the connection.
 const NO_PARAMETERS: [&str; 9] = [
     "accept",
     "authorization",
@@ -224,7 +225,7 @@ const NO_PARAMETERS: [&str; 9] = [
     "upgrade",
 ];
 
-/// Reads the parameters and the body of an operation. In words why no request can be made of it.
+/// Converts the parameters and the body of an operation; an error message if no request can be built.
 fn parts(
     document: &Document,
     path: &str,
@@ -233,7 +234,7 @@ fn parts(
 ) -> Result<Parts, String> {
     let mut parts = Parts { path: path.to_owned(), ..Parts::default() };
     let mut seen = BTreeSet::new();
-    // Those of the operation come first, as they stand for those of the path with the same name.
+    // Parameters of the operation come first, because they override those of the path with the same name.
     for written in items(operation.get("parameters")).chain(items(shared)) {
         let parameter = document.resolved(written)?;
         let text = |name: &str| parameter.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -363,7 +364,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Adds an argument, and tells the name that it has: one that templates can say, and that is not taken.
+    /// Adds an argument, and returns its name: valid in templates, and unique.
     fn argument(&mut self, name: &str, schema: Value, is_needed: bool) -> String {
         let mut plain: String =
             name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(60).collect();
@@ -385,7 +386,7 @@ impl Parts {
     }
 }
 
-/// A media type without its parameters.
+/// Media type without its parameters.
 fn essence(media_type: &str) -> &str {
     media_type.split(';').next().unwrap_or_default().trim()
 }

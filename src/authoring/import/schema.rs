@@ -1,4 +1,4 @@
-//! Schemas of a document as clients read them: JSON Schema 2020-12, whole, without what only OpenAPI knows.
+//! Conversion of OpenAPI schemas for clients: self-contained JSON Schema 2020-12, without OpenAPI keywords.
 
 use std::collections::BTreeSet;
 
@@ -6,24 +6,24 @@ use serde_json::{Map, Value, json};
 
 use super::{Document, items, members, reference_of};
 
-/// How deep a schema is followed; what lies deeper may be anything. The later ones are for schemas that are too large
-/// otherwise.
+/// Limits of nesting; deeper schemas allow anything. The smaller limits are for schemas that would otherwise
+/// be too large.
 const DEPTHS: [usize; 4] = [12, 6, 3, 1];
-/// How many schemas one may hold, itself included: models read all of it.
+/// Limit of the subschemas of a schema, itself included: models read all of it.
 const SIZE_LIMIT: usize = 500;
-/// The longest description that is kept, in characters.
+/// Limit of a description, in characters.
 pub(super) const LONGEST_DESCRIPTION: usize = 400;
 
-/// What a schema is for.
+/// Purpose of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
-    /// An argument: what the document says of it helps a model.
+    /// Argument: all keywords help a model.
     Input,
-    /// A result: it is enforced, so only what tells how it is built is kept. Documents are seldom right about the rest.
+    /// Result: it is enforced, so only its structure is kept. Documents are seldom right about the rest.
     Output,
 }
 
-/// A schema as clients read it. `None` when it is too large, or refers to what is not there.
+/// Converts a schema for clients. `None` if it is too large, or has a dangling reference.
 pub(super) fn schema(document: &Document, written: &Value, of: Use) -> Option<Value> {
     DEPTHS.iter().find_map(|depth| {
         let mut copy = Copy { document, of, most_deep: *depth, left: SIZE_LIMIT, open: Vec::new() };
@@ -36,7 +36,7 @@ struct Copy<'d> {
     of: Use,
     most_deep: usize,
     left: usize,
-    /// The references that lead to where we are.
+    /// References that lead to the current position.
     open: Vec<&'d str>,
 }
 
@@ -47,11 +47,11 @@ impl<'d> Copy<'d> {
         Some(copied)
     }
 
-    /// The same of what may be a part of another, which has what this one requires.
+    /// Converts a schema that may be part of another, which defines the members that this one requires.
     fn part(&mut self, written: &'d Value, depth: usize) -> Option<Value> {
         self.left = self.left.checked_sub(1)?;
         let Some(reference) = reference_of(written) else { return self.plain(written, depth) };
-        // One that holds itself has no end.
+        // Break a reference cycle.
         if self.open.contains(&reference) {
             return Some(json!({}));
         }
@@ -96,7 +96,7 @@ impl<'d> Copy<'d> {
                 kept.push(self.schema(choice, depth + 1)?);
             }
             if !kept.is_empty() {
-                // Of several that fit, a document's author seldom means that none does.
+                // Authors seldom mean that a value must not match several choices.
                 out.insert("anyOf".into(), Value::Array(kept));
             }
         }
@@ -107,7 +107,7 @@ impl<'d> Copy<'d> {
         Some(with_null(object, Value::Object(out)))
     }
 
-    /// The words that say nothing of other schemas.
+    /// Copies the keywords without subschemas.
     fn words(&self, written: &Map<String, Value>, out: &mut Map<String, Value>) {
         const OF_BOTH: [&str; 5] = ["type", "enum", "const", "title", "required"];
         const OF_INPUT: [&str; 11] = [
@@ -139,7 +139,7 @@ impl<'d> Copy<'d> {
         }
         for (word, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
             match (written.get(word), written.get(bound)) {
-                // As OpenAPI 3.0 says it.
+                // The form of OpenAPI 3.0.
                 (Some(Value::Bool(true)), Some(limit)) => {
                     out.insert(word.into(), limit.clone());
                     out.shift_remove(bound);
@@ -158,7 +158,7 @@ impl<'d> Copy<'d> {
         }
     }
 
-    /// Whether a property is none of this use: what only the server says is no argument.
+    /// Whether a property is not for this use: one that only the server sets is not an argument.
     fn is_others(&self, property: &Value) -> bool {
         let property = self.document.resolved(property).unwrap_or(property);
         let word = match self.of {
@@ -169,7 +169,7 @@ impl<'d> Copy<'d> {
     }
 }
 
-/// Only what is there can be required: what the server alone says is not, of an argument.
+/// Removes required names without a property, such as one that only the server sets.
 fn only_required_that_is_there(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else { return };
     let Some(Value::Array(mut names)) = schema.shift_remove("required") else { return };
@@ -184,7 +184,7 @@ fn only_required_that_is_there(schema: &mut Value) {
     }
 }
 
-/// What OpenAPI 3.0 calls nullable.
+/// Converts `nullable` of OpenAPI 3.0.
 fn with_null(written: &Map<String, Value>, mut schema: Value) -> Value {
     if written.get("nullable") != Some(&Value::Bool(true)) {
         return schema;
@@ -207,7 +207,8 @@ fn with_null(written: &Map<String, Value>, mut schema: Value) -> Value {
     }
 }
 
-/// Puts a part of `allOf` into the whole: properties and what is required are joined, of the rest the first word holds.
+/// Merges a part of `allOf` into the whole: properties and required names are joined, other keywords of the
+/// first part apply.
 fn join(whole: &mut Map<String, Value>, part: Value) {
     let Value::Object(part) = part else { return };
     for (word, value) in part {
@@ -232,7 +233,7 @@ fn join(whole: &mut Map<String, Value>, part: Value) {
     }
 }
 
-/// At most so many characters of a text, in one line, cut at a word.
+/// Truncates a text to `most` characters in one line, at a word.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if text.chars().count() <= most {

@@ -1,6 +1,6 @@
-//! Candidates for the extractor, from the stricter form to the laxer: each examines the texts of all
-//! successes and proposes one or more extractors with their options. This file has documents (JSON, XML,
-//! HTML) and tables; `lines` has the others.
+//! Candidate extractors for samples, from the strictest format to the most permissive. Each function examines
+//! the texts of all successes, and proposes one or more extractors with their options. This file covers
+//! documents (JSON, XML, HTML) and tables; `lines` covers the others.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -9,22 +9,22 @@ use serde_json::{Map, Value, json};
 
 use super::{lines, samples::Sorted, trial};
 
-/// An extractor that may fit the responses.
+/// Extractor that may fit the responses.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
-    /// The value of `extract`, without fields.
+    /// Value of `extract`, without fields.
     pub(super) extract: Value,
-    /// The evidence for it.
+    /// Evidence for it.
     pub(super) why: String,
-    /// Whether its form can't be met by chance.
+    /// Whether its format can't match by coincidence.
     pub(super) is_strict: bool,
-    /// Whether it names its parts by their places alone, or has no parts.
+    /// Whether its names are only positions, or it has no parts.
     pub(super) is_weak: bool,
     /// Whether it accepts every text.
     pub(super) is_last_resort: bool,
     /// Whether it returns a content block rather than a value.
     pub(super) is_block: bool,
-    /// Whether its pattern covers every word of the text, the constant ones included.
+    /// Whether its pattern covers every word of the text, constant words included.
     pub(super) reads_all: bool,
 }
 
@@ -45,12 +45,12 @@ impl Candidate {
         }
     }
 
-    /// Whether it extracts text only, so that the schema must declare which texts are numbers.
+    /// Whether it extracts strings only, so that the schema must declare which are numbers.
     pub(super) fn finds_texts(&self) -> bool {
         !matches!(self.name(), "json" | "ndjson" | "metrics" | "mcp")
     }
 
-    /// The `source` of the text that is parsed, where that is not the response.
+    /// The `source` of the parsed text, if that is not the response.
     pub(super) fn source(&self) -> Option<&Value> {
         self.extract.get("source")
     }
@@ -64,14 +64,14 @@ impl Candidate {
     }
 }
 
-/// Every candidate, in the order that decides ties.
+/// All candidates, in the order that decides ties.
 pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
     if let Some(texts) = &sorted.texts {
         let media_type = sorted.successes[0].response.media_type().unwrap_or_default();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         found.extend(documents(sorted, &texts, &media_type));
-        // A document has lines too, but an extractor for lines would misread it.
+        // A document also has lines, but an extractor for lines would misread it.
         if found.is_empty() {
             found.extend(of_lines(&texts, &media_type));
         } else {
@@ -82,7 +82,7 @@ pub(super) fn all(sorted: &Sorted<'_>) -> Vec<Candidate> {
     found
 }
 
-/// Extractors for texts that are no documents.
+/// Extractors for texts that are not documents.
 fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     found.extend(lines::metrics(texts));
@@ -95,7 +95,7 @@ fn of_lines(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     found
 }
 
-/// Extractors for the lines of pages that consist of a `<pre>`, apart from titles.
+/// Extractors for the lines of HTML pages that consist of a `<pre>`, apart from titles.
 fn of_shown_lines(sorted: &Sorted<'_>, sources: &[&str]) -> Vec<Candidate> {
     let is_listing = |source: &&str| {
         let source = source.to_ascii_lowercase();
@@ -131,20 +131,20 @@ fn last_resort(sorted: &Sorted<'_>) -> Candidate {
     Candidate { is_last_resort: true, is_block: is_binary, ..Candidate::likely(extract, why) }
 }
 
-/// Lines with something in them.
+/// Lines that are not blank.
 pub(super) fn full_lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim_end).filter(|line| !line.trim().is_empty())
 }
 
-/// A table with more columns is left as it is.
+/// Limit of the columns of a table that are named.
 const MOST_COLUMNS: usize = 100;
 
-/// JSON, lines of JSON, XML and HTML.
+/// JSON, JSON lines, XML and HTML.
 fn documents(sorted: &Sorted<'_>, texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let mut found = Vec::new();
     if texts.iter().all(|text| serde_json::from_str::<Value>(text).is_ok()) {
         let documents = texts.iter().all(|text| text.trim_start().starts_with(['{', '[']));
-        // A number alone is JSON, and is text.
+        // A bare number is valid JSON, but rather text.
         if documents || media_type.ends_with("json") {
             found.push(Candidate::strict(json!("json"), "every sample is a JSON document"));
         }
@@ -200,7 +200,7 @@ fn html(sorted: &Sorted<'_>, texts: &[&str]) -> Vec<Candidate> {
     found
 }
 
-/// The source of a page's first table, in lower case.
+/// Source of the first table of an HTML page, in lower case.
 fn first_table(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     let table = &text[text.find("<table")?..];
@@ -208,7 +208,7 @@ fn first_table(text: &str) -> Option<String> {
     Some(table[..end].to_owned())
 }
 
-/// Names for the columns of tables whose first row is data, although `table` treats it as a header because
+/// Names for the columns of tables whose first row is data, although `table` treats it as the header because
 /// there is no other.
 fn column_names(sorted: &Sorted<'_>, tables: &[String]) -> Option<Vec<String>> {
     let name = |number| format!("column{number}");
@@ -219,7 +219,7 @@ fn column_names(sorted: &Sorted<'_>, tables: &[String]) -> Option<Vec<String>> {
     };
     let all = rows(json!({ "table": true, "columns": names(MOST_COLUMNS) }))?;
     let below = rows(json!({ "table": true }))?;
-    // Headings of their own are no rows.
+    // Existing headings are not rows.
     let takes_first = all.iter().zip(&below).all(|(all, below)| all.len() == below.len() + 1);
     let name_columns = all.iter().zip(tables).all(|(rows, table)| is_bold(table) || differs_from_below(rows));
     let is_narrow = |count: &usize| *count < MOST_COLUMNS;
@@ -228,7 +228,7 @@ fn column_names(sorted: &Sorted<'_>, tables: &[String]) -> Option<Vec<String>> {
     (takes_first && !name_columns).then_some(columns.filter(is_narrow)).flatten().map(names)
 }
 
-/// Whether the first row has a distinct text in every cell, and a column of it has numbers below.
+/// Whether the first row has a distinct text in every cell, and one of its columns has numbers below.
 fn differs_from_below(rows: &[Value]) -> bool {
     let Some((first, below)) = rows.split_first().filter(|(_, below)| !below.is_empty()) else {
         return false;
@@ -245,7 +245,7 @@ fn differs_from_below(rows: &[Value]) -> bool {
     cells.clone().map(|(_, cell)| cell).all(is_name) && cells.any(over_numbers)
 }
 
-/// Whether every cell of the first row is bold, and the second row has another.
+/// Whether every cell of the first row is bold, but not of the second.
 fn is_bold(table: &str) -> bool {
     let mut rows = table.split("<tr").skip(1).map(|row| {
         let mut cells = row.split("<td").skip(1);
@@ -254,7 +254,7 @@ fn is_bold(table: &str) -> bool {
     rows.next() == Some(true) && rows.next() == Some(false)
 }
 
-/// Whether every row of a table has two cells, and the first of them is no heading of a column.
+/// Whether every row of a table has two cells, and the first row is not a header.
 fn is_of_pairs(table: &str) -> bool {
     let cells =
         |row: &str| (row.matches("<th>").count() + row.matches("<th ").count(), row.matches("<td").count());
@@ -269,14 +269,14 @@ fn xml(texts: &[&str]) -> Vec<Candidate> {
         let why = format!("every sample is a SOAP envelope with `{inner}` in it");
         found.push(Candidate::strict(json!({ "xml": { "path": format!("Envelope/Body/{inner}") } }), why));
     }
-    // The whole envelope has more values, but none that is useful.
+    // The whole envelope would yield more values, but no useful ones.
     if found.is_empty() {
         found.push(Candidate::strict(json!("xml"), "every sample is an XML document"));
     }
     found
 }
 
-/// The name of the first element in a SOAP body, where all samples have the same.
+/// Name of the first element in a SOAP body, if all samples have the same.
 fn body_element(texts: &[&str]) -> Option<String> {
     let name = |text: &str| {
         let document = roxmltree::Document::parse(text.trim_start_matches('\u{feff}').trim_start()).ok()?;
@@ -288,12 +288,12 @@ fn body_element(texts: &[&str]) -> Option<String> {
     texts.iter().all(|text| name(text).as_deref() == Some(&first)).then_some(first)
 }
 
-/// Values between delimiters.
+/// Values separated by delimiters.
 fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
     let named = matches!(media_type, "text/csv" | "text/tab-separated-values" | "application/csv");
     [('\t', "tabs"), (';', "semicolons"), ('|', "pipes"), (',', "commas")]
         .into_iter()
-        // Pipes of a table that is drawn, as in Markdown, are its bars.
+        // Pipes in a drawn table, as in Markdown, are its bars.
         .filter(|(delimiter, _)| *delimiter != '|' || !texts.iter().all(|text| is_drawn(text)))
         .filter(|(delimiter, _)| *delimiter != ',' || !texts.iter().all(|text| is_log(text)))
         .filter_map(|(delimiter, word)| {
@@ -308,7 +308,7 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
                 let names: Vec<Value> = (1..=width).map(|number| format!("column{number}").into()).collect();
                 options["columns"] = names.into();
             }
-            // HAProxy writes `# ` before its header.
+            // HAProxy prefixes its header with `# `.
             if has_header && texts.iter().all(|text| text.starts_with("# ")) {
                 options["header"] = "# ".into();
             }
@@ -319,15 +319,14 @@ fn delimited(texts: &[&str], media_type: &str) -> Vec<Candidate> {
         .collect()
 }
 
-/// Whether every line has a time whose milliseconds stand behind a comma, as Java and Python write them into
-/// logs.
+/// Whether every line has a time with milliseconds after a comma, as in logs of Java and Python.
 fn is_log(text: &str) -> bool {
     static TIME: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\d\d:\d\d:\d\d,\d{3}\b").expect("a good pattern"));
     full_lines(text).all(|line| TIME.is_match(line))
 }
 
-/// How many values every record has; `None` when they differ or there is one.
+/// Number of values of each record; `None` if it varies or is one.
 fn width(texts: &[&str], delimiter: char) -> Option<usize> {
     let mut width = None;
     let mut records = 0;
@@ -351,7 +350,7 @@ fn width(texts: &[&str], delimiter: char) -> Option<usize> {
     width.filter(|width| *width > 1 && records > texts.len())
 }
 
-/// Whether the first line names the columns: no number in it, no name empty or twice.
+/// Whether the first line names the columns: it has no number, and no empty or repeated name.
 fn header_is_text(text: &str, delimiter: char) -> bool {
     let Some(header) = full_lines(text).next() else { return false };
     let names: Vec<&str> =
@@ -361,13 +360,13 @@ fn header_is_text(text: &str, delimiter: char) -> bool {
         !name.is_empty() && name.parse::<f64>().is_err() && !name.starts_with(|c: char| c.is_ascii_digit())
     };
     let mut seen = HashSet::new();
-    // A delimiter may end the line.
+    // The line may end in a delimiter.
     others.iter().all(|name| is_name(name))
         && (last.is_empty() || is_name(last))
         && names.iter().all(|name| seen.insert(*name))
 }
 
-/// Columns that stand one below the other.
+/// Aligned columns.
 fn columns(texts: &[&str]) -> Vec<Candidate> {
     let is_table = |text: &&str| {
         let lines: Vec<&str> = full_lines(text).collect();
@@ -385,11 +384,11 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
                 .iter()
                 .filter(|row| row.contains(char::is_alphanumeric))
                 .all(|row| row.split_whitespace().next().is_some_and(|word| word.ends_with(':')));
-        // Values may be left out or have blanks in them; most lines still have about as many words as there
-        // are names.
+        // Values may be missing or contain blanks; still, most lines have about as many words as there are
+        // names.
         let about =
             rows.iter().filter(|row| row.split_whitespace().count() + names.len() / 4 >= names.len()).count();
-        // A title over a header and its rows: twice as many words stand below it.
+        // A title above header and rows: the rows have at least twice as many words.
         let wide = rows.iter().filter(|row| row.split_whitespace().count() >= names.len() * 2).count();
         let is_title = wide * 2 > rows.len();
         header_is_good && !are_pairs && !is_title && !rows.is_empty() && about * 10 >= rows.len() * 8
@@ -415,7 +414,8 @@ fn columns(texts: &[&str]) -> Vec<Candidate> {
     }
 }
 
-/// Whether every row begins before the first name of the header, which is then over the second cell: `free`.
+/// Whether every row begins before the first name of the header, which is then above the second cell, as in
+/// `free`.
 fn is_led(text: &str) -> bool {
     let mut lines = full_lines(text);
     let Some(header) = lines.next() else { return false };
@@ -435,7 +435,7 @@ fn is_led(text: &str) -> bool {
         && rows.all(leads)
 }
 
-/// Whether a line of a text is drawn across a table with bars: `+----+----+`, `----+----`, `| --- | --- |`,
+/// Whether a text has a horizontal rule with bars: `+----+----+`, `----+----`, `| --- | --- |`,
 /// `├────┼────┤`.
 fn is_drawn(text: &str) -> bool {
     let is_box = |c: char| ('\u{2500}'..='\u{257f}').contains(&c);

@@ -1,5 +1,5 @@
-//! Fields by name and type, and the schema for what fields can't express. `guess` finds the type of one
-//! field, `times` the formats of times, durations and sizes.
+//! Inferred fields with names and types, and an output schema for values that fields can't express. `guess`
+//! infers the type of one field, `times` the formats of timestamps, durations and sizes.
 
 use std::collections::HashSet;
 
@@ -11,32 +11,32 @@ use super::{
     guess::{LEAST_WHOLE, Words, guess, is_number, is_whole},
 };
 
-/// What a route promises of its values.
+/// Inferred types of a route's values.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shape {
-    /// Typed fields, with what speaks for each.
+    /// Typed fields, each with its evidence.
     pub(super) fields: Vec<Field>,
-    /// The schema of the output, where fields can't say it.
+    /// Output schema, if fields can't express the values.
     pub(super) output: Option<(Value, Finding)>,
 }
 
-/// One field.
+/// Inferred field.
 #[derive(Debug, Clone)]
 pub(super) struct Field {
-    /// What clients see.
+    /// Name in the result.
     pub(super) name: String,
-    /// The type, as the file has it: `number`, `{ from: Temp, type: number }`.
+    /// Type in configuration syntax: `number`, `{ from: Temp, type: number }`.
     pub(super) spec: Value,
-    /// What speaks for it.
+    /// Evidence for the type.
     pub(super) finding: Finding,
 }
 
-/// More fields than that are a table of names, not a record.
+/// Limit of fields; an object with more is a lookup table, not a record.
 const MOST_FIELDS: usize = 120;
-/// A longer name is none.
+/// Limit of a field name.
 const LONGEST_NAME: usize = 100;
 
-/// The shapes to try, the one that says most first; the last says nothing.
+/// Possible shapes, most specific first; the last has no types.
 pub(super) fn shapes(reader: &Reader) -> Vec<Shape> {
     let mut shapes = Vec::new();
     if let Some(records) = records(&reader.values) {
@@ -67,13 +67,13 @@ pub(super) fn shapes(reader: &Reader) -> Vec<Shape> {
     shapes
 }
 
-/// Whether a schema that was made here requires a member anywhere.
+/// Whether an inferred schema requires a member anywhere.
 fn has_required(schema: &Value) -> bool {
     let inner = schema["properties"].as_object().into_iter().flat_map(Map::values);
     schema["required"].is_array() || inner.chain(schema.get("items")).any(has_required)
 }
 
-/// The records of all samples: an object each, or lists of objects.
+/// Records of all samples: one object each, or lists of objects.
 fn records(values: &[Value]) -> Option<Vec<&Map<String, Value>>> {
     let mut records = Vec::new();
     for value in values {
@@ -119,7 +119,7 @@ fn fields(records: &[&Map<String, Value>], words: Words) -> Option<Vec<Field>> {
     (!fields.is_empty()).then_some(fields)
 }
 
-/// The texts of one value: itself, or all of a list; `None` when it is something else.
+/// The strings of a value: itself, or all items of a list; `None` for other values.
 fn texts(value: &Value) -> Option<Vec<&str>> {
     match value {
         Value::String(text) => Some(vec![text]),
@@ -168,7 +168,7 @@ fn field(name: String, from: &str, values: &[&Value], records: usize, words: Wor
     Field { name, spec, finding }
 }
 
-/// A name as clients like it: `Active connections` as `active_connections`, `CPU%` as `cpu`.
+/// Field name in snake case: `Active connections` becomes `active_connections`, `CPU%` becomes `cpu_percent`.
 pub(super) fn slug(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -188,14 +188,14 @@ pub(super) fn slug(text: &str) -> String {
     }
 }
 
-/// What the extractor gives for numbers.
+/// Form of numbers in the extractor's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Numbers {
-    /// Texts, which become what the schema says.
+    /// Strings, which the schema converts.
     Texts,
-    /// Numbers as the reply has them.
+    /// Numbers of the response.
     AsSent,
-    /// Numbers that may have a fraction at any time, as those of metrics.
+    /// Measured values, which may have a fraction at any time, as in metrics.
     Measured,
 }
 
@@ -209,9 +209,9 @@ impl Numbers {
     }
 }
 
-/// The schema of values that were all found in the same place.
+/// Schema of values at the same path in all samples.
 fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Value {
-    /// Deeper than that nobody reads a schema.
+    /// Limit of nesting; nobody reads a deeper schema.
     const DEEPEST: usize = 8;
     let is_null = |value: &&Value| value.is_null();
     let telling: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
@@ -235,7 +235,7 @@ fn schema(values: &[&Value], name: &str, depth: usize, numbers: Numbers) -> Valu
             }
             properties.insert(name.clone(), schema(&found, name, depth + 1, numbers));
         }
-        // The labels of a metric are its own.
+        // Labels vary between metrics.
         if properties.is_empty() || properties.len() > MOST_FIELDS || (depth > 0 && name == "labels") {
             return json!({ "type": with_null("object") });
         }

@@ -1,4 +1,4 @@
-//! What the texts of one field are; numbers as people write them among them: `12 %`, `$ 1,024.00`, `5 °C`.
+//! Type inference for the texts of one field. Includes formatted numbers: `12 %`, `$ 1,024.00`, `5 °C`.
 
 use std::sync::LazyLock;
 
@@ -8,40 +8,40 @@ use serde_json::{Map, json};
 use super::times;
 use crate::{authoring::infer::Sure, translate::NumberForm};
 
-/// Which types fields may have.
+/// Types available to fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Words {
-    /// All that there are.
+    /// All types.
     All,
-    /// Those of JSON.
+    /// JSON types only.
     Plain,
 }
 
-/// What a list of texts is.
+/// Inferred type of a list of texts.
 #[derive(Debug)]
 pub(super) struct Guess {
-    /// The type's word.
+    /// Name of the type.
     pub(super) kind: String,
-    /// What stands beside the type.
+    /// Options of the type.
     pub(super) options: Map<String, serde_json::Value>,
-    /// How sure.
+    /// Confidence.
     pub(super) sure: Sure,
-    /// Why.
+    /// Evidence.
     pub(super) why: String,
 }
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^[-+]?([0-9]+(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]+)?$").expect("a good pattern")
 });
-/// Zip codes, telephone numbers and the like, whose zeros would be lost.
+/// Leading zeros, which a number would lose: zip codes, telephone numbers and the like.
 static LEADING_ZERO: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[-+]?0[0-9]").expect("a good pattern"));
 
-/// So many whole numbers make a type of them.
+/// Minimum of whole numbers to infer `integer`.
 pub(super) const LEAST_WHOLE: usize = 3;
 /// Pairs of words for true and false.
 const FLAGS: [[&str; 2]; 5] =
     [["true", "false"], ["yes", "no"], ["on", "off"], ["enabled", "disabled"], ["y", "n"]];
-/// Words that stand for nothing, ASCII case aside.
+/// Words for null; ASCII case is ignored.
 const NOTHING: [&str; 9] = ["-", "--", "N/A", "NA", "n.a.", "null", "none", "nil", "?"];
 
 pub(super) fn is_number(text: &str) -> bool {
@@ -52,7 +52,7 @@ pub(super) fn is_whole(text: &str) -> bool {
     is_number(text) && !text.contains(['.', 'e', 'E'])
 }
 
-/// How sure so many texts of the same form make one.
+/// Confidence in a type by the number of texts.
 pub(super) fn sureness(count: usize) -> Sure {
     match count {
         0 | 1 => Sure::Guess,
@@ -61,11 +61,11 @@ pub(super) fn sureness(count: usize) -> Sure {
     }
 }
 
-/// What the texts of the field of this name are.
+/// Infers the type of a field from its name and texts.
 pub(super) fn guess(name: &str, texts: &[&str], words: Words) -> Guess {
     let all: Vec<&str> = texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
     let is_nothing = |text: &str| NOTHING.iter().any(|word| word.eq_ignore_ascii_case(text));
-    // As they are written here; each once.
+    // In the spelling of the samples, each once.
     let mut nothing: Vec<&str> = Vec::new();
     for text in all.iter().copied().filter(|text| is_nothing(text)) {
         if !nothing.iter().any(|word| word.eq_ignore_ascii_case(text)) {
@@ -79,7 +79,7 @@ pub(super) fn guess(name: &str, texts: &[&str], words: Words) -> Guess {
         .unwrap_or_else(|| text(&telling));
     if guess.kind != "string" && !nothing.is_empty() {
         if words == Words::Plain {
-            // There is no number for `-`.
+            // `-` has no numeric form.
             let why = format!("numbers, and {}", listed(&nothing));
             return Guess { kind: "string".into(), options: Map::new(), why, ..guess };
         }
@@ -89,7 +89,7 @@ pub(super) fn guess(name: &str, texts: &[&str], words: Words) -> Guess {
     guess
 }
 
-/// Bare numbers.
+/// Infers plain numbers.
 fn number(name: &str, texts: &[&str], words: Words) -> Option<Guess> {
     let count = texts.len();
     if count == 0 || !texts.iter().all(|text| is_number(text)) {
@@ -101,7 +101,7 @@ fn number(name: &str, texts: &[&str], words: Words) -> Option<Guess> {
     {
         return Some(time);
     }
-    // Of one or two, the next may have a fraction.
+    // With only one or two samples, the next may have a fraction.
     let (kind, what) = match texts.iter().all(|text| is_whole(text)) {
         true if count >= LEAST_WHOLE => ("integer", "whole numbers"),
         true => ("number", "numbers, whole ones so far"),
@@ -111,13 +111,13 @@ fn number(name: &str, texts: &[&str], words: Words) -> Option<Guess> {
     Some(Guess { kind: kind.into(), options: Map::new(), sure: sureness(count), why })
 }
 
-/// Words for true and false.
+/// Infers booleans.
 fn flag(texts: &[&str]) -> Option<Guess> {
     let count = texts.len();
     let [yes, no] = FLAGS.into_iter().find(|flags| {
         let among = |text: &&str| flags.iter().any(|flag| flag.eq_ignore_ascii_case(text));
         let both = texts.iter().any(|text| !text.eq_ignore_ascii_case(texts[0]));
-        // A letter may be a code, and so may `NO` and `ON`: Norway, Ontario.
+        // A single letter may be a code, and so may `NO` and `ON`: Norway, Ontario.
         let may_be_code = |text: &&str| text.len() <= 2 && !text.contains(|c: char| c.is_ascii_lowercase());
         count > 0
             && texts.iter().all(among)
@@ -132,7 +132,7 @@ fn flag(texts: &[&str]) -> Option<Guess> {
     Some(Guess { kind: "boolean".into(), options, sure: sureness(count), why })
 }
 
-/// Types that only fields have.
+/// Infers types that only fields have.
 fn rich(name: &str, texts: &[&str]) -> Option<Guess> {
     if texts.is_empty() {
         return None;
@@ -143,9 +143,9 @@ fn rich(name: &str, texts: &[&str]) -> Option<Guess> {
         .or_else(|| marked_number(texts))
 }
 
-/// Texts, and how many different ones where they are few.
+/// The string type; if there are few distinct texts, the evidence lists them.
 fn text(texts: &[&str]) -> Guess {
-    /// More are no states.
+    /// Limit of distinct texts that may be an enumeration.
     const MOST_STATES: usize = 4;
     let mut different: Vec<&str> = texts.to_vec();
     different.sort_unstable();
@@ -154,8 +154,7 @@ fn text(texts: &[&str]) -> Guess {
     let few = (2..=MOST_STATES).contains(&different.len()) && different.iter().all(is_state);
     let why = match different.len() {
         0 => "always empty".to_owned(),
-        // A word that comes for the first time would be an error: that is for somebody to decide who knows
-        // them all.
+        // With `values`, a new word would be an error, so only an author who knows all words can decide.
         _ if few && texts.len() >= 8 => {
             format!("a text; only {} so far: where there are no others, `values` says so", listed(&different))
         }
@@ -168,31 +167,30 @@ fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// What stands before money.
+/// Prefixes of amounts of money.
 const BEFORE: [&str; 9] = ["$", "€", "£", "¥", "USD", "EUR", "GBP", "NOK", "kr"];
-/// What stands behind a number often enough that one sample tells.
+/// Common units, for which one sample is enough evidence.
 const BEHIND: [&str; 55] = [
     "%", "°", "°C", "°F", "K", "°K", "mm", "cm", "m", "km", "m/s", "km/h", "kn", "kt", "mph", "hPa", "kPa",
     "Pa", "mbar", "bar", "V", "mV", "kV", "A", "mA", "W", "kW", "MW", "kWh", "Wh", "Hz", "kHz", "MHz", "GHz",
     "rpm", "RPM", "dB", "dBm", "lx", "ppm", "kg", "g", "mg", "l", "L", "ml", "EUR", "USD", "GBP", "NOK",
     "SEK", "DKK", "CHF", "€", "kr",
 ];
-/// A longer suffix is a word of its own, and no unit.
+/// Limit of a unit; a longer suffix is an ordinary word.
 const LONGEST_SUFFIX: usize = 12;
 
-/// What is round the digits of a text: what stands before, the number, what stands behind.
+/// Splits a text into prefix, number and suffix.
 fn parts(text: &str) -> Option<(&str, &str, &str)> {
     let is_digit = |c: char| c.is_ascii_digit();
     let first = text.find(is_digit)?;
     let last = text.rfind(is_digit)? + 1;
     let before = &text[..first];
-    // A sign and a point belong to the number.
+    // A sign and a decimal point belong to the number.
     let number_start = before.trim_end_matches(['-', '+', '.']).len();
     Some((before[..number_start].trim(), &text[number_start..last], text[last..].trim()))
 }
 
-/// What the texts are when all are numbers with the same marks round them; `None` when they are not, or are
-/// bare.
+/// Infers numbers with the same prefix and suffix in all texts; `None` for other texts and for plain numbers.
 fn marked_number(texts: &[&str]) -> Option<Guess> {
     let split: Vec<_> = texts.iter().map(|text| parts(text)).collect::<Option<_>>()?;
     let &(before, _, behind) = split.first()?;
@@ -224,7 +222,7 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         options.insert("thousands_separator".into(), separator.to_string().into());
     }
     let unit = [before, behind].into_iter().filter(|unit| !unit.is_empty()).collect::<Vec<_>>().join(" ");
-    // The number alone does not say what it counts.
+    // The number alone does not show its unit.
     if !unit.is_empty() {
         let spoken = if unit == "%" { "percent" } else { &unit };
         options.insert("description".into(), json!(format!("In {spoken}.")));
@@ -238,7 +236,7 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
         why += &format!(" with `{unit}`");
     }
     if !marks.is_certain {
-        // `1,024` may be a little more than one.
+        // `1,024` may be slightly more than one.
         sure = sure.min(if numbers.len() >= 3 { Sure::Likely } else { Sure::Guess });
         why += &format!("; `{}` stands between thousands, or else before a fraction", marks.mark());
     }
@@ -247,13 +245,13 @@ fn marked_number(texts: &[&str]) -> Option<Guess> {
     Some(Guess { kind: kind.to_owned(), options, sure, why })
 }
 
-/// How numbers are written.
+/// Number format of the texts.
 struct Marks {
     decimal: char,
     thousands: Option<char>,
-    /// Whether the texts can't be read another way.
+    /// Whether no other format has another meaning.
     is_certain: bool,
-    /// The numbers as programs write them.
+    /// The numbers in plain notation.
     plain: Vec<String>,
 }
 
@@ -267,7 +265,7 @@ impl Marks {
     }
 }
 
-/// The plainest way to read all of the numbers.
+/// The simplest format that parses all numbers.
 fn marks(numbers: &[&str]) -> Option<Marks> {
     const WAYS: [(char, Option<char>); 7] = [
         ('.', None),
@@ -285,12 +283,12 @@ fn marks(numbers: &[&str]) -> Option<Marks> {
     };
     let mut ways = WAYS.into_iter().filter_map(|way| Some((way, read(way)?)));
     let ((decimal, thousands), plain) = ways.next()?;
-    // Another way with a different meaning: `1,024`. A point is a fraction to every program.
+    // Another format may have a different meaning: `1,024`. A decimal point is unambiguous.
     let is_certain = thousands.is_none() || ways.all(|(_, other)| other == plain);
     Some(Marks { decimal, thousands, is_certain, plain })
 }
 
-/// Whether a number has only digits: a count, or seconds since 1970.
+/// Parses a number of digits only: a count, or seconds since 1970.
 fn as_count(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

@@ -1,5 +1,5 @@
-//! Extractor candidates for text in lines: metrics, form fields, pairs, and regular expressions for lines
-//! that repeat.
+//! Candidate extractors for text in lines: metrics, form fields, pairs, and regular expressions for repeated
+//! lines.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -20,7 +20,7 @@ static FORM: LazyLock<Regex> = LazyLock::new(|| {
         .expect("a good pattern")
 });
 
-/// Prometheus' text.
+/// Prometheus text format.
 pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
     let is_one = |text: &&str| {
         let has_metadata = full_lines(text).any(|line| line.starts_with("# TYPE ") || line.contains('{'));
@@ -32,7 +32,7 @@ pub(super) fn metrics(texts: &[&str]) -> Option<Candidate> {
         .then(|| Candidate::strict(json!("metrics"), "every line is a sample of a metric, or describes one"))
 }
 
-/// `a=1&b=2`.
+/// Form-encoded text: `a=1&b=2`.
 pub(super) fn form(texts: &[&str], media_type: &str) -> Option<Candidate> {
     let named = media_type == "application/x-www-form-urlencoded";
     let is_one = |text: &&str| FORM.is_match(text.trim()) && (named || text.contains('&'));
@@ -66,7 +66,7 @@ pub(super) fn pairs(texts: &[&str]) -> Vec<Candidate> {
     found
 }
 
-/// The share of lines with a plausible key before the separator, from 0 to 1.
+/// Share of lines with a plausible key before the separator, from 0 to 1.
 fn share(text: &str, separator: &str) -> f64 {
     let (mut all, mut good) = (0_usize, 0_usize);
     let mut keys = HashSet::new();
@@ -85,11 +85,11 @@ fn share(text: &str, separator: &str) -> f64 {
             good += 1;
         }
     }
-    // Keys that repeat are the first column of a table.
+    // Repeated keys are the first column of a table.
     if all == 0 || keys.len() * 2 < good { 0.0 } else { good as f64 / all as f64 }
 }
 
-/// Whether a text has a time in it, as lines of a log begin with: `09:30`.
+/// Whether a text contains a time such as `09:30`, with which log lines begin.
 fn has_clock(text: &str) -> bool {
     let is_time = |five: &[u8]| {
         let digits = [five[0], five[1], five[3], five[4]];
@@ -98,7 +98,7 @@ fn has_clock(text: &str) -> bool {
     text.as_bytes().windows(5).any(is_time)
 }
 
-/// Whether a line with a key and no value has indented lines below it.
+/// Whether a line with a key and without a value has indented lines below it.
 fn has_nesting(text: &str, separator: &str) -> bool {
     let lines: Vec<&str> = full_lines(text).collect();
     lines.windows(2).any(|two| {
@@ -109,25 +109,25 @@ fn has_nesting(text: &str, separator: &str) -> bool {
     })
 }
 
-/// Words that name nothing.
+/// Words that are not names.
 const SMALL_WORDS: [&str; 16] =
     ["is", "are", "was", "were", "with", "and", "of", "at", "in", "on", "to", "the", "for", "by", "a", "="];
-/// Marks round a number, such as `50%`, `[10` or `5,`.
+/// Marks around a number, such as `50%`, `[10` or `5,`.
 const MARKS: [char; 14] = ['%', '[', ']', '(', ')', ',', ';', ':', '"', '\'', '°', '$', '€', '!'];
 
-/// Whether a word may name what stands beside it.
+/// Whether a word may name its neighbour.
 fn tells(word: &str) -> bool {
     word.contains(char::is_alphanumeric) && !SMALL_WORDS.contains(&word.to_lowercase().as_str())
 }
 
-/// Names of captures are letters, digits and `_`.
+/// Whether a name consists of letters, digits and `_`, as captures require.
 fn is_capture_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The group of this name for words that stand in the same place: numbers where all are, with the marks round
-/// them outside of it where they are the same, else whatever is no white space.
+/// Capture group for the words at one position: a number if all are, with common marks outside of the group,
+/// else any text without white space.
 fn capture<'t>(name: &str, words: impl Iterator<Item = &'t str> + Clone) -> String {
     let Some(first) = words.clone().next() else { return String::new() };
     let marks = marks_of(first);
@@ -139,7 +139,7 @@ fn capture<'t>(name: &str, words: impl Iterator<Item = &'t str> + Clone) -> Stri
     }
 }
 
-/// Whether a word is a number, marks round it aside.
+/// Whether a word is a number, apart from marks around it.
 fn is_number(word: &str) -> bool {
     word.trim_matches(MARKS).parse::<f64>().is_ok_and(f64::is_finite)
         && word.contains(|c: char| c.is_ascii_digit())
@@ -151,16 +151,16 @@ fn marks_of(word: &str) -> (&str, &str) {
     (&word[..start], &word[end..])
 }
 
-/// More lines are no short report.
+/// Limit of the lines of a short report.
 const MOST_LINES: usize = 12;
-/// More words than that make no pattern of a report that somebody reads.
+/// Limit of the words of a report; a longer pattern would not be readable.
 const MOST_REPORT_WORDS: usize = 60;
 
-/// The lines of a text, as words.
+/// Lines of a text, split into words.
 type Lines<'t> = Vec<Vec<&'t str>>;
 
-/// A short report of fixed words with numbers among them: behind the words that name them, or in a line below
-/// a line of such words, as nginx' `stub_status` and `vmstat` have it.
+/// A short report of fixed words and numbers, like nginx's `stub_status` and `vmstat`. The numbers follow the
+/// words that name them, or are in a line below the names.
 pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     let samples: Vec<Lines<'_>> = texts
         .iter()
@@ -176,7 +176,7 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
         return None;
     }
     let shape = Shape { samples: &samples };
-    // Without a line of values below words, keys and values are read better by what looks for them.
+    // Without a line of values below names, the `pairs` extractor fits better.
     (1..first.len()).find(|line| shape.is_below_names(*line))?;
     let mut names: Vec<String> = Vec::new();
     let mut parts = Vec::new();
@@ -186,7 +186,7 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
                 parts.push(regex::escape(word));
                 continue;
             }
-            // What is neither a number nor always the same would make a pattern of this sample alone.
+            // A word that varies and is not a number would make a pattern for this sample only.
             if !shape.words(line, index).all(is_number) {
                 return None;
             }
@@ -206,7 +206,7 @@ pub(super) fn report(texts: &[&str]) -> Option<Candidate> {
     Some(Candidate { reads_all: true, ..Candidate::likely(extract, why) })
 }
 
-/// Samples that have as many lines, of as many words.
+/// Samples with the same number of lines, and of words in each line.
 struct Shape<'s, 't> {
     samples: &'s [Lines<'t>],
 }
@@ -216,7 +216,7 @@ impl<'t> Shape<'_, 't> {
         self.samples.iter().map(move |lines| lines[line][index])
     }
 
-    /// Whether a word is the same in all samples, and no number.
+    /// Whether a word is the same in all samples, and not a number.
     fn is_constant(&self, line: usize, index: usize) -> bool {
         let word = self.samples[0][line][index];
         self.words(line, index).all(|other| other == word) && !word.contains(|c: char| c.is_ascii_digit())
@@ -226,7 +226,7 @@ impl<'t> Shape<'_, 't> {
         self.samples[0][line].len()
     }
 
-    /// Whether a line has numbers only, and the line above it a word for each.
+    /// Whether a line has numbers only, and the line above has a word for each.
     fn is_below_names(&self, line: usize) -> bool {
         line > 0
             && (0..self.width(line)).all(|index| self.words(line, index).all(is_number))
@@ -234,8 +234,8 @@ impl<'t> Shape<'_, 't> {
             && (0..self.width(line - 1)).all(|index| self.is_constant(line - 1, index))
     }
 
-    /// What names a number: the word above it, counted from the end of the line, else the words before it,
-    /// else the word behind it.
+    /// Name of a number: the word above it, counted from the end of the line, else the words before it, else
+    /// the word after it.
     fn name(&self, line: usize, index: usize) -> Option<String> {
         let first = &self.samples[0];
         if self.is_below_names(line) {
@@ -256,10 +256,10 @@ impl<'t> Shape<'_, 't> {
     }
 }
 
-/// More words than that make no pattern of a line that somebody reads.
+/// Limit of the words of a line; a longer pattern would not be readable.
 const MOST_LINE_WORDS: usize = 20;
 
-/// Lines of the same words, of which some differ.
+/// Lines with the same words, some of which vary.
 pub(super) fn repeated_lines(texts: &[&str]) -> Vec<Candidate> {
     let lines: Vec<Vec<&str>> = texts
         .iter()
@@ -285,7 +285,7 @@ pub(super) fn repeated_lines(texts: &[&str]) -> Vec<Candidate> {
     vec![Candidate { is_weak: true, ..Candidate::likely(extract, why) }]
 }
 
-/// Words that are the same in every line stay; the others are captured, and named by the word before them.
+/// Pattern of lines: constant words are literal; the others are captured, and named by the word before them.
 fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
     let first = lines.first()?;
     let mut names: Vec<String> = Vec::new();
@@ -295,7 +295,7 @@ fn pattern(lines: &[Vec<&str>], is_single: bool) -> Option<String> {
         let same = lines.iter().all(|line| line[index] == word);
         same && !word.contains(|c: char| c.is_ascii_digit()) && first.len() > 1
     };
-    // What names a value: the word before it, else the word after it, else one further before.
+    // The name of a value: the word before it, else the word after it, else an earlier one.
     let telling = |index: usize| is_constant(index) && tells(first[index]);
     let label = |index: usize| {
         let before = (0..index).rev().take_while(|other| is_constant(*other));

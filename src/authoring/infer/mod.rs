@@ -1,13 +1,14 @@
-//! A route proposed from recorded replies.
+//! Inference of a route from recorded responses.
 //!
-//! `samples` separates successes from failures, and finds rules for errors with a success status.
-//! `candidates` and `lines` propose extractors for each kind of text. `trial` runs them on all samples and
-//! scores how much of each they read. `fields` derives fields or a schema from the values. `write` writes the
-//! route, with the evidence for each part in comments.
+//! - `samples` separates successes from failures, and finds rules for errors with a success status.
+//! - `candidates` and `lines` propose extractors for each kind of text.
+//! - `trial` runs them on all samples, and scores the share of text that each extracts.
+//! - `fields` infers fields or a schema from the values.
+//! - `write` writes the route, with the evidence for each part in comments.
 //!
-//! What is proposed has been tried: the file loads without an error, every success among the samples is a success by
-//! it, every failure an error, and the examples in it hold. Where a proposal does not, the next plainer one is taken;
-//! the last, the whole text, always holds.
+//! Every proposal is verified. The file loads without errors, it translates each sample to a success or an
+//! error as classified, and its examples pass. If a proposal fails, the next simpler one is tried. The last
+//! one, the whole text, always passes.
 
 mod candidates;
 mod fields;
@@ -22,75 +23,75 @@ use serde_json::Value;
 
 use crate::model::UpstreamResponse;
 
-/// How many replies are looked at.
+/// Limit of the examined samples.
 pub const SAMPLE_LIMIT: usize = 100;
 
-/// One recorded reply.
+/// Recorded response.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// What it is called, such as its file.
+    /// Name of the sample, such as its file.
     pub name: String,
-    /// What was answered.
+    /// The response.
     pub response: UpstreamResponse,
 }
 
-/// What the samples do not tell about the route.
+/// Names and addresses that the samples do not contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Naming {
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// The upstream's name, which no other file of the folder may have.
+    /// Name of the upstream, which must be unique in the configuration.
     pub upstream: String,
-    /// Where the upstream is: `http://host:port`.
+    /// URL of the upstream: `http://host:port`.
     pub address: String,
-    /// The method.
+    /// HTTP method.
     pub method: String,
     /// Path and query, with arguments as `{name}`.
     pub path: String,
 }
 
-/// How sure a part of a proposal is.
+/// Confidence in a part of a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sure {
-    /// Look at it before you use it.
+    /// A guess; check it before use.
     Guess,
-    /// Likely; more samples would tell.
+    /// Likely; more samples would confirm it.
     Likely,
-    /// Every sample says so, and nothing speaks against it.
+    /// All samples agree.
     Sure,
 }
 
-/// One part of a proposal, and what speaks for it.
+/// Part of a proposal, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Which part: `extract`, `field temperature`, `when`.
+    /// Name of the part: `extract`, `field temperature`, `when`.
     pub part: String,
-    /// What it is.
+    /// Value of the part.
     pub value: String,
-    /// How sure.
+    /// Confidence.
     pub sure: Sure,
-    /// Why.
+    /// Evidence.
     pub why: String,
 }
 
-/// A route, whole.
+/// Complete proposed route.
 #[derive(Debug, Clone)]
 pub struct Proposal {
     /// The configuration file.
     pub yaml: String,
-    /// What speaks for its parts.
+    /// Parts with their evidence.
     pub findings: Vec<Finding>,
 }
 
 impl Finding {
-    /// The finding in a comment: how sure, and why.
+    /// The finding as a comment: confidence and evidence.
     fn comment(&self) -> String {
         format!("{}: {}", self.sure.word(), write::one_line(&self.why))
     }
 }
 
 impl Sure {
-    /// In a word.
+    /// The confidence as a word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Guess => "guess",
@@ -100,12 +101,13 @@ impl Sure {
     }
 }
 
-/// Proposes a route for replies of one endpoint. Total: whatever the replies are, the file loads.
+/// Proposes a route for the responses of one endpoint. Total: for any responses, the file loads.
 pub fn propose(samples: &[Sample], naming: &Naming) -> Proposal {
     let sorted = samples::sort(&samples[..samples.len().min(SAMPLE_LIMIT)]);
     let ranked = ranked(&sorted);
     let errors = samples::error_rules(&sorted);
-    // From the fullest to the plainest: types, no types; the best reader, the second, the whole text.
+    // From the most specific to the simplest: with and without types; the best extractor, the second, the
+    // whole text.
     for errors in [errors.as_ref(), None] {
         for (index, reader) in ranked.iter().enumerate() {
             let runner_up = ranked.get(index + 1);
@@ -120,19 +122,19 @@ pub fn propose(samples: &[Sample], naming: &Naming) -> Proposal {
     write::plainest(naming)
 }
 
-/// A way to read the successes, and what it found in them.
+/// Extractor that parses all successes, with its results.
 #[derive(Debug)]
 struct Reader {
     candidate: candidates::Candidate,
-    /// A value a success.
+    /// One value per success.
     values: Vec<Value>,
-    /// How much of the text is in the values, from 0 to 1.
+    /// Share of the text that is in the values, from 0 to 1.
     explained: f64,
 }
 
-/// The readers that read every success, best first. The last is the whole text, or the bytes.
+/// The candidates that parse every success, best first. The last is the whole text, or the bytes.
 fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
-    // Why the first candidate, which is the strictest, reads less than all.
+    // Error of the first and strictest candidate that fails.
     let mut refusal = None;
     let mut readers: Vec<Reader> = candidates::all(sorted)
         .into_iter()
@@ -144,7 +146,7 @@ fn ranked(sorted: &samples::Sorted<'_>) -> Vec<Reader> {
                     return None;
                 }
             };
-            // A table of one column is a list of lines, whatever reads it.
+            // A table of one column is only a list of lines.
             let is_table = matches!(candidate.name(), "csv" | "columns");
             if is_table
                 && values

@@ -1,21 +1,21 @@
-//! Successes and failures among the samples, and the rules for failures that come with a success status.
+//! Classification of samples as successes and failures, and rules for failures with a success status.
 
 use super::{Finding, Sample, Sure, trial};
 use crate::translate::Charset;
 use serde_json::{Value, json};
 
-/// The samples, told apart.
+/// Classified samples.
 #[derive(Debug)]
 pub(super) struct Sorted<'a> {
-    /// Those that are data.
+    /// Successes.
     pub(super) successes: Vec<&'a Sample>,
-    /// The texts of the successes, decompressed and decoded; `None` when one of them is no text.
+    /// Decompressed and decoded texts of the successes; `None` if one of them is binary.
     pub(super) texts: Option<Vec<String>>,
-    /// The charset that rules name, where what the samples say of theirs gives no text.
+    /// Charset that the rules must set, if the samples' own declarations fail.
     pub(super) charset: Option<Fallback>,
-    /// Those that are errors by their status.
+    /// Failures by HTTP status.
     pub(super) failed: Vec<&'a Sample>,
-    /// Those that are errors though their status is a success, with what tells it.
+    /// Failures with a success status, with the evidence.
     pub(super) hidden: Vec<(&'a Sample, Sign)>,
 }
 
@@ -27,32 +27,32 @@ impl<'a> Sorted<'a> {
     }
 }
 
-/// A charset for samples that name none, or a wrong one.
+/// Charset for samples that declare none, or a wrong one.
 #[derive(Debug)]
 pub(super) struct Fallback {
-    /// Its label.
+    /// Label of the charset.
     pub(super) label: &'static str,
-    /// Why it is needed.
+    /// Evidence for it.
     pub(super) finding: Finding,
 }
 
-/// What tells an error in a reply with a success status.
+/// Evidence of an error in a response with a success status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sign {
     /// The text begins with this word.
     Word(&'static str),
-    /// A member of the JSON object is false: `success`.
+    /// This member of the JSON object is false, such as `success`.
     False(&'static str),
-    /// `status` is one of these words.
+    /// The member `status` has this value.
     Status(String),
-    /// A member `error` is there, and is not empty.
+    /// The member `error` is present and not empty.
     Error,
 }
 
-/// Words that an error begins with.
+/// Words with which errors begin.
 const ERROR_WORDS: [&str; 8] = ["ERR", "ERROR", "FAIL", "FAILED", "FAILURE", "FATAL", "EXCEPTION", "DENIED"];
 
-/// Tells the samples apart.
+/// Classifies the samples.
 pub(super) fn sort(samples: &[Sample]) -> Sorted<'_> {
     let (good, failed): (Vec<_>, Vec<_>) =
         samples.iter().partition(|sample| sample.response.status.is_success());
@@ -75,7 +75,7 @@ pub(super) fn sort(samples: &[Sample]) -> Sorted<'_> {
     sorted
 }
 
-/// The texts of samples, and the charset that they need a rule to name.
+/// Decodes samples; also returns the charset that a rule must set for them.
 fn decode(samples: &[&Sample]) -> (Option<Fallback>, Vec<Option<String>>) {
     let read = |charset| samples.iter().map(|sample| trial::text(sample, charset)).collect::<Vec<_>>();
     let own = read(None);
@@ -124,7 +124,7 @@ fn sign(text: &str) -> Option<Sign> {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (word, rest) = text.split_at(end);
-    // `Errors: 0` is a report; `ERR 17`, `Error: …` and `ERROR` are not. A report has lines.
+    // `Errors: 0` is a report; `ERR 17`, `Error: …` and `ERROR` are errors. A report has several lines.
     let is_short = text.trim_end().lines().count() <= 3;
     let goes_on =
         rest.trim().is_empty() || rest.starts_with([' ', ':', '!', '-', '[', '(', '\t', '\r', '\n']);
@@ -135,7 +135,7 @@ fn sign(text: &str) -> Option<Sign> {
         .map(Sign::Word)
 }
 
-/// Whether an `error` member says something.
+/// Whether an `error` member has a value that means an error.
 fn is_there(error: &Value) -> bool {
     match error {
         Value::Null | Value::Bool(false) => false,
@@ -147,24 +147,24 @@ fn is_there(error: &Value) -> bool {
     }
 }
 
-/// A rule that makes a tool error.
+/// Rule for a tool error.
 #[derive(Debug, Clone)]
 pub(super) struct ErrorRule {
-    /// When it holds.
+    /// Its conditions.
     pub(super) when: Value,
-    /// The template of its text.
+    /// Template of its text.
     pub(super) error: String,
-    /// What speaks for it.
+    /// Evidence for it.
     pub(super) finding: Finding,
 }
 
-/// The rules for the errors that were seen, and for one that the successes speak of.
+/// Rules for the errors among the samples, and for one that the successes imply.
 pub(super) fn error_rules(sorted: &Sorted<'_>) -> Option<Vec<ErrorRule>> {
     let mut rules: Vec<ErrorRule> = Vec::new();
     let mut known: Vec<Sign> = Vec::new();
     let charset = sorted.charset.as_ref().map(|charset| charset.label);
     for (_, sign) in &sorted.hidden {
-        // One rule has all words.
+        // One rule covers all words.
         let sign = if matches!(sign, Sign::Word(_)) { Sign::Word(ERROR_WORDS[0]) } else { sign.clone() };
         if known.contains(&sign) {
             continue;
@@ -194,7 +194,7 @@ pub(super) fn error_rules(sorted: &Sorted<'_>) -> Option<Vec<ErrorRule>> {
     (!rules.is_empty()).then_some(rules)
 }
 
-/// The member that says `true` in every success, and would say `false` of an error.
+/// The member that is `true` in every success, and presumably `false` in an error.
 fn promised(sorted: &Sorted<'_>) -> Option<&'static str> {
     let texts = sorted.texts.as_ref()?;
     let says = |name: &str| {
@@ -228,7 +228,7 @@ fn of_sign(sign: &Sign, texts: &[String], sure: Sure, why: String) -> ErrorRule 
     ErrorRule { when, error, finding: Finding { part: "when".into(), value, sure, why } }
 }
 
-/// The template for where these texts have their message.
+/// Template for the member that has the message in these texts.
 fn message(texts: &[String]) -> String {
     const PLACES: [&str; 9] = [
         "error.message",

@@ -1,4 +1,4 @@
-//! Points in time, days, durations and sizes, by the readers that fields have.
+//! Type inference for timestamps, dates, durations and sizes, with the parsers of fields.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::{
     translate::{DurationForm, FieldKind, FieldType, SizeForm, TimeForm, TimeFormat, Zone},
 };
 
-/// Times that say how far they are from UTC, and words that mean UTC itself.
+/// Formats of timestamps with an offset from UTC, or with a word for UTC.
 const CERTAIN: [(&str, Option<&str>); 9] = [
     ("%d/%b/%Y:%H:%M:%S %z", None),
     ("%Y-%m-%d %H:%M:%S %z", None),
@@ -23,7 +23,7 @@ const CERTAIN: [(&str, Option<&str>); 9] = [
     ("%A, %d-%b-%Y %H:%M:%S UTC", Some("UTC")),
     ("%A, %d-%b-%Y %H:%M:%S GMT", Some("UTC")),
 ];
-/// Times of a clock that stands nobody knows where.
+/// Formats of timestamps in an unknown time zone.
 const LOCAL: [&str; 14] = [
     "%d.%m.%Y %H:%M:%S",
     "%d.%m.%Y %H:%M",
@@ -40,11 +40,11 @@ const LOCAL: [&str; 14] = [
     "%m/%d/%Y %H:%M",
     "%d/%m/%Y %H:%M:%S",
 ];
-/// Days. Where the month stands first and where it stands second are told apart by all of the samples.
+/// Formats of dates. All samples together decide whether the month is first or second.
 const DAYS: [&str; 8] =
     ["%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"];
 
-/// Whether a field of this type reads all of the texts.
+/// Whether a field of this type parses all texts.
 fn reads(kind: FieldKind, texts: &[&str]) -> bool {
     let kind = FieldType::from(kind);
     !texts.is_empty() && texts.iter().all(|text| kind.apply_to_place(&Value::from(*text)).is_ok())
@@ -64,15 +64,15 @@ fn found(kind: &str, options: &[(&str, &str)], sure: Sure, why: String) -> Guess
     Guess { kind: kind.to_owned(), options, sure, why }
 }
 
-/// What the texts are when all of them are points in time, or days.
+/// Infers timestamps or dates.
 pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
-    // A number alone is no date, though some forms read one.
+    // A bare number is not a date, although some formats parse it.
     let separated = |text: &&str| text.contains(['-', '/', '.', ':', ' ']) && text.len() >= 8;
     if !texts.iter().all(separated) {
         return None;
     }
     let (count, sure) = (texts.len(), sureness(texts.len()));
-    // Nobody writes such a text for something else.
+    // Such a text is unlikely to mean anything else.
     let sure = sure.max(Sure::Likely);
     let told = |what: &str| format!("{count} of {count} are {what}");
     if reads(FieldKind::DateTime(TimeForm::default()), texts) {
@@ -96,7 +96,7 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     match ways.as_slice() {
         [] => None,
         [format] => Some(found("date", &[("format", format)], sure, told("days"))),
-        // It is the month, or the day; a wrong one would never be seen.
+        // Day and month are ambiguous; a wrong choice would go unnoticed.
         [one, other, ..] => {
             let why = format!("days, as `type: date` reads with `format: \"{one}\"`, or else `\"{other}\"`");
             Some(found("string", &[], Sure::Guess, why))
@@ -104,7 +104,7 @@ pub(super) fn date_or_time(texts: &[&str]) -> Option<Guess> {
     }
 }
 
-/// Times without an offset stay texts: what is read by the wrong clock looks right.
+/// Infers timestamps without an offset, which stay strings: with a wrong time zone, they would look right.
 fn local(texts: &[&str]) -> Option<Guess> {
     let utc: Option<Zone> = "UTC".parse().ok();
     let usual = TimeForm { format: TimeFormat::Usual, zone: utc };
@@ -121,7 +121,7 @@ fn local(texts: &[&str]) -> Option<Guess> {
     Some(found("string", &[], Sure::Likely, why))
 }
 
-/// Seconds or milliseconds since 1970, where the name says that it is a time.
+/// Infers seconds or milliseconds since 1970, if the name suggests a time.
 pub(super) fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
     const NAMES: [&str; 16] = [
         "time",
@@ -155,7 +155,7 @@ pub(super) fn unix(name: &str, numbers: &[u64]) -> Option<Guess> {
     Some(found("date-time", &[("format", format)], sureness(numbers.len()).min(Sure::Likely), why))
 }
 
-/// Durations with units, or by a clock where the name says so.
+/// Infers durations with units, or in clock format if the name suggests one.
 pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     const NAMES: [&str; 14] = [
         "uptime",
@@ -181,7 +181,7 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     let has_letters = |text: &&str| text.contains(char::is_alphabetic);
     let has_days = |text: &&str| text.split_once('-').is_some_and(|(_, clock)| clock.contains(':'));
     let unit = |text: &str| text.trim_start_matches(|c: char| !c.is_alphabetic()).to_owned();
-    // `5 m` is rather five metres, and `3 h` a word of somebody's own.
+    // `5 m` is more likely five metres, and `3 h` may have another meaning.
     let may_be_length = texts.iter().all(|text| unit(text) == "m");
     let certain = texts.iter().any(has_days) || (texts.iter().all(has_letters) && !may_be_length);
     let says_more = |text: &&str| text.contains(':') || has_letters(text);
@@ -206,12 +206,12 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     ))
 }
 
-/// Sizes with units; a `0` needs none.
+/// Infers sizes with units; `0` needs none.
 pub(super) fn size(name: &str, texts: &[&str]) -> Option<Guess> {
     static UNIT: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"^[0-9][0-9.,]*\s?(?:[KMGTPEk]i?B|[KMGTPE]i?|k|B|[Bb]ytes?)$").expect("a good pattern")
     });
-    // `273 K` is a temperature, `2 M` may be a million.
+    // `273 K` is a temperature, and `2 M` may be two million.
     let is_other =
         name.split('_').any(|word| word.starts_with("temp") || word == "price" || word == "resistance");
     let with_unit = texts.iter().filter(|text| UNIT.is_match(text)).count();

@@ -1,5 +1,5 @@
-//! Runs each candidate on all samples with the real translator, and ranks them by the share of text
-//! extracted.
+//! Trial of candidates: runs each on all samples with the real translator, and ranks them by the share of
+//! text extracted.
 
 use super::{Reader, Sample, candidates::Candidate, samples::Sorted};
 use crate::{
@@ -12,14 +12,14 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 use std::{collections::HashSet, sync::LazyLock};
 
-/// What a route may have as `response_limit` at most: how long a sample is does not say how to read it.
+/// Highest `response_limit` of a route: the length of a sample must not affect the trial.
 const HIGHEST_REPLY_LIMIT: &str = "1GiB";
 
-/// What a candidate finds in each success.
+/// The value that a candidate extracts from each success.
 ///
 /// # Errors
 ///
-/// Why it can't read the first that it can't read; no words when it does not exist.
+/// The error of the first sample that it can't parse; empty if the extractor is not valid.
 pub(super) fn values(candidate: &Candidate, sorted: &Sorted<'_>) -> Result<Vec<Value>, String> {
     if candidate.is_block {
         return Ok(Vec::new());
@@ -28,18 +28,16 @@ pub(super) fn values(candidate: &Candidate, sorted: &Sorted<'_>) -> Result<Vec<V
     run(&candidate.extract, charset, sorted.successes.iter().map(|sample| &sample.response))
 }
 
-/// The text of a sample, decompressed and decoded, in a charset that a rule names or in its own; `None` when
-/// it is none.
+/// The text of a sample, decompressed and decoded, with the given charset or its own; `None` if it is binary.
 pub(super) fn text(sample: &Sample, charset: Option<&str>) -> Option<String> {
     let values = run(&json!("text"), charset, std::iter::once(&sample.response)).ok()?;
     let text = values.first()?.as_str()?;
-    // Old programs leave DEL and the controls from U+0080 on in texts; bytes of images and archives have
-    // lower ones soon.
+    // Old programs leave DEL and controls from U+0080 on in texts; images and archives soon have lower ones.
     let is_strange = |c: char| c < ' ' && !c.is_ascii_whitespace() && c != '\u{1b}';
     (!text.chars().take(4096).any(is_strange) && !looks_binary(&sample.response)).then(|| text.to_owned())
 }
 
-/// Whether the media type says that it is no text.
+/// Whether the media type is binary.
 fn looks_binary(response: &UpstreamResponse) -> bool {
     let media_type = response.media_type().unwrap_or_default();
     ["image/", "audio/", "video/", "font/"].iter().any(|kind| media_type.starts_with(kind))
@@ -74,26 +72,26 @@ fn run<'r>(
         .collect()
 }
 
-/// A configuration that is good.
+/// Loads a configuration; `None` if it has errors.
 pub(super) fn load(text: &str) -> Option<Loaded> {
     config::load(&Sources::of_text("proposal.yaml", text)).ok()
 }
 
-/// What a route makes of a reply.
+/// Translates a response by a route.
 pub(super) fn result(route: &Route, response: &UpstreamResponse) -> ToolResult {
     let args = Value::Object(Map::new());
     let facts = CallInput::new(&route.definition.name, &args);
     translate(&route.translator, facts, response, &mut Trace::off()).result
 }
 
-/// The result as clients get it.
+/// The result that clients receive.
 pub(super) fn written(result: &ToolResult) -> Value {
     result_to_json(result, Shapes::ObjectsOnly)
 }
 
-/// How much of the words of each text is in the value that was made of it; the least of all samples, from 0
-/// to 1. Words are runs of letters and digits, so that marks and white space do not count; nor does the
-/// markup of HTML and XML.
+/// Share of the words of each text that are in the extracted value; the minimum of all samples, from 0 to 1.
+/// Words are runs of letters and digits, so punctuation and white space do not count, and neither does HTML
+/// or XML markup.
 pub(super) fn explained(candidate: &Candidate, values: &[Value], texts: &Option<Vec<String>>) -> f64 {
     let is_markup = candidate.source().is_some() || matches!(candidate.name(), "html" | "xml");
     let Some(texts) = texts else { return 0.0 };
@@ -113,7 +111,7 @@ pub(super) fn explained(candidate: &Candidate, values: &[Value], texts: &Option<
             count(text)
         }
         match all {
-            // All that such a document says is in its attributes, or it says nothing.
+            // Such a document is empty, or has all its data in attributes.
             0 if is_markup => 1.0,
             0 => 0.0,
             _ => known as f64 / all as f64,
@@ -126,8 +124,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// The text of a document of HTML or XML in its pieces: without tags, comments, scripts, style sheets and the
-/// names of characters (`&nbsp;`). Roughly so, since it only says how much is read.
+/// Text of an HTML or XML document, in pieces: without tags, comments, scripts, style sheets and character
+/// references (`&nbsp;`). An approximation, because it only measures the share.
 fn between_tags(document: &str) -> impl Iterator<Item = &str> {
     static MARKUP: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(
@@ -154,13 +152,13 @@ fn collect(value: &Value, found: &mut HashSet<String>) {
     }
 }
 
-/// Less than this is read by chance.
+/// Minimum share; less may be a coincidence.
 pub(super) const LEAST_EXPLAINED: f64 = 0.5;
 
-/// Sorts the readers: those that their media type names or whose form can't be met by chance first (JSON,
-/// XML, …), then by how much they explain, in steps of a tenth; ties by the order in which the candidates are
-/// named, from the stricter to the laxer form. Readers of less than half of a text are dropped. Patterns that
-/// name their parts by places come after all others, and the whole text comes last.
+/// Ranks the extractors. First come those selected by media type or with a format that can't match by
+/// coincidence (JSON, XML, …). Then the share of extracted text decides, in steps of a tenth, and then the
+/// order of the candidates, from strict to permissive. Extractors of less than half of a text are dropped.
+/// Patterns that name their parts by position come after all others, and the whole text comes last.
 pub(super) fn rank(readers: &mut Vec<Reader>) {
     readers.retain(|reader| {
         let candidate = &reader.candidate;

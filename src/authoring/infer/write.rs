@@ -1,4 +1,4 @@
-//! Writes the proposed route as YAML, and proposes it only if it loads and matches every sample.
+//! Writer of the proposed route as YAML. Proposes it only if it loads and handles every sample as classified.
 
 use std::fmt::Write;
 
@@ -15,18 +15,18 @@ use super::{
 };
 use crate::{config::yaml, model::UpstreamResponse, route::Route, translate::TranslationLimits};
 
-/// How many samples become examples.
+/// Limit of the samples that become examples.
 const MOST_EXAMPLES: usize = 12;
-/// Longer bodies are cut to their first lines, where that still reads.
+/// Longer bodies are truncated to this number of lines, if the result is the same.
 const LONGEST_LINES: usize = 15;
-/// Longer bodies are no examples; a recording beside the file would be.
+/// Limit of the body of an example; a longer one belongs into a recording beside the file.
 const LONGEST_BODY_BYTES: usize = 8 << 10;
-/// What `response_limit` may be at most, in bytes.
+/// Highest `response_limit`, in bytes.
 const HIGHEST_REPLY_LIMIT_BYTES: usize = 1 << 30;
-/// The longest comment, in characters.
+/// Limit of a comment, in characters.
 const LONGEST_COMMENT: usize = 160;
 
-/// A proposal before it is tried.
+/// Proposal before it is verified.
 pub(super) struct Draft<'a> {
     pub(super) naming: &'a Naming,
     pub(super) sorted: &'a Sorted<'a>,
@@ -37,7 +37,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// The proposal, when it holds on every sample.
+    /// The proposal, if it handles every sample as classified.
     pub(super) fn tried(&self) -> Option<Proposal> {
         let mut findings = Vec::new();
         let mut route = self.route(&mut findings);
@@ -111,12 +111,12 @@ impl Draft<'_> {
         out
     }
 
-    /// The limit that the longest sample needs, with room for a longer one; `None` where the default has that
-    /// room.
+    /// The limit that the longest sample needs, with a margin for longer ones; `None` if the default is
+    /// enough.
     fn response_limit(&self) -> Option<Finding> {
         let sorted = self.sorted;
         let bodies = sorted.all().map(|sample| sample.response.body.len());
-        // What is compressed counts as it is expanded.
+        // For compressed bodies, the decompressed length counts.
         let texts = sorted.texts.iter().flatten().map(String::len);
         let longest_bytes = bodies.chain(texts).max().unwrap_or_default();
         if longest_bytes <= TranslationLimits::DEFAULT_REPLY_BYTES {
@@ -139,7 +139,7 @@ impl Draft<'_> {
         let explained = if candidate.is_weak { 0.8 } else { self.reader.explained };
         let sure = match (candidate.is_last_resort, candidate.is_strict, explained) {
             (true, ..) => Sure::Guess,
-            // Its form is met, and most of what the samples say is not in it.
+            // The format matches, but most of the text is not extracted.
             (false, true, share) if !candidate.reads_all && share < trial::LEAST_EXPLAINED => Sure::Guess,
             (false, true, _) if samples > 1 => Sure::Sure,
             (false, true, _) => Sure::Likely,
@@ -202,7 +202,7 @@ impl Draft<'_> {
         }
     }
 
-    /// An example a sample, while there is room.
+    /// One example per sample, up to a limit.
     fn examples(&self, route: &Route, out: &mut String) {
         let mut examples = String::new();
         let mut left_out = 0;
@@ -227,7 +227,7 @@ impl Draft<'_> {
 
 fn example(route: &Route, sample: &Sample) -> Option<String> {
     let (upstream_response, is_cut) = match cut(&sample.response) {
-        // What is cut must still be what it was.
+        // A truncated sample must still have the same outcome.
         Some(cut)
             if trial::result(route, &cut).is_error() == trial::result(route, &sample.response).is_error() =>
         {
@@ -284,7 +284,7 @@ fn cut(response: &UpstreamResponse) -> Option<UpstreamResponse> {
     Some(cut)
 }
 
-/// What stands above the rules.
+/// The file up to the rules.
 fn head(naming: &Naming, samples: usize) -> String {
     let plural = if samples == 1 { "" } else { "s" };
     let Naming { name, upstream, address, method, path } = naming;
@@ -300,7 +300,7 @@ fn head(naming: &Naming, samples: usize) -> String {
     )
 }
 
-/// What is proposed when nothing else holds: replies are read by their media type.
+/// The proposal if all others fail: the default rules, by media type.
 pub(super) fn plainest(naming: &Naming) -> Proposal {
     let why = "no rule holds for every sample: replies are read by their media type".to_owned();
     let finding =
@@ -314,7 +314,7 @@ fn comment(out: &mut String, indent: usize, finding: &Finding) {
     let _ = writeln!(out, "{:indent$}# {}", "", finding.comment());
 }
 
-/// A text that may stand in a comment.
+/// Makes a text safe for a comment: one line, of limited length.
 pub(super) fn one_line(text: &str) -> String {
     let harmless = |c: char| {
         if c.is_control() || "\u{2028}\u{2029}\u{85}\u{feff}\u{fffe}\u{ffff}".contains(c) { ' ' } else { c }
