@@ -6,7 +6,6 @@
 //!
 //! The output loads without errors. A route that does not load is written without its output schema, and
 //! omitted if that does not help.
-//! left out when that does not help.
 
 mod operation;
 mod schema;

@@ -31,8 +31,8 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// The operations of a document that have one of these tags, or all if there are none. Operations that can't
-    /// become routes are listed in `remarks`.
+    /// The operations of a document that have one of these tags, or all if there are none. Operations that
+    /// can't become routes are listed in `remarks`.
     pub(super) fn all(document: &Document, tags: &[String], remarks: &mut Vec<Remark>) -> Vec<Self> {
         let (mut operations, mut names) = (Vec::new(), BTreeSet::new());
         for (path, written) in members(document.get("paths")) {

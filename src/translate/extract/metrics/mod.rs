@@ -27,7 +27,6 @@ use crate::{
 /// Reads the name, labels, value, timestamp and exemplar of each line, and `# TYPE` and `# HELP` of its
 /// metric. Lines of metrics that the rule does not select are not parsed further. The values `NaN`, `+Inf`
 /// and `-Inf`, which are not JSON numbers, become null.
-/// of `NaN`, `+Inf` or `-Inf`, which JSON has no number for, is null.
 #[derive(Debug, Section)]
 #[section(default, check = Self::check)]
 pub struct Metrics {
