@@ -12,7 +12,7 @@ use glossator::{
 
 use crate::support::{Gate, Scripted, Setup, Step, response, route, soon};
 
-/// Where nobody listens.
+/// Address without a listener.
 fn nowhere() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -21,7 +21,7 @@ async fn answering(text: &'static str) -> Scripted {
     Scripted::answering(response("200 OK", "text/plain", text)).await
 }
 
-/// Two addresses, and a client that asks once.
+/// Two addresses, and a client that sends a request once.
 fn both(one: SocketAddr, other: SocketAddr) -> Setup {
     let mut setup = Setup::new(one);
     setup.upstream.others = vec![format!("http://{other}").parse().unwrap()];
@@ -34,7 +34,7 @@ async fn calls_are_spread_and_an_address_that_is_gone_is_not_noticed() {
     let (one, other) = (answering("one").await, answering("other").await);
     let mut setup = both(one.address, other.address);
     setup.upstream.others.push(format!("http://{}", nowhere()).parse().unwrap());
-    // What has an effect is sent elsewhere too, as nothing was sent to the address that is gone.
+    // A request with an effect fails over, too, because nothing was sent to the unreachable address.
     setup.routes.push(route("make_thing", "POST /thing"));
     let proxy = setup.start().await;
     for _ in 0..40 {
@@ -70,7 +70,7 @@ async fn a_second_attempt_asks_another_address() {
     };
     setup.upstream.outlier_detection.consecutive_failures = None;
     let proxy = setup.start().await;
-    // Few enough for the budget of second attempts, however the first ones fall.
+    // Few enough for the retry budget, whichever endpoint the first attempts select.
     let mut calls = 0;
     while bad.state().asked.len() < 3 {
         assert_eq!(proxy.call("get_thing", "").await.told(), "yes");
@@ -92,7 +92,7 @@ async fn an_address_that_fails_or_is_silent_is_left_out() {
             base_ejection_time: Duration::from_secs(3600),
             max_ejection_time: Duration::from_secs(3600),
         };
-        // Far more than the good one needs on a busy machine.
+        // Far more than the good server needs on a busy machine.
         setup.policy.attempt_timeout = Some(Duration::from_millis(400));
         let proxy = setup.start().await;
         let mut failed = 0;
@@ -140,7 +140,7 @@ async fn an_address_that_is_not_healthy_is_left_out_until_it_is() {
         }
     })
     .await;
-    // The checks end with the upstream, and its connections with them.
+    // Health checks end with the upstream, and so do their connections.
     drop(upstream);
     let closed = |state: &crate::support::State| state.left == state.connections;
     ill.until("nobody asks any more", closed).await;

@@ -1,4 +1,4 @@
-//! The operators' port, and what they do while the program serves.
+//! The admin API, while the program serves.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, Program, Scripted, response, soon};
 
-/// The admin API of a configuration that nobody serves, and that nobody reloads.
+/// Admin API of a configuration that is neither served nor reloaded.
 pub(crate) fn admin(text: &str) -> (Admin, server::App) {
     let (admin, app, _) = admin_of_process(text);
     (admin, app)
@@ -73,11 +73,11 @@ async fn probes_ask_by_any_name_and_everybody_else_by_one_that_is_allowed() {
     let (status, told) = send(&admin, "GET /nothing", &[HERE]).await;
     assert!(status == 404 && told.contains("/metrics"), "{told}");
     assert_eq!(send(&admin, "GET /reload", &[HERE]).await.0, 405);
-    // Nobody reads this one again.
+    // Without a reloader, a reload is not available.
     assert_eq!(send(&admin, "POST /reload", &[HERE, JSON]).await.0, 503);
 }
 
-/// A page at another port of this machine is another server's page.
+/// A page on another port of this machine is another origin.
 #[tokio::test]
 async fn no_page_but_the_ports_own_may_ask() {
     let (admin, _) = admin(ROUTES);
@@ -96,7 +96,7 @@ async fn no_page_but_the_ports_own_may_ask() {
     }
     let own = [HERE, JSON, ("origin", "http://localhost:9901"), ("sec-fetch-site", "same-origin")];
     assert_eq!(send(&admin, "POST /reload", &own).await.0, 503);
-    // What browsers send without asking first changes nothing, whatever they leave out.
+    // Requests that browsers send without a preflight change nothing, whatever headers are missing.
     for media_type in
         ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
     {
@@ -109,7 +109,7 @@ async fn no_page_but_the_ports_own_may_ask() {
         }
     }
     assert_eq!(send(&admin, "POST /reload", &[HERE]).await.0, 415);
-    // A link leads to the page, and to nothing that is in force.
+    // A link leads to the page, but not to the active configuration.
     let link = [
         HERE,
         ("sec-fetch-site", "cross-site"),
@@ -417,7 +417,7 @@ fn config_of(upstream: &Scripted, names: &[&str], more: &str) -> String {
     )
 }
 
-/// Where a program serves its operators.
+/// Connection to the admin API of a program.
 async fn operators(program: &mut Program) -> Client {
     let line: Value = serde_json::from_str(&program.tells("admin API listening", 1).await).unwrap();
     Client::connect(line["address"].as_str().unwrap().parse().unwrap()).await
@@ -443,7 +443,7 @@ async fn a_file_that_has_changed_is_read_again_by_itself() {
 
     std::fs::write(&file, config_of(&upstream, &["a", "b"], "")).unwrap();
     soon("the new table", async { while tools(&mut client).await != 2 {} }).await;
-    // It is told a moment after it is so.
+    // The number is updated a moment after the reload.
     soon("its number", async { while standing(&mut operator).await["generation"] != 2 {} }).await;
 
     std::fs::write(&file, config_of(&upstream, &["a"], "rotues: {}\n")).unwrap();
@@ -483,7 +483,8 @@ async fn a_setting_that_takes_a_restart_is_pending_until_it_is_as_before() {
     std::fs::remove_file(&file).unwrap();
 }
 
-/// As Kubernetes mounts a ConfigMap: files are links into `..data`, which is a link to a folder of a version.
+/// As Kubernetes mounts a ConfigMap: files are links into `..data`, which is a link to the folder of a
+/// version.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_mounted_folder_that_is_swapped_is_read_again() {

@@ -15,7 +15,7 @@ async fn told(admin: &glossator::admin::Admin, path: &str) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
-/// Calls a tool by the REST face, under a request id.
+/// Calls a tool over REST, with a request id.
 async fn call(app: &glossator::server::App, tool: &str, request_id: &str) {
     let request = Request::post(format!("/tools/{tool}"))
         .header("host", "localhost")
@@ -75,7 +75,7 @@ async fn the_last_failures_are_told_with_rule_and_reason_and_found_by_their_requ
     );
     assert_eq!((&failures[2]["upstream_status"], &failures[2]["api"]), (&json!(200), &json!("rest")));
     assert!(failures[2]["reason"].as_str().unwrap().contains("JSON"), "{all}");
-    // What the upstream said stays out.
+    // Text of the upstream is not shown.
     assert!(!all.to_string().contains("hunter2"), "{all}");
     let one = told(&admin, "/failures?request_id=two").await;
     assert_eq!((one["failures"].as_array().unwrap().len(), &one["failures"][0]["route"]), (1, &json!("b")));
@@ -145,7 +145,7 @@ async fn post(
     (status, serde_json::from_slice(&body).unwrap())
 }
 
-/// Tries a rule; gives what is told of it.
+/// Tries a rule in the playground, and returns the response.
 async fn try_out(admin: &glossator::admin::Admin, attempt: &Value) -> Value {
     let (status, told) = post(admin, "/playground", &[HERE], &attempt.to_string()).await;
     assert_eq!(status, 200, "{told}");
@@ -194,7 +194,7 @@ async fn a_route_is_taken_to_the_playground_as_it_is_written_without_its_secrets
     assert_eq!(of_a["tests"][0]["response"]["headers"], json!([["content-type", "text/plain"]]));
     assert_eq!(of_a["tests"][1]["response"]["body_base64"], "/w==");
     assert_eq!(told(&admin, "/playground/b").await["answered_by"], "program");
-    // What is written in one line, or with words of another route, is written anew.
+    // A rule in one line, or with names of another route, is rewritten.
     let of_d = told(&admin, "/playground/d").await;
     assert_eq!(
         of_d["rule"],
@@ -202,7 +202,7 @@ async fn a_route_is_taken_to_the_playground_as_it_is_written_without_its_secrets
     );
     assert_eq!(send(&admin, "GET /playground/nothing", &[HERE]).await.0, 404);
     assert!(!format!("{of_a}{routes}").contains("s3cr3t"));
-    // As it is, it can be tried.
+    // Unchanged, it can be tried.
     for name in ["a", "b", "d"] {
         let rule = &told(&admin, &format!("/playground/{name}")).await["rule"];
         let told =
@@ -226,7 +226,7 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
     let by_name =
         try_out(&admin, &json!({ "rule": "response: { use: plain }", "response": { "body": "hi" } })).await;
     assert!(by_name["steps"][0]["found"].as_str().unwrap().starts_with("from plain"), "{by_name}");
-    // An empty rule is one: the default rules.
+    // An empty rule is valid: the default rules.
     for empty in ["", "# nothing yet\n"] {
         let tried = try_out(
             &admin,
@@ -236,7 +236,7 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
         assert_eq!((&tried["rule"], &tried["problems"]), (&Value::Null, &json!([])));
         assert_eq!(tried["structured_text"], "{\n  \"a\": 1.0\n}");
     }
-    // With its name it is the same.
+    // With its name, the result is the same.
     let named = try_out(
         &admin,
         &json!({ "route": "x", "rule": "x:\n  response: { extract: json }", "response": { "body": "[1]" } }),
@@ -256,7 +256,7 @@ async fn a_rule_is_tried_on_a_reply_step_by_step() {
     )
     .await;
     assert_eq!(program["result"]["isError"], true);
-    // Nothing of it is in force.
+    // Nothing of it is active.
     assert_eq!(app.gateway.snapshot().table.in_order().len(), 4);
     let unfit = json!({ "rule": rule, "arguments": { "town": "Oslo" }, "response": {} });
     let unfit = try_out(&admin, &unfit).await;
@@ -283,7 +283,7 @@ async fn problems_of_a_draft_have_their_places() {
         ("response: { use: nothing }", "nothing"),
         ("request: GET elsewhere/a", "elsewhere"),
         ("response: { extract: { regex: '(' } }", "regular expression"),
-        // Neither is looked up: a route has neither secrets nor files, and a draft no folder.
+        // Neither is resolved: a route has neither secrets nor files, and a draft has no folder.
         ("tests: [{ response: { recording: /etc/passwd }, expect: {} }]", "no files beside it"),
         ("response: { when: { text: '${HOME}' }, error: x }\nnothing: 1", "unknown key"),
     ] {
@@ -344,7 +344,7 @@ async fn a_page_of_an_address_is_our_own_where_every_host_is_allowed() {
     ] {
         let headers = [("host", host), ("origin", origin)];
         assert_eq!(post(&everywhere, "/playground", &headers, &attempt).await.0, expected, "{host} {origin}");
-        // What a page only reads, it reads without an `Origin`.
+        // Requests of the page that only read have no `Origin`.
         let read = async |path: &str| {
             let request = Request::get(path).header("host", host).body(Body::empty()).unwrap();
             everywhere.handle(request).await.status()
@@ -371,7 +371,7 @@ async fn the_page_is_given_to_whoever_may_address_the_port_and_keeps_to_itself()
     assert_eq!((&*text("x-frame-options"), &*text("x-content-type-options")), ("DENY", "nosniff"));
     let body = http_body_util::BodyExt::collect(page.into_body()).await.unwrap().to_bytes();
     let html = String::from_utf8(body.to_vec()).unwrap();
-    // Nothing in it runs, or comes from elsewhere; all that it names is there.
+    // No inline code and nothing from elsewhere; all referenced files exist.
     assert!(!html.contains("<style") && !html.contains(" style=") && !html.contains("//"));
     assert_eq!(html.matches("<script").count(), html.matches("<script type=\"module\" src=\"/page/").count());
     for part in html.split('"').filter(|part| part.starts_with("/page/")) {

@@ -1,5 +1,4 @@
-//! Work that is not done with the first reply: followed to its end, given up in time, and ended where nobody
-//! waits.
+//! Asynchronous operations: polled to their end, timed out, and cancelled when the client leaves.
 
 use std::sync::{
     Arc,
@@ -10,7 +9,7 @@ use glossator::config::{self, Sources};
 
 use crate::support::{Asked, Gate, Loaded, Response, Scripted, Step, response};
 
-/// The program before an upstream, with one tool `make_report`, whose keys these are.
+/// Starts the program in front of an upstream, with one tool `make_report` that has these keys.
 async fn start(upstream: &Scripted, keys: &str) -> Loaded {
     let keys: String = keys.trim().lines().map(|line| format!("    {}\n", line.trim_end())).collect();
     let file = format!(
@@ -39,7 +38,7 @@ fn lines(upstream: &Scripted) -> Vec<String> {
     asked.iter().map(|asked| asked.line().trim_end_matches(" HTTP/1.1").to_owned()).collect()
 }
 
-/// What the n-th question is answered with.
+/// Script by the number of the request.
 fn in_turn(
     script: impl Fn(usize, &Asked) -> Vec<Step> + Send + Sync + 'static,
 ) -> impl Fn(&Asked) -> Vec<Step> + Send + Sync + 'static {
@@ -59,7 +58,8 @@ async fn accepted_work_is_followed_to_its_end() {
     .await;
     let keys = "request: POST old/reports/new\nasync_operation:\n  poll_interval: 20ms";
     let response = call(&start(&upstream, keys).await, "{}").await;
-    // The redirect leads to another server, so that reply is the answer, as it would be without a job.
+    // The redirect leads to another server, so that response is the result, as without an asynchronous
+    // operation.
     assert_eq!(response.status, 502, "{}", response.text());
     let expected = ["POST /api/reports/new", "GET /api/jobs/7", "GET /api/jobs/7", "GET /jobs/7/late"];
     assert_eq!(lines(&upstream), expected);

@@ -1,5 +1,5 @@
-//! What somebody tries who may connect and means no good: requests that end in two places, heads without end,
-//! crowds that only sit there, paths that leave their place, words that become headers.
+//! Attacks by a client: request smuggling, endless headers, idle connections, path traversal, header
+//! injection.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::support::{Client, Loaded, Proxy, RouteExt, Scripted, Setup, response, route, soon};
 
-/// The program before a server that says it is well to everybody, with everything else handed through.
+/// The program in front of a server that always succeeds, with passthrough.
 async fn handing_through() -> (Proxy, Scripted) {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
     let mut setup = Setup::new(upstream.address);
@@ -22,8 +22,8 @@ async fn handing_through() -> (Proxy, Scripted) {
 
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// What begins like one request and could be read as two is refused, and the connection closed: nothing after
-/// it is taken for a request, and the upstream hears nothing.
+/// Checks that an ambiguous request is rejected and the connection closed: nothing after it is parsed as a
+/// request, and the upstream receives nothing.
 async fn check_refused(what: &str, head: &str, body: &str) {
     let (proxy, upstream) = handing_through().await;
     for line in ["POST /open HTTP/1.1", "POST /tools/get_thing HTTP/1.1", "POST /mcp HTTP/1.1"] {
@@ -62,7 +62,7 @@ async fn a_request_that_ends_in_two_places_is_refused() {
     }
 }
 
-/// RFC 9112, section 6.1: it may be read by its chunks, and nothing more over that connection.
+/// RFC 9112, section 6.1: the body may be read by its chunks, but the connection must then be closed.
 #[tokio::test]
 async fn a_length_beside_chunks_counts_for_nothing_and_is_the_last_over_its_connection() {
     let (proxy, upstream) = handing_through().await;
@@ -112,7 +112,7 @@ async fn chunks_that_are_none_end_the_connection() {
     assert!(asked.iter().all(|asked| asked.line().starts_with("POST /open")), "{asked:?}");
 }
 
-/// What nobody here undoes is not taken for the body itself, nor handed on without a word about it.
+/// A transfer coding that is not undone must be neither taken for the body nor forwarded.
 #[tokio::test]
 async fn a_body_that_was_coded_on_its_way_is_refused() {
     let (proxy, upstream) = handing_through().await;
@@ -126,7 +126,7 @@ async fn a_body_that_was_coded_on_its_way_is_refused() {
     assert!(upstream.state().asked.is_empty());
 }
 
-/// Whoever stands before us may have looked at the other one.
+/// A proxy in front may have checked the other `Host`.
 #[tokio::test]
 async fn a_request_names_one_host() {
     let (proxy, upstream) = handing_through().await;
@@ -151,7 +151,7 @@ async fn a_request_names_one_host() {
     assert_eq!(soon("one host, said twice", client.read(false)).await.status, 200);
 }
 
-/// Probes ask by the address of a machine, so any host will do, as long as it is one.
+/// Probes use the address of a machine, so any single host is accepted.
 #[tokio::test]
 async fn a_probe_names_one_host_whichever_it_is() {
     let (proxy, _upstream) = handing_through().await;
@@ -176,7 +176,7 @@ async fn a_probe_names_one_host_whichever_it_is() {
     }
 }
 
-/// What follows a body is read as it should be, and what is in a body is nobody's line.
+/// Bytes after a body are parsed as the next request, and bytes within it are not.
 #[tokio::test]
 async fn a_line_feed_in_a_body_is_no_line() {
     let (proxy, upstream) = handing_through().await;
@@ -196,7 +196,7 @@ async fn a_line_feed_in_a_body_is_no_line() {
     assert_eq!(asked.iter().map(|asked| asked.body.as_slice()).collect::<Vec<_>>(), [body.as_bytes(); 2]);
 }
 
-/// Images, scripts and links of pages elsewhere come without an `Origin`; browsers say in another way whose
+/// Images, scripts and links on other pages send no `Origin`; browsers report their origin in another header.
 /// they are.
 #[tokio::test]
 async fn a_page_elsewhere_calls_nothing_by_what_it_shows() {
@@ -243,7 +243,7 @@ async fn bodies_that_do_not_end_keep_nobody_out() {
         "POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         200 << 10
     );
-    // Each sends most of its body and never the rest; there is room for three.
+    // Each client sends most of its body and never the rest. The buffer has memory for three.
     let mut crowd = tokio::task::JoinSet::new();
     for _ in 0..5 {
         let mut client = proxy.connect().await;
@@ -261,7 +261,7 @@ async fn bodies_that_do_not_end_keep_nobody_out() {
     assert_eq!(proxy.call("get_thing", &padded).await.told(), "well");
 }
 
-/// What was read is still there while an old server takes its time.
+/// A body stays in memory while a slow server works on it.
 #[tokio::test]
 async fn bodies_count_until_their_calls_are_answered() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "well")).await;
@@ -286,7 +286,7 @@ async fn bodies_count_until_their_calls_are_answered() {
     }
 }
 
-/// Two million numbers of four megabytes would take a hundred and fifty in memory.
+/// Two million numbers in 4 MB would take 150 MB in memory.
 #[tokio::test]
 async fn arguments_of_many_tiny_values_are_refused() {
     let (proxy, upstream) = handing_through().await;
@@ -305,7 +305,7 @@ async fn arguments_of_many_tiny_values_are_refused() {
         assert!(said.text().contains("at most 100000 values"), "{}", said.text());
     }
     assert!(upstream.state().asked.is_empty());
-    // What stands in a text is none.
+    // Values within a string do not count.
     let text = format!(r#"{{"v": "{}"}}"#, "1,[{".repeat(100_000));
     assert_eq!(proxy.call("get_thing", &text).await.told(), "well");
 }
@@ -348,7 +348,7 @@ async fn nobody_who_waits_for_an_answer_makes_room() {
         let mut client = proxy.connect().await;
         let head = "POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
         client.write(&format!("{head}Content-Length: 2\r\n\r\n")).await;
-        // It comes in parts, as most bodies do.
+        // The body arrives in parts, as most bodies do.
         client.write("{").await;
         client.write("}").await;
         upstream.until("it is asked", |state| state.asked.len() == number).await;
@@ -375,7 +375,7 @@ async fn a_head_that_comes_drop_by_drop_has_an_end() {
     let mut stream = TcpStream::connect(proxy.address).await.unwrap();
     stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.unwrap();
     let (mut reader, mut writer) = stream.split();
-    // Something comes far more often than once in the time that a head may take.
+    // Bytes arrive far more often than once within the header timeout.
     let drip = async {
         let mut pace = tokio::time::interval(Duration::from_millis(20));
         while writer.write_all(b"y").await.is_ok() {
@@ -436,7 +436,7 @@ async fn an_argument_stays_in_its_place() {
         let inside = line.strip_prefix("GET /things/").and_then(|rest| rest.strip_suffix("/state HTTP/1.1"));
         let which = inside.unwrap_or_else(|| panic!("{line}"));
         assert!(!which.contains(['/', '?', '#', '\\', ' ']), "{line}");
-        // nginx and others decode first, and walk along the path then.
+        // nginx and others decode the path before they resolve it.
         let decoded = percent_encoding::percent_decode_str(which).decode_utf8_lossy().into_owned();
         assert!(!decoded.split(['/', '\\']).any(|part| matches!(part, "..")) && decoded != ".", "{line}");
         assert!(!decoded.contains('\0'), "{line}");
@@ -486,7 +486,7 @@ routes:
     }
 }
 
-/// What an argument says is text of its element, whatever it looks like.
+/// An argument is text of its element, whatever it contains.
 #[tokio::test]
 async fn an_argument_makes_no_element() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;

@@ -1,4 +1,4 @@
-//! A client that leaves: its call ends, and the upstream sees that nobody waits any more.
+//! Cancellation: when a client disconnects, its call ends and the upstream request is cancelled.
 
 use serde_json::json;
 
@@ -47,7 +47,7 @@ async fn an_mcp_client_that_leaves_ends_its_call_too() {
     upstream.until("the upstream is left", |state| state.left == 1).await;
 }
 
-/// A message of a session of the older era, sent.
+/// Sends a message of a legacy session.
 async fn send(proxy: &Proxy, session: Option<&str>, message: serde_json::Value) -> Client {
     let (session, message) = (session.map(|id| format!("Mcp-Session-Id: {id}\r\n")), message.to_string());
     let mut client = proxy.connect().await;

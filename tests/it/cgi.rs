@@ -1,4 +1,4 @@
-//! The program under a web server that speaks CGI.
+//! The program as a CGI program of a web server.
 
 use glossator::auth::KeyHash;
 use serde_json::{Value, json};
@@ -75,17 +75,17 @@ async fn both_eras_of_mcp_are_spoken() {
 async fn exactly_the_announced_length_is_read() {
     let upstream = thing().await;
     let config = config(&upstream, "");
-    // More is there, and standard input stays open: neither matters.
+    // More input than announced, and open standard input, do not matter.
     let more = Cgi::new(&config, "POST /things/ball").json("{}").input("{}and more").run().await;
     assert_eq!(more.response.status, 200, "{more:?}");
     let less =
         Cgi::new(&config, "POST /things/ball").json("{}").input("{").start().close_input().ended().await;
     assert_eq!(less.response.status, 400, "{less:?}");
     assert!(less.response.json()["error"].is_string());
-    // Without a length there is no body, and nobody waits for one.
+    // Without a length there is no body, and no wait for one.
     let none = Cgi::new(&config, "POST /things/ball").with("CONTENT_TYPE", "application/json").run().await;
     assert_eq!(none.response.status, 200, "{none:?}");
-    // But for what came in chunks, which ends with the input.
+    // A chunked body is the exception: it ends with the input.
     let chunked = Cgi::new(&config, "POST /things/ball")
         .json(r#"{"size": 8}"#)
         .without("CONTENT_LENGTH")

@@ -1,4 +1,4 @@
-//! CGI programs behind the program: scripts as they were written once.
+//! CGI programs as upstreams: scripts in the style of their time.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Loaded, Program, Response};
 
-/// A script in a file of its own; until it is dropped.
+/// Script in its own file, deleted on drop.
 struct Script(PathBuf);
 
 impl Script {

@@ -1,7 +1,7 @@
-//! Thousands of calls under mixed faults: each ends in time with a true result, nothing is left behind, and
-//! what the program says of retries and the breaker is what the servers saw.
+//! Chaos test: thousands of calls under mixed faults. Each ends in time with a correct result, nothing leaks,
+//! and the program's counts of retries and circuit breakers match what the servers received.
 //!
-//! `GLOSSATOR_CHAOS_CALLS` makes it as many calls as it says; `.ci/run chaos` does.
+//! `GLOSSATOR_CHAOS_CALLS` sets the number of calls; `.ci/run chaos` uses it.
 
 #![cfg(target_os = "linux")]
 
@@ -18,22 +18,22 @@ use serde_json::Value;
 
 use crate::support::{Client, Fault, Program, Response, Scripted, soon};
 
-/// How many clients call at once, each over a connection of its own.
+/// Number of clients that call concurrently, each over its own connection.
 const CLIENTS: usize = 16;
 
-/// What a call may take, waits and repetitions included.
+/// Longest duration of a call, with waits and retries.
 const DEADLINE: Duration = Duration::from_secs(8);
 
-/// How much later an answer may come on a machine that has a lot to do.
+/// Additional time for a response on a busy machine.
 const SLACK: Duration = Duration::from_secs(4);
 
-/// How many of a hundred calls meet nothing.
+/// Percentage of calls without a fault.
 const GOOD_PERCENT: usize = 60;
 
-/// How many files the program opens for itself while it serves; what faults leave open would be more by far.
+/// Files that the program itself opens while it serves. Leaks from faults would be many more.
 const FILES_OF_ITS_OWN: usize = 8;
 
-/// What the caller is told of a fault: the status, and words of it.
+/// Expected result of a fault: status, and words of the text.
 fn truth(fault: Fault) -> (u16, &'static str) {
     match fault {
         Fault::None | Fault::Slow | Fault::HalfClosed | Fault::LongerThanSaid => (200, "all is well"),
@@ -71,7 +71,7 @@ fn config(mixed: &Scripted, quiet: &Scripted, bad: &Scripted) -> String {
     )
 }
 
-/// What callers were told, by upstream.
+/// Results of calls, by upstream.
 #[derive(Default)]
 struct Told {
     calls: AtomicUsize,
@@ -99,15 +99,15 @@ fn check(fault: Fault, response: &Response, took: Duration) -> bool {
 async fn one_client(client: &mut Client, calls: usize, told: &HashMap<&str, Told>) {
     let faults = || Fault::ALL[fastrand::usize(1..Fault::ALL.len())];
     for _ in 0..calls {
-        // A tenth goes where nothing is ever well.
+        // A tenth of the calls goes to the upstream that always fails.
         let upstream = if fastrand::usize(..10) == 0 { "bad" } else { "mixed" };
         let fault = match upstream {
             "bad" => [Fault::Closed, Fault::Reset, Fault::Busy][fastrand::usize(..3)],
             _ if fastrand::usize(..100) < GOOD_PERCENT => Fault::None,
             _ => faults(),
         };
-        // Only where nothing ever comes is an attempt ended early: elsewhere a busy machine would be told
-        // from a silent server by nothing.
+        // Attempts have a timeout only where nothing ever arrives. Elsewhere a busy machine could not be
+        // distinguished from a silent server.
         let upstream = match fault {
             Fault::Silent | Fault::SilentAfterHead => "quiet",
             _ => upstream,
@@ -141,7 +141,7 @@ async fn whatever_happens_every_call_ends_in_time_with_a_true_result() {
     };
     let calls = how_many() / CLIENTS;
     let files_before = program.open_files();
-    // What is needed once is there after the first part, so that what is left afterwards has leaked.
+    // Memory that is needed once is allocated after the first part, so growth after it is a leak.
     run(calls / 3).await;
     let memory_before = program.resident_kib();
     run(calls - calls / 3).await;
@@ -164,11 +164,10 @@ async fn whatever_happens_every_call_ends_in_time_with_a_true_result() {
         println!(
             "{upstream}: {calls} calls, {resting} turned away, {again} repetitions, {rests} rests, {seen} seen"
         );
-        // What was sent over a connection that its server was just closing may be lost; then it was sent once
-        // more.
+        // A request on a connection that its server was just closing may be lost, and is then sent once more.
         let moved = lines("idle connection was closed, using another");
         let sent = calls - resting + again + moved;
-        // And what was about to be asked again found the upstream left alone by then.
+        // A retry may be rejected by a circuit breaker that has opened meanwhile.
         let spared = if rests > 0 { again } else { 0 };
         let range = sent - moved - spared..=sent;
         assert!(

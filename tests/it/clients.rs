@@ -1,4 +1,5 @@
-//! Who may call, over REST and MCP of both eras: what callers show, what they see, and what belongs to whom.
+//! Authentication and authorization, over REST and both modern and legacy MCP: credentials, visible tools,
+//! and ownership.
 
 use glossator::{
     auth::KeyHash,
@@ -12,7 +13,8 @@ const READER: &str = "glk_reader-reader-reader-reader-reader";
 const WRITER: &str = "glk_writer-writer-writer-writer-writer";
 const OLD: &str = "glk_old-old-old-old-old-old-old-old-old";
 
-/// A file with two clients, and three routes that need nothing, a scope of both, and one of the writer.
+/// Configuration with two clients, and three routes: without a scope, with a scope of both, and with one of
+/// the writer.
 fn file(upstream: &Scripted, more: &str) -> String {
     let hash = |key: &str| KeyHash::of(key).to_string();
     format!(
@@ -57,13 +59,13 @@ fn bearer(key: &str) -> String {
     format!("Authorization: Bearer {key}")
 }
 
-/// Asks with these headers, over a connection of its own.
+/// Sends a request with these headers over a new connection.
 async fn send(served: &Loaded, line: &str, headers: &[&str], body: &str) -> Response {
     let headers: Vec<&str> = headers.iter().copied().filter(|header| !header.is_empty()).collect();
     Client::connect(served.address).await.send(line, &headers, body).await
 }
 
-/// Sends an MCP request in both eras. Each with the header given.
+/// Sends an MCP request in a legacy and in the modern revision, each with this header.
 async fn both(served: &Loaded, credential: &str, method: &str, params: Value) -> [Response; 2] {
     let headers = |version: &str| {
         let mut headers = vec![
@@ -90,7 +92,7 @@ async fn both(served: &Loaded, credential: &str, method: &str, params: Value) ->
     [older, send(lines, &newer).await]
 }
 
-/// The names in a list, by what each entry has under `key`.
+/// Names in a list: the member `key` of each entry.
 fn names(list: &Value, key: &str) -> Vec<String> {
     let entries = list.as_array().unwrap_or_else(|| panic!("no list: {list}"));
     entries.iter().map(|entry| entry[key].as_str().unwrap().to_owned()).collect()
@@ -223,7 +225,7 @@ async fn a_caller_sees_and_calls_what_it_may() {
     }
 }
 
-/// What a caller may not call is answered as what is not there, by whatever method it does not take.
+/// A tool that a client may not call is answered like an unknown one, also for other methods.
 #[tokio::test]
 async fn a_hidden_tool_and_a_missing_one_are_answered_alike() {
     let (_upstream, served) = served("server: { allowed_origins: ['https://app.test'] }").await;

@@ -1,4 +1,4 @@
-//! Commands behind the program: real ones, with real arguments, that fail, hang and write too much.
+//! Commands as upstreams: real programs with real arguments, which fail, hang and write too much.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -19,24 +19,24 @@ async fn call(text: &str, arguments: Value) -> Response {
     served.connect().await.send("POST /tools/t", &[JSON], &arguments.to_string()).await
 }
 
-/// One upstream, `x`, and one route, `t`.
+/// Configuration with one upstream `x` and one route `t`.
 fn one(upstream: &str, route: &str) -> String {
     format!("upstreams: {{ x: {upstream} }}\nroutes: {{ t: {{ description: x, {route} }} }}\n")
 }
 
-/// A script for `sh`, whose words `$1` and so on are those of the call.
+/// Script for `sh`. Its `$1` and so on are the words of the call.
 fn script(lines: &str) -> String {
     format!("{{ command: [sh, -c, {}, sh] }}", json!(lines))
 }
 
-/// An empty file of one's own, for programs to leave word in.
+/// Empty file in which programs leave their process ids.
 fn file(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("glossator-it-{name}-{}", std::process::id()));
     std::fs::write(&path, "").unwrap();
     path
 }
 
-/// What programs have left there: so many numbers of processes.
+/// Process ids in the file, once there are this many.
 async fn processes(path: &PathBuf, count: usize) -> Vec<u32> {
     soon("the numbers of processes", async {
         loop {
@@ -52,7 +52,7 @@ async fn processes(path: &PathBuf, count: usize) -> Vec<u32> {
     .await
 }
 
-/// Whether there is such a process, be it a zombie that we are to bury. Those of others are none of ours.
+/// Whether such a process exists, even as a zombie of ours. Processes of others do not count.
 fn is_there(process: u32) -> bool {
     let asked =
         std::process::Command::new("ps").args(["-o", "ppid=,stat=", "-p", &process.to_string()]).output();
@@ -113,7 +113,7 @@ async fn a_program_reads_what_it_is_given_and_sees_little_else() {
     let told = call(&text, json!({"a": 1.50, "b": "x".repeat(100_000)})).await.told();
     let (read, seen) = told.split_once('\n').unwrap();
     assert!(read.starts_with(r#"{"a":1.5"#) && read.len() > 100_000, "{}", &read[..40]);
-    // What a shell makes for itself is no variable of ours.
+    // Variables that the shell itself sets are not glossator's.
     let seen: Vec<_> = seen
         .lines()
         .filter(|line| !["_=", "OLDPWD", "SHLVL"].iter().any(|own| line.starts_with(own)))
@@ -164,7 +164,7 @@ async fn a_program_that_can_not_be_started_is_told() {
 #[tokio::test]
 async fn a_program_out_of_time_is_ended_with_all_it_started() {
     let left = file("late");
-    // One of the children takes no notice of SIGTERM.
+    // One of the child processes ignores SIGTERM.
     let lines = format!(
         "echo $$ >> {0}; (trap '' TERM; sh -c 'echo $$ >> {0}; exec sleep 600') & sleep 600 & echo $! >> {0}; wait",
         left.display()
@@ -210,7 +210,7 @@ async fn endless_output_is_ended_at_its_limit_and_endless_errors_are_cut() {
 #[tokio::test]
 async fn what_a_program_leaves_behind_ends_with_it() {
     let left = file("behind");
-    // One holds the pipe, one has let go of it.
+    // One child process holds the pipe; the other has closed it.
     let lines = format!(
         "sleep 600 & echo $! >> {0}; sleep 600 >/dev/null 2>&1 & echo $! >> {0}; echo done",
         left.display()

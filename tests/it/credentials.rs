@@ -1,4 +1,4 @@
-//! Who asks: an upstream is told it on every request, or is sent none.
+//! Credentials for upstreams: sent with every request, or the request is not sent.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use glossator::config::{self, Sources};
 
 use crate::support::{Asked, Loaded, Response, Scripted, Step, response};
 
-/// The program before an upstream with this `auth`.
+/// The program in front of an upstream with this `auth`.
 async fn before(upstream: &Scripted, auth: &str) -> Loaded {
     let text = format!(
         "upstreams: {{ old: {{ url: 'http://{}', credentials: {auth}, circuit_breaker: {{ consecutive_failures: 2 }} }} }}\n\
@@ -30,7 +30,7 @@ fn ok() -> Vec<Step> {
     vec![Step::Send(response("200 OK", "text/plain", "here"))]
 }
 
-/// A server that takes the bearer token of this number and later ones.
+/// Server that accepts the bearer token with this number and later ones.
 async fn taking_tokens_from(least: Arc<AtomicUsize>) -> Scripted {
     Scripted::start(move |asked| {
         let number =
@@ -43,7 +43,7 @@ async fn taking_tokens_from(least: Arc<AtomicUsize>) -> Scripted {
     .await
 }
 
-/// A server that gives `token-1`, `token-2`, ….
+/// Token server that issues `token-1`, `token-2`, ….
 async fn token_server() -> Scripted {
     let count = AtomicUsize::new(0);
     Scripted::start(move |_| {
@@ -90,14 +90,15 @@ async fn a_token_is_asked_for_once_and_replaced_when_it_is_refused() {
     assert_eq!(asked[0].header("authorization"), ["Basic bWU6czNjcjN0"]);
     assert_eq!(asked[0].body, b"grant_type=client_credentials&scope=read+write");
 
-    // Somebody revokes it. A request that is not to be repeated is: who says 401 has done nothing.
+    // The token is revoked. Even a request that must not be repeated is sent again: a server that responds
+    // 401 has not processed it.
     least.store(2, Ordering::SeqCst);
     assert_eq!(call(&program, "make_thing").await.told(), "here");
     let sent: Vec<_> = upstream.state().asked.iter().map(|asked: &Asked| asked.line().to_owned()).collect();
     assert_eq!(sent[3..], ["POST /thing HTTP/1.1", "POST /thing HTTP/1.1"]);
     assert_eq!(server.state().asked.len(), 2);
 
-    // The next one is refused at once: asking for another would not help.
+    // The next token is refused at once, so requesting another would not help.
     least.store(9, Ordering::SeqCst);
     assert_eq!(call(&program, "get_thing").await.status, 401);
     assert_eq!(call(&program, "get_thing").await.status, 401);

@@ -1,4 +1,4 @@
-//! A process that has used up its file descriptors.
+//! A process that has run out of file descriptors.
 
 use std::time::Instant;
 
@@ -51,7 +51,7 @@ async fn probes_and_metrics_are_answered_when_clients_have_taken_all_descriptors
     program.tells(ACCEPT_FAILED, 2).await;
     gate.open();
     drop(clients);
-    // The clients' descriptors are given back one by one: at first there may be none left for the upstream.
+    // The clients' descriptors are closed one by one, so at first there may be none for the upstream.
     soon("a good response", async {
         loop {
             let mut client = program.connect().await;

@@ -1,8 +1,9 @@
-//! The laws of `tests/fuzz`, over its corpus and what becomes of that by mutation: what `cargo fuzz` does for hours, for a
-//! moment and on every machine.
+//! The laws of `tests/fuzz`, applied to its corpus and to mutations of it: a short run of what `cargo fuzz`
+//! does for hours, on every machine.
 //!
-//! `GLOSSATOR_FUZZ_ROUNDS` says how many mutations of each file are tried, `GLOSSATOR_FUZZ_SEED` which. An input that breaks a law is
-//! kept under the target folder, and its path is told; it belongs into the corpus then.
+//! `GLOSSATOR_FUZZ_ROUNDS` sets the number of mutations of each file, `GLOSSATOR_FUZZ_SEED` the random seed.
+//! An input that breaks a law is saved under the target folder and its path is reported; add it to the
+//! corpus.
 
 use std::{
     fs,
@@ -16,16 +17,16 @@ mod laws;
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fuzz/corpus");
 
-/// The longest file of the corpus: seeds are written by people, and read by them.
+/// Longest file of the corpus. Seeds are written and read by people.
 const SEED_LIMIT_BYTES: u64 = 4 << 10;
 
-/// The longest input that mutation makes.
+/// Longest mutated input.
 const INPUT_LIMIT_BYTES: usize = 64 << 10;
 
-/// How long one input may take in a debug build, on a busy machine.
+/// Timeout of one input in a debug build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the formats give a meaning to.
+/// Tokens with a meaning in the formats.
 const WORDS: [&str; 44] = [
     "{",
     "}",
@@ -88,7 +89,7 @@ fn seeds(law: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// One change, or several.
+/// Applies one or several mutations.
 fn mutated(random: &mut fastrand::Rng, seed: &[u8], other: &[u8]) -> Vec<u8> {
     let mut input = seed.to_vec();
     for _ in 0..random.usize(1..=4) {

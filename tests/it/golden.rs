@@ -53,13 +53,13 @@ fn result_of(case: &Path) -> String {
     let mut written = Vec::new();
     write_result(&result, Shapes::ObjectsOnly, &mut written);
     let written: Value = serde_json::from_slice(&written).unwrap();
-    // A promise is kept whatever a folder says.
+    // The output schema holds for any case.
     if let Some(schema) = &route.definition.output_schema
         && !result.is_error()
     {
         assert!(Schema::compile(schema).unwrap().admits(&written["structuredContent"]), "{}", case.display());
     }
-    // What a client is told to call with, it can call with.
+    // The arguments that a limited result suggests for the next call are valid.
     if let Some(next) = written.pointer("/_meta/glossator~1limit/next").and_then(Value::as_object) {
         let mut args = args.as_object().cloned().unwrap_or_default();
         args.extend(next.clone());

@@ -1,8 +1,8 @@
-//! Routes proposed from recorded replies: a folder a case under `tests/infer`.
+//! Routes proposed from recorded responses: one folder per case under `tests/infer`.
 //!
-//! Every file but `expected.yaml` is a recorded response of one endpoint, taken in the order of their names;
-//! `expected.yaml` is the file that is proposed. `UPDATE_GOLDEN=1 cargo test --test it infer` writes it anew; read the
-//! diff. Whatever is proposed loads without a warning, and its examples hold.
+//! Every file but `expected.yaml` is a recorded response of one endpoint, in the order of their names.
+//! `expected.yaml` is the proposed file. `UPDATE_GOLDEN=1 cargo test --test it infer` rewrites it; read the
+//! diff. Every proposal loads without a warning, and its examples pass.
 
 use std::{fs, path::Path};
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// One source file, without its comments and its tests.
+/// Source file, without comments and tests.
 struct Source {
     module: String,
     path: String,
@@ -17,7 +17,7 @@ fn source_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// The modules from the lowest layer up, as `src/lib.rs` declares them.
+/// Modules from the lowest layer up, as `src/lib.rs` declares them.
 fn modules() -> Vec<String> {
     let text = fs::read_to_string(source_folder().join("lib.rs")).unwrap();
     let names = text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
@@ -44,13 +44,13 @@ fn sources() -> Vec<Source> {
         Source { module, code: code_of(&fs::read_to_string(&path).unwrap()), path: inside }
     };
     let all: Vec<Source> = paths.into_iter().map(read).collect();
-    // What stands in its own file for tests only.
+    // Files that only contain tests.
     let is_test = |path: &str| path.ends_with("/tests.rs") || path.contains("/tests/");
     all.into_iter().filter(|source| !is_test(&source.path)).collect()
 }
 
-/// Drops comments, and everything from the first test module on: tests may import from higher layers. A
-/// test's helper outside of such a module may not.
+/// Drops comments, and everything from the first test module on: tests may import from higher layers. Test
+/// helpers outside of such a module may not.
 fn code_of(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut kept = String::new();
@@ -69,8 +69,7 @@ fn code_of(text: &str) -> String {
     kept
 }
 
-/// Whether `code` has `word` with nothing before and after it that would make another word of it. After `::`
-/// and `_` anything may come.
+/// Whether `code` contains `word` as a whole word. After `::` and `_` anything may follow.
 fn has_word(code: &str, word: &str) -> bool {
     let part = |character: char| character.is_alphanumeric() || character == '_';
     code.match_indices(word).any(|(start, _)| {
@@ -79,11 +78,11 @@ fn has_word(code: &str, word: &str) -> bool {
     })
 }
 
-/// The modules that a file imports or names: `crate::module`, and each member of `crate::{…}`.
+/// Modules that a file imports or names: `crate::module`, and each member of `crate::{…}`.
 fn modules_named(code: &str) -> Vec<String> {
     let mut named = Vec::new();
     for (start, _) in code.match_indices("crate::") {
-        // `$crate` and `some_crate::` are not ours.
+        // Not `$crate` and `some_crate::`.
         if code[..start].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
             continue;
         }
@@ -96,7 +95,7 @@ fn modules_named(code: &str) -> Vec<String> {
     named
 }
 
-/// The first word of each member of a list, up to its closing brace.
+/// First word of each member of a list, up to its closing brace.
 fn members(list: &str) -> Vec<String> {
     let (mut depth, mut at_start, mut found) = (0_u32, true, Vec::new());
     for (index, character) in list.char_indices() {
@@ -127,7 +126,7 @@ fn a_module_imports_only_modules_of_lower_layers() {
     let layer = |name: &str| modules.iter().position(|module| module == name);
     let mut wrong = Vec::new();
     for source in sources() {
-        // The library's front page and the program are outside of the modules.
+        // The library's root and the binary belong to no module.
         let Some(own) = layer(&source.module) else { continue };
         for named in modules_named(&source.code) {
             if layer(&named).is_some_and(|other| other > own) {
@@ -140,7 +139,7 @@ fn a_module_imports_only_modules_of_lower_layers() {
 
 #[test]
 fn external_crates_are_named_only_by_their_owners() {
-    /// Crates or their items, and the beginnings of the paths that may name them.
+    /// Crates or their items, and the path prefixes that may name them.
     const OWNERS: [(&[&str], &[&str]); 28] = [
         (&["rmcp::", "use rmcp"], &["inbound/mcp/", "upstream/mcp"]),
         (&["hyper_util::client", "hyper::client", "HttpConnector"], &["upstream/"]),
@@ -150,7 +149,7 @@ fn external_crates_are_named_only_by_their_owners() {
         (&["ring"], &["crypto", "tls/", "auth/jws"]),
         (&["jaq_"], &["translate/"]),
         (&["jsonschema"], &["model/"]),
-        // The crate's name is that of the extractor's module, too.
+        // The crate has the same name as the extractor's module.
         (&["ReaderBuilder", "StringRecord", "ByteRecord"], &["translate/extract/", "authoring/infer/"]),
         (&["roxmltree"], &["translate/extract/", "authoring/infer/"]),
         (&["scraper", "ego_tree"], &["translate/extract/"]),

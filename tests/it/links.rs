@@ -8,7 +8,7 @@ use std::{
 
 use regex::Regex;
 
-/// Where pages are; a folder is looked through to its last one.
+/// Folders with pages, searched recursively.
 const PLACES: [&str; 4] = ["README.md", "config", "deploy", "src"];
 
 #[test]
@@ -40,7 +40,7 @@ fn every_link_of_every_page_leads_somewhere() {
     assert!(with_anchor >= 50, "links are not found any more: {with_anchor}");
 }
 
-/// The pages at a place, without their blocks of code.
+/// Collects the pages at a path, without their code blocks.
 fn gather(place: &Path, pages: &mut BTreeMap<PathBuf, String>) {
     if place.is_dir() {
         for entry in fs::read_dir(place).unwrap() {
@@ -71,7 +71,7 @@ fn prose_of(page: &str) -> String {
     prose
 }
 
-/// What a link can name of a page: its headings as GitHub and GitLab call them.
+/// Anchors of a page: its headings as GitHub and GitLab name them.
 fn anchors_of(page: &str) -> BTreeSet<String> {
     let mut counts = BTreeMap::<String, usize>::new();
     let mut anchors = BTreeSet::new();
@@ -92,7 +92,7 @@ fn anchors_of(page: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// The links of a page that stay within the repository.
+/// Links of a page to other files of the repository.
 fn links_of(page: &str) -> Vec<String> {
     let code = Regex::new("`[^`\n]*`").unwrap();
     let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
@@ -102,7 +102,7 @@ fn links_of(page: &str) -> Vec<String> {
     links.filter(|link| !elsewhere.is_match(link)).collect()
 }
 
-/// A path without `..`, as files are called.
+/// Path without `..`, as a file is named.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! What an operator reads.
+//! The log, as an operator reads it.
 
 use glossator::auth::KeyHash;
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ async fn what_a_rule_hides_from_clients_is_in_the_log_for_whoever_asks_for_every
     }
 }
 
-/// What goes wrong with a reply, each in its own way, and what the log says of it at every level.
+/// Responses that fail in different ways, and the log at each level.
 const MISFITS: [(&str, &str, &str, &str); 12] = [
     (
         "field",
@@ -213,7 +213,7 @@ async fn values_of_requests_and_responses_are_in_the_log_at_debug_only_and_never
             let shown = lines.iter().any(|line| line.to_string().contains("Ada"));
             assert_eq!(shown, level == "debug", "{name}: {lines:?}");
         }
-        // What is said of the file at start has no target.
+        // Warnings about the file at start have no target.
         for line in log.iter().filter(|line| line["target"].is_string()) {
             let text = line.to_string();
             assert!(level == "debug" || !text.contains("Ada"), "{text}");
@@ -390,7 +390,7 @@ async fn a_request_that_the_end_of_the_server_cuts_off_has_its_client_and_path()
     assert!(passthrough.len() == 1 && passthrough[0].get("status").is_none(), "{passthrough:?}");
 }
 
-/// A `POST` has one line that says why it was rejected.
+/// Checks that a `POST` has one log line with the reason why it was rejected.
 #[track_caller]
 fn check_rejected(log: &[Value], id: &str, path: &str, reason: &str) {
     let lines = with(log, "request_id", id);
@@ -421,7 +421,7 @@ async fn a_response_that_finds_no_memory_has_one_line() {
     let mut held = program.connect().await;
     held.write("POST /tools/held HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").await;
     upstream.until("the first is asked for", |state| state.asked.len() == 1).await;
-    // It may come before the first response is read, and has the memory then until its deadline.
+    // This request may arrive before the first response is read. Then it holds the memory until its deadline.
     let mut status = 0;
     while status != 503 {
         status = program.connect().await.send("POST /tools/long", &["X-Request-Id: over"], "").await.status;
@@ -477,7 +477,7 @@ async fn all_of_standard_error_is_json_where_the_log_is() {
     assert_eq!(warning.unwrap()["level"], "WARN", "{told}");
 }
 
-/// Of what is asked of another server before it is known whose call it is.
+/// Log lines about a request to another server, before the client of the call is known.
 #[tokio::test]
 async fn what_is_said_of_keys_has_the_name_of_the_request_that_they_were_asked_for() {
     let login = Login::new();

@@ -1,7 +1,7 @@
-//! The program over real sockets: a scripted upstream behind it, a client that writes and reads bytes before
-//! it.
+//! Integration tests over real sockets, with a scripted upstream behind the program and a raw client in
+//! front.
 //!
-//! The clock runs, ports are the system's choice, and a test waits for a state, never for a while.
+//! The clock runs, ports are chosen by the system, and a test waits for a state, never for a while.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail their test")]
 

@@ -1,4 +1,4 @@
-//! What stays open: streams whose client may not have them any more, and calls that it has begun.
+//! Open streams whose client loses its permission, and its calls in flight.
 
 use std::{
     sync::Arc,
@@ -21,7 +21,7 @@ const ADA: &str = "glk_ada-ada-ada-ada-ada-ada-ada-ada";
 const BOB: &str = "glk_bob-bob-bob-bob-bob-bob-bob-bob";
 const OLDER: &str = "2025-11-25";
 
-/// An upstream whose `/feed` never ends, and whose `/wait` waits at the gate.
+/// Upstream whose `/feed` never ends, and whose `/wait` waits at the gate.
 async fn upstream(gate: &Gate) -> Scripted {
     let (held, never) = (gate.clone(), Gate::new());
     Scripted::start(move |asked| match asked.line().split(' ').nth(1).unwrap() {
@@ -55,7 +55,7 @@ fn client(name: &str, key: &str, scopes: &str) -> String {
     format!("  {name}: {{ api_key_hashes: '{}', scopes: [{scopes}] }}\n", KeyHash::of(key))
 }
 
-/// Everything that stays open, opened with one credential.
+/// All kinds of open streams, with one credential.
 struct Open {
     of_session: Client,
     subscription: Client,
@@ -97,7 +97,7 @@ impl Open {
         Self { of_session, subscription, feed }
     }
 
-    /// Those that are told of changes have been told so often.
+    /// Waits until those that receive change notifications have received this many.
     async fn hear_of_tools(&mut self, times: usize) {
         const TOLD: &str = "notifications/tools/list_changed";
         for stream in [&mut self.of_session, &mut self.subscription] {
@@ -109,7 +109,8 @@ impl Open {
         }
     }
 
-    /// All have ended: what may be taken for the whole at its end, and the rest by breaking off.
+    /// Waits until all have ended: MCP streams properly, with a last message, and the passthrough stream cut
+    /// off.
     async fn have_ended(mut self) {
         soon("the end of the stream", self.of_session.read(false)).await;
         let last = soon("the end of the subscription", self.subscription.read(false)).await;
@@ -132,18 +133,18 @@ async fn what_a_client_has_open_ends_with_its_key_and_a_call_ends_by_itself() {
     upstream
         .until("the call is there", |state| state.asked.iter().any(|asked| asked.line().contains("/wait")))
         .await;
-    // Another client's change is none of theirs.
+    // A change of another client does not affect them.
     let other = client("other", "glk_other-other-other-other-other", "use");
     served.app.apply(&clients(&format!("{ada}{other}"), &bob)).unwrap();
     of_ada.hear_of_tools(1).await;
     of_bob.hear_of_tools(1).await;
-    // Hers is taken away.
+    // Ada's client is removed.
     served.app.apply(&clients(&other, &bob)).unwrap();
     of_ada.have_ended().await;
     gate.open();
     let result = soon("the result", calling.read(false)).await;
     assert!(result.text().contains("done"), "{}", result.text());
-    // His allows something else.
+    // Bob's scopes change.
     of_bob.hear_of_tools(2).await;
     served.app.apply(&clients(&other, &client("bob", BOB, "use, more"))).unwrap();
     of_bob.have_ended().await;
@@ -169,7 +170,7 @@ async fn what_a_token_has_opened_ends_with_it() {
         login.by_edwards(&claims(json!({ "exp": exp, "scope": "use" })))
     };
     let mut long = Open::by(&served, &token(300.0)).await;
-    // It has to last until all is open, and how long that takes is for the machine to say.
+    // The certificate must last until all streams are open, which depends on the machine.
     let mut rest = 0.1;
     let short = loop {
         let (served, token) = (Arc::clone(&served), token(rest));

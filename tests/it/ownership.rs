@@ -1,4 +1,4 @@
-//! What belongs to whom: two clients that may do the same, and one that tries what the other has begun.
+//! Ownership: two clients with the same permissions, one of which tries to use what the other has started.
 
 use glossator::{
     auth::KeyHash,
@@ -15,7 +15,8 @@ const OWNER: &str = "glk_owner-owner-owner-owner-owner-owner";
 const OTHER: &str = "glk_other-other-other-other-other-other";
 const OLDER: &str = "2025-11-25";
 
-/// Work that takes long, work that asks first, a call that waits at the gate, and resources that change.
+/// An asynchronous operation, a tool with an input request, a call that waits at the gate, and resources that
+/// change.
 const ROUTES: &str = r#"
   make_report:
     description: x
@@ -32,7 +33,7 @@ const ROUTES: &str = r#"
   secret: { description: x, request: GET old/secret, resource: { uri: test:secret, poll_interval: 1d }, scopes: [more] }
 "#;
 
-/// An upstream where a `GET /wait` waits at the gate.
+/// Upstream whose `GET /wait` waits at the gate.
 async fn upstream(gate: &Gate) -> Scripted {
     let gate = gate.clone();
     Scripted::start(move |asked: &Asked| {
@@ -70,14 +71,14 @@ async fn served(gate: &Gate) -> (Scripted, Loaded) {
     (upstream, served)
 }
 
-/// A replica that others reach.
+/// Replica that others reach.
 async fn replica(upstream: &Scripted) -> Loaded {
     let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let peer = format!(", advertise_url: 'http://{}'", listener.local_addr().unwrap());
     Loaded::start_on(listener, &load(upstream, &peer))
 }
 
-/// Sends a message, on a connection of its own, and leaves the answer to be read.
+/// Sends a message over a new connection, and returns it before the response is read.
 async fn begin(served: &Loaded, key: &str, version: &str, content: Value, headers: &str) -> Client {
     let mut client = served.connect().await;
     let headers = format!("Authorization: Bearer {key}\r\n{headers}");
@@ -89,7 +90,7 @@ async fn send(served: &Loaded, key: &str, version: &str, content: Value, headers
     soon("the answer", begin(served, key, version, content, headers).await.read(false)).await
 }
 
-/// A session of the older era, as a header.
+/// Legacy session, as a header.
 async fn session(served: &Loaded, key: &str) -> String {
     let params = json!({ "protocolVersion": OLDER, "capabilities": { "elicitation": {} }, "clientInfo": { "name": "t", "version": "1" } });
     let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
@@ -97,7 +98,7 @@ async fn session(served: &Loaded, key: &str) -> String {
     format!("Mcp-Session-Id: {}\r\n", response.header("mcp-session-id").unwrap())
 }
 
-/// Opens a stream of a session, or comes back to one.
+/// Opens a stream of a session, or resumes one.
 async fn open(served: &Loaded, key: &str, headers: &str) -> Client {
     let mut client = served.connect().await;
     let head = "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMCP-Protocol-Version";
@@ -110,7 +111,7 @@ async fn opened(served: &Loaded, key: &str, headers: &str) -> Response {
     soon("the answer", open(served, key, headers).await.read(false)).await
 }
 
-/// A request about tasks, of a client that knows them.
+/// Sends a request about tasks, as a client that supports them.
 async fn about(served: &Loaded, key: &str, method: &str, name: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": NEWEST,
@@ -129,7 +130,7 @@ async fn about(served: &Loaded, key: &str, method: &str, name: &str, mut params:
     served.connect().await.send("POST /mcp", &headers, &body).await.json()
 }
 
-/// The id of a task of the owner's.
+/// Creates a task of the owner, and returns its id.
 async fn begun(served: &Loaded, tool: &str) -> String {
     let created = about(served, OWNER, "tools/call", tool, json!({ "name": tool, "arguments": {} })).await;
     created["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned()
@@ -176,15 +177,15 @@ async fn a_question_is_answered_by_whom_it_was_asked() {
     assert_eq!(upstream.state().asked.len(), 1);
 }
 
-/// A call that asks before it does anything.
+/// Call that waits for an input response.
 struct Questioned {
     waiting: Client,
     told: String,
-    /// What says yes to it.
+    /// Response that confirms it.
     answer: Value,
 }
 
-/// The owner begins to delete a page, in a session.
+/// The owner starts to delete a page, in a session.
 async fn questioned(served: &Loaded, session: &str) -> Questioned {
     let params = json!({ "name": "delete_page", "arguments": { "id": "7" } });
     let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
@@ -233,7 +234,7 @@ async fn a_stream_is_given_back_to_nobody_but_its_client() {
         assert_eq!(refused.status, status, "{}", refused.text());
         assert!(!refused.text().contains("begun"));
     }
-    // Nor does it end at another's word.
+    // Another client can't cancel it either.
     let end = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
     assert_eq!(send(&served, OTHER, OLDER, end.clone(), &own).await.status, 404);
     assert_eq!(send(&served, OTHER, OLDER, end, &others).await.status, 202);
@@ -261,7 +262,7 @@ async fn a_subscription_is_of_its_session_and_of_what_its_client_may_read() {
     let refused = send(&served, OTHER, OLDER, about("resources/unsubscribe", "test:thing"), &own).await;
     assert_eq!(refused.status, 404, "{}", refused.text());
     assert_eq!(opened(&served, OTHER, &own).await.status, 404);
-    // The newer era is told which of those that it wants it hears of.
+    // The modern revision reports which of the requested subscriptions are accepted.
     let filter = json!({ "notifications": { "resourceSubscriptions": ["test:thing", "test:secret"] } });
     for (key, heard) in [(OWNER, json!(["test:thing"])), (OTHER, json!(["test:secret", "test:thing"]))] {
         let listen = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": filter });
@@ -280,20 +281,20 @@ async fn replicas_tell_one_another_who_asks_and_nobody_else_can() {
     let gate = Gate::new();
     let upstream = upstream(&gate).await;
     let (one, two) = (replica(&upstream).await, replica(&upstream).await);
-    // A task that is kept by the first.
+    // A task that the first replica holds.
     let id = begun(&one, "make_plan").await;
     let get = |key| about(&two, key, "tasks/get", &id, json!({ "taskId": id }));
     assert_eq!(get(OTHER).await["error"]["code"], -32602);
     let task = get(OWNER).await;
     assert_eq!(task["result"]["status"], "input_required", "{task}");
-    // A question that the first has asked.
+    // An input request that the first replica has sent.
     let (own, others) = (session(&one, OWNER).await, session(&two, OTHER).await);
     let Questioned { waiting, told, answer } = questioned(&one, &own).await;
     for (key, headers, status) in [(OTHER, &others, 400), (OTHER, &own, 404)] {
         assert_eq!(send(&two, key, OLDER, answer.clone(), headers).await.status, status);
     }
     assert_eq!(upstream.state().asked.len(), 0);
-    // The stream on which it waits, taken up at the second.
+    // The stream on which it waits is resumed at the second replica.
     let last = told.lines().rev().find_map(|line| line.strip_prefix("id: ")).expect("events have ids");
     drop(waiting);
     for (key, session, status) in [(OTHER, &own, 404), (OTHER, &others, 400)] {
@@ -306,7 +307,7 @@ async fn replicas_tell_one_another_who_asks_and_nobody_else_can() {
     let rest = soon("the result", rest.read(false)).await;
     assert!(rest.text().contains("\"result\""), "{}", rest.text());
     assert_eq!(upstream.state().asked.len(), 1);
-    // What a client says of itself in the place of a replica is nothing.
+    // Headers of replicas that a client forges are ignored.
     let said = format!("Glossator-Caller: {}\r\nGlossator-Handed-On: 1\r\n", r#"["owner","owner",["use"]]"#);
     for told in [said, format!("Glossator-Caller: {id}\r\n")] {
         assert_eq!(opened(&two, "", &format!("{own}{told}")).await.status, 401);
@@ -317,7 +318,7 @@ async fn replicas_tell_one_another_who_asks_and_nobody_else_can() {
 async fn what_a_replica_says_of_a_caller_holds_for_one_request() {
     let gate = Gate::new();
     let upstream = upstream(&gate).await;
-    // Somebody stands before the first replica and overhears what it is told.
+    // An attacker in front of the first replica records what it receives.
     let relay = Scripted::answering(response("200 OK", "application/json", "{}")).await;
     let one = Loaded::start(&load(&upstream, &format!(", advertise_url: 'http://{}'", relay.address))).await;
     let two = replica(&upstream).await;

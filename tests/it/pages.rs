@@ -1,10 +1,10 @@
-//! The pages of the reference beside `config/README.md`, such as `config/extractors/*.md`: each shows a rule,
-//! a reply and the result that comes of it, once or several times, and what is shown is what happens.
+//! Pages of the reference beside `config/README.md`, such as `config/extractors/*.md`. Each shows rules,
+//! responses and results, and the results are checked.
 //!
-//! A `yaml` block is the `reply` of a route, an `http` block what the upstream answers, and a `json` block
+//! A `yaml` block is the `response` of a route, an `http` block the upstream response, and a `json` block
 //! those members of the tool result that are worth showing. A `yaml` block with `routes:` is a whole file,
-//! which loads without a warning. `UPDATE_GOLDEN=1 cargo test --test it pages` writes the results anew: the
-//! members that are shown, or the structured content where nothing is shown yet.
+//! which loads without a warning. `UPDATE_GOLDEN=1 cargo test --test it pages` rewrites the results: the
+//! members that are shown, or the structured content if nothing is shown yet.
 
 use std::{
     collections::BTreeSet,
@@ -72,7 +72,7 @@ fn the_page_has_every_error_type_and_no_other() {
     assert_eq!(documented, Fault::NAMES);
 }
 
-/// Whether a page shows whole files rather than rules: what comes of them is tested where the feature is.
+/// Whether a page shows whole files rather than rules. Their results are tested with the feature.
 fn shows_files(page: &str) -> bool {
     page.split_once("```yaml\n").is_some_and(|(_, first)| first.starts_with("upstreams:"))
 }
@@ -90,7 +90,7 @@ fn the_files_that_pages_show_are_right() {
         for block in blocks.filter(|_| shows_files(&written)) {
             let loaded = config::load(&Sources::of_text(page.display().to_string(), block));
             let loaded = loaded.unwrap_or_else(|problems| panic!("{block}\n{problems}"));
-            // Programs of old servers are not on every machine.
+            // Programs of old servers are not installed on every machine.
             let is_missing_program = |warning: &&Problem| {
                 warning.message.contains("program") && warning.message.ends_with("is not there")
             };
@@ -103,7 +103,7 @@ fn the_files_that_pages_show_are_right() {
     assert!(files > 0, "no page shows a file");
 }
 
-/// The extractors that a file may name, in order.
+/// Extractors that a file may name, in order.
 fn extractors() -> Vec<String> {
     let schema = config::schema();
     let named = schema["$defs"]["extract"]["anyOf"].as_array().unwrap();
@@ -137,12 +137,12 @@ fn every_extractor_has_a_page_that_the_reference_leads_to() {
     assert_eq!(names, extractors());
 }
 
-/// The page with the results that its rules give.
+/// Page with the actual results of its rules.
 fn with_results(page: &str, path: &Path) -> String {
     let shown = path.display();
     let mut parts: Vec<String> = page.split("```").map(str::to_owned).collect();
     let (mut rule, mut reply, mut shows) = (None, None, false);
-    // The parts between fences alternate: prose, block, prose, …
+    // Splitting at fences alternates: prose, block, prose, …
     for block in parts.iter_mut().skip(1).step_by(2) {
         let (kind, body) = block.split_once('\n').unwrap_or_else(|| panic!("{shown}: an empty block"));
         match kind {

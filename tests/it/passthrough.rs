@@ -1,4 +1,4 @@
-//! Every other path: streamed to an upstream, unchanged.
+//! Passthrough: every other path is streamed to an upstream, unchanged.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -63,7 +63,7 @@ async fn a_client_can_not_have_our_word_on_who_asks_removed() {
     assert_eq!(state.asked[0].header("via"), ["1.1 glossator"]);
 }
 
-/// What an upstream takes for the word of a proxy, or for a variable of CGI.
+/// Headers that an upstream would trust as a proxy's, or read as a CGI variable.
 const WORDS_OF_PROXIES: [&str; 10] = [
     "X-Forwarded-For: 192.0.2.1",
     "X-Real-IP: 192.0.2.1",
@@ -249,7 +249,7 @@ async fn the_deadline_runs_from_the_last_part_of_the_request() {
     let mut client = proxy.connect().await;
     client.write("POST /old HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     for _ in 0..6 {
-        // The one wait for a while: that the whole takes longer than the deadline is what is tried.
+        // The one wait for a while: the test is that the whole takes longer than the timeout.
         tokio::time::sleep(Duration::from_millis(100)).await;
         client.write("3\r\none\r\n").await;
     }
@@ -320,7 +320,7 @@ async fn an_upload_that_comes_too_slowly_is_broken_off() {
     upstream.until("the upstream is left", |state| state.left == 1).await;
 }
 
-/// Eight of them had all slots before, for as long as they liked.
+/// Eight of them used to hold all slots, for as long as they liked.
 #[tokio::test]
 async fn slow_uploads_leave_slots_to_calls_and_to_other_requests() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;

@@ -1,4 +1,4 @@
-//! Policies over real sockets, as an operator writes them and as callers see them.
+//! Policies over real sockets, as an operator configures them and clients experience them.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::support::{Gate, Loaded, Response, Scripted, Step, response, soon};
 
-/// A configuration before one upstream, whose address stands for `OLD`.
+/// Serves a configuration in front of one upstream. `OLD` is replaced by its address.
 async fn serve(upstream: &Scripted, text: &str) -> Loaded {
     Loaded::start(&load(upstream, text)).await
 }
@@ -52,7 +52,7 @@ async fn who_calls_too_often_is_told_when_to_come_again() {
     assert_eq!(served.gateway.snapshot().policies.routes["a"].counts().too_often.get(), 3);
 }
 
-/// A response is evidence that the upstream is there: what one route gets says nothing of the others.
+/// A response proves that the upstream is reachable. The failures of one route are no evidence about others.
 #[tokio::test]
 async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     let upstream = Scripted::start(|asked| {
@@ -97,7 +97,7 @@ async fn a_route_that_is_never_served_rejects_no_call_of_another() {
     assert_eq!(snapshot.policies.upstreams[&"old".parse().unwrap()].view().breaker.as_word(), "closed");
 }
 
-/// What can't be reached is that for every route.
+/// An unreachable upstream is unreachable for every route.
 #[tokio::test]
 async fn an_upstream_that_is_not_there_rejects_calls_of_all_routes_until_it_is_healthy() {
     let well = Arc::new(AtomicBool::new(false));

@@ -1,7 +1,7 @@
-//! What is wrong with a configuration is told in these words: a folder of `tests/problems` a case.
+//! Problems of configurations, word for word: one folder per case under `tests/problems`.
 //!
-//! `config.yaml` (or `config/` with several files) is what an operator wrote, `environment` the variables,
-//! `expected.txt` what is said of it. `UPDATE_GOLDEN=1 cargo test` writes down what is said now.
+//! `config.yaml` (or `config/` with several files) is what an operator wrote, `environment` has the
+//! variables, `expected.txt` the reported problems. `UPDATE_GOLDEN=1 cargo test` rewrites the latter.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -9,7 +9,7 @@ use glossator::config::{self, Environment, Flag, Origin, Sources};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/problems");
 
-/// What is said of a case, warnings included.
+/// Problems of a case, warnings included.
 fn said(case: &Path) -> String {
     let read = |name: &str| fs::read_to_string(case.join(name)).unwrap_or_default();
     let pairs = |text: &str| -> Vec<(String, String)> {
@@ -34,7 +34,7 @@ fn said(case: &Path) -> String {
     for problem in problems {
         writeln!(said, "{problem}\n").unwrap();
     }
-    // The folder stands somewhere else on every machine.
+    // The path of the folder differs on every machine.
     said.replace(&format!("{}/", case.display()), "")
 }
 

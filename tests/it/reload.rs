@@ -1,4 +1,4 @@
-//! Another configuration while serving.
+//! Reload of the configuration while serving.
 
 use glossator::config::{self, Sources};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::support::{Client, Loaded, Scripted, response};
 #[cfg(unix)]
 use crate::support::{Program, soon};
 
-/// One tool for each of `names`, and whatever else.
+/// Configuration with one tool for each of `names`, and more settings.
 fn config(upstream: &Scripted, names: &[&str], more: &str) -> String {
     let routes: String =
         names.iter().map(|name| format!("  {name}: {{ request: GET old/{name} }}\n")).collect();

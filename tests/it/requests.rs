@@ -4,13 +4,13 @@ use glossator::config::{self, Sources};
 
 use crate::support::{Loaded, Scripted, response};
 
-/// The first line of the request that a route makes, for these arguments.
+/// Request line that a route sends for these arguments.
 async fn requested(route: &str, arguments: &str) -> String {
     let head = head_of(route, arguments).await;
     head.lines().next().unwrap().strip_suffix(" HTTP/1.1").unwrap().to_owned()
 }
 
-/// The head of the request that a route makes.
+/// Request headers that a route sends.
 async fn head_of(route: &str, arguments: &str) -> String {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "ok")).await;
     let text = format!(
@@ -89,7 +89,7 @@ async fn a_header_of_an_optional_argument_is_left_out_where_the_argument_is() {
         assert_eq!(found, sent, "{arguments}");
         assert!(head.contains("x-fixed: a"), "{head}");
     }
-    // Without `input` the argument is one that need not be there.
+    // Without `input` the argument is optional.
     let head = head_of(&format!("request: {{ path: /s, {headers} }}"), "{}").await.to_ascii_lowercase();
     assert!(!head.contains("x-tenant"), "{head}");
 }

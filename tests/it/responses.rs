@@ -1,22 +1,22 @@
-//! Replies of HTTP/1, byte for byte: as old servers write them, and as nobody may. Each is understood, or an error that
-//! says what is wrong; and whatever follows one is never taken for the next.
+//! HTTP/1 responses, byte for byte, as old servers send them, and invalid ones. Each is either parsed or an
+//! error with the reason, and bytes after a response are never parsed as the next one.
 
 use std::time::Duration;
 
 use crate::support::{Gate, Scripted, Setup, Step, response, route};
 
-/// What becomes of a reply.
+/// Expected outcome of a response.
 enum Becomes {
-    /// This text, over a connection that is used again.
+    /// This text, and the connection is reused.
     Text(&'static str),
-    /// This text, over a connection that is not.
+    /// This text, and the connection is not reused.
     TextAlone(&'static str),
     /// An error with these words.
     Error(&'static str),
 }
 use Becomes::{Error, Text, TextAlone};
 
-/// A server that gives the first request these bytes, and each other a good reply.
+/// Server that sends these bytes to the first request, and a good response to all others.
 async fn server(first: Vec<Step>) -> Scripted {
     Scripted::start(move |asked| {
         if asked.line().contains("/first") {

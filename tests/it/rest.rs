@@ -1,4 +1,4 @@
-//! The REST face as its clients see it.
+//! The REST API as its clients see it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::{Proxy, Response, RouteExt, Scripted, Setup, http_of, respon
 
 const JSON: &str = "Content-Type: application/json";
 
-/// A proxy whose upstream sends back the JSON body that it is sent: all arguments.
+/// Proxy whose upstream echoes the JSON body: all arguments.
 async fn echo(endpoint: &str, schema: Value) -> (Proxy, Scripted) {
     let upstream = Scripted::start(|asked| {
         let body = String::from_utf8(asked.body.clone()).unwrap();
@@ -39,7 +39,7 @@ fn check_structured(response: &Response, expected: Value) {
     assert_eq!(response.json()["structuredContent"], expected);
 }
 
-/// An error of the face itself.
+/// Checks an error of the API itself.
 #[track_caller]
 fn check_error(response: &Response, status: u16, words: &str) {
     assert_eq!(response.status, status, "{}", response.text());
@@ -255,7 +255,7 @@ async fn a_route_may_take_the_place_of_the_status() {
     assert_eq!(any.get("/oslo").await.told(), "theirs");
 }
 
-/// Every `$ref` in a document, and what it leads to.
+/// Checks that every `$ref` in a document resolves.
 #[track_caller]
 fn check_references(whole: &Value, part: &Value) {
     match part {
@@ -383,7 +383,7 @@ async fn every_error_is_json_text_where_the_route_says_so() {
         let response = proxy.call("mcp", arguments).await;
         assert_eq!((response.status, response.json()["isError"].clone()), (status, json!(true)));
         assert_eq!(response.told(), json!({ "error": message }).to_string());
-        // The envelope is the same JSON, and not a text in it.
+        // The envelope contains the same JSON, and not as a string.
         let response = proxy.call("plain", arguments).await;
         assert_eq!((response.status, response.json()), (status, json!({ "error": message })));
     }

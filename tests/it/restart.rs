@@ -1,5 +1,4 @@
-//! The end of one process and the beginning of the next: nobody is refused, and nobody is left without an
-//! answer.
+//! Restart: one process ends and the next begins, and no request is rejected or lost.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use serde_json::json;
 use crate::support::{Client, Program};
 use crate::support::{Gate, Scripted, Setup, Step, response, route};
 
-/// Answers `/thing` at once, and `/slow` when the gate is open.
+/// Responds to `/thing` at once, and to `/slow` when the gate is open.
 async fn slow_and_quick() -> (Scripted, Gate) {
     let gate = Gate::new();
     let upstream = Scripted::start({
@@ -70,7 +69,7 @@ async fn who_waits_for_a_slot_when_the_end_begins_is_served() {
     upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
     let mut waiting = proxy.connect().await;
     waiting.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    // It is accepted, and served no sooner than another one has ended.
+    // The connection is accepted, but served only after another one has ended.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -95,7 +94,7 @@ async fn those_that_wait_for_a_slot_do_not_hold_the_end_up() {
     let mut slow = proxy.connect().await;
     slow.write(SLOW).await;
     upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
-    // More of them than the seconds that a test may take.
+    // More connections than the seconds that a test may take.
     let mut waiting = Vec::new();
     for _ in 0..50 {
         waiting.push(proxy.connect().await);
@@ -206,7 +205,7 @@ async fn during_the_delay_it_serves_and_says_that_it_is_not_ready() {
     assert!(status == Some(1) && told.contains("/readyz answers 503"), "{told}");
 }
 
-/// `glossator health`: its status, and what it says.
+/// Exit status and output of `glossator health`.
 #[cfg(unix)]
 fn health(arguments: &[&str], listen: Option<&str>) -> (Option<i32>, String) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_glossator"));
@@ -248,7 +247,7 @@ async fn a_socket_that_systemd_keeps_is_never_closed_to_clients() {
     drop(second);
 }
 
-/// `Type=notify`: systemd hears when clients are served, and when the end has begun.
+/// `Type=notify`: systemd is notified when clients are served, and when the shutdown has started.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn systemd_is_notified() {

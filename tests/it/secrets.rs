@@ -1,7 +1,7 @@
-//! A hunt for secrets: one stands wherever one can stand, everything that the program says is looked through
-//! for any.
+//! Leak test for secrets: every place that can hold a secret has one, and all output of the program is
+//! searched for them.
 //!
-//! The upstreams are as bad as they can be: they write down all that they are sent, in every kind of reply.
+//! The upstreams are hostile: they echo everything they receive, in every kind of response.
 
 use std::{
     fmt::Write as _,
@@ -21,20 +21,19 @@ use tokio::{
 
 use crate::support::{Asked, Client, Program, Scripted, Step, response};
 
-/// What every secret has in it.
+/// Marker that every secret contains.
 const CANARY: &str = "cAnArY";
 
 fn secret(name: &str) -> String {
     format!("{CANARY}-{name}/s3cr3t+0123456789")
 }
 
-/// Fails where a secret is in what was said, in base64 too.
+/// Fails if the output contains a secret, also in base64.
 #[track_caller]
 fn look_through(what: &str, said: &str) {
     let encoded: Vec<String> = (0..3)
         .map(|shift| {
-            // Of what stands before and after the canary, three characters at most are its neighbours' as
-            // well.
+            // At most three characters next to the marker also encode its neighbours.
             let text = STANDARD.encode(format!("{}{CANARY}", &"xxx"[..shift]));
             text.trim_end_matches('=')[[0, 2, 3][shift]..7].to_owned()
         })
@@ -49,7 +48,7 @@ fn look_through(what: &str, said: &str) {
     }
 }
 
-/// What an upstream does, by the end of its path; each writes down the whole request.
+/// Response of an upstream, by the end of the path. Each echoes the whole request.
 fn echo(asked: &Asked) -> Vec<Step> {
     let path = asked.line().split(' ').nth(1).unwrap();
     let quoted = Value::from(asked.head.as_str()).to_string();
@@ -90,7 +89,7 @@ fn echo(asked: &Asked) -> Vec<Step> {
         "odd_head" => format!("HTTP/1.1 200 OK {credential}\r\nX {credential}: 1\r\n\r\n").into_bytes(),
         "cut_off" => format!("HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n{}", asked.head).into_bytes(),
         "unreadable" => json("200 OK", &format!("not JSON: {}", asked.head)),
-        // A client that speaks HTTP/2.
+        // A client that uses HTTP/2.
         "*" => format!("HTTP/1.1 400 Bad Request\r\n\r\n{}", asked.head).into_bytes(),
         other => panic!("nothing is known of {other}"),
     };
@@ -116,7 +115,7 @@ const WAYS: [&str; 16] = [
     "unreadable",
 ];
 
-/// The configuration, what it takes from its environment, and its files.
+/// Configuration, environment and files.
 struct Hunt {
     folder: PathBuf,
     text: String,
@@ -158,7 +157,7 @@ impl Hunt {
                 let _ = stream.write_all(b"no TLS is spoken here\r\n").await;
             }
         });
-        // A Redis of before says which words of which command it does not know: those of the login.
+        // Old versions of Redis repeat the words of an unknown command: here the password of the login.
         let store = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let store_at = store.local_addr().unwrap();
         tokio::spawn(async move {
@@ -178,7 +177,7 @@ impl Hunt {
             variables.map(|name| (format!("HUNT_{name}"), secret(&name.to_lowercase()))).into();
         let made = rcgen::generate_simple_self_signed(["client.test".to_owned()]).unwrap();
         variables.push(("HUNT_CERTIFICATE".into(), made.cert.pem()));
-        // A key that is none is a problem, and is told as one; a good one has no canary in it.
+        // An invalid key would be reported as a problem, so this key is valid and has no marker.
         variables.push(("HUNT_TLS_KEY".into(), made.signing_key.serialize_pem()));
         let (upstream_at, tokens_at) = (upstream.address, tokens.address);
         let (refusing_at, odd_at) = (refusing.address, odd.address);
@@ -228,7 +227,7 @@ impl Hunt {
             writeln!(text, "  {name}: {{ url: 'http://{upstream_at}', {more}, {keys} }}").unwrap();
             upstreams.push(name);
         }
-        // Programs that tell all they know where nobody but the log should hear it.
+        // Programs that write all they know where only the log may show it.
         let tells =
             "'env >&2; echo \"$0\" >&2; exit 3', '${HUNT_WORD}'], env: { set: { A: '${HUNT_KEY}', B: ";
         writeln!(text, "  program: {{ command: [sh, -c, {tells}'${{HUNT_COOKIE}}' }} }} }}").unwrap();
@@ -264,7 +263,7 @@ impl Hunt {
         self.folder.join("glossator.yaml")
     }
 
-    /// Everything that a command says.
+    /// All output of a command.
     async fn said_by(&self, arguments: &[&str], variables: &[(&str, String)]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_glossator"));
         command.args(arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -288,7 +287,7 @@ async fn no_client_and_no_log_is_told_a_secret() {
     let mut program = Program::start_with(&hunt.file(), &[], &hunt.variables).await;
     for upstream in &hunt.upstreams {
         for way in WAYS {
-            // Where a variable is in the path of an upstream, its pages have links with it, which are data.
+            // If a variable is in the path of an upstream, its pages contain links with it, which are data.
             if *upstream == "path" && way.starts_with("ok") {
                 continue;
             }
@@ -335,7 +334,7 @@ async fn no_client_and_no_log_is_told_a_secret() {
     }
     let refused = Client::connect(operators).await.send("GET /config", &[], "").await;
     look_through("a refusal", &(refused.head.clone() + refused.text()));
-    // A reload that finds problems next to the secrets tells of them.
+    // A reload that finds problems beside the secrets reports them.
     let broken = hunt
         .text
         .replace("max_redirects: 3", "max_redirects: 300")
@@ -371,7 +370,7 @@ async fn no_command_tells_a_secret() {
     ] {
         look_through(&format!("{arguments:?}"), &hunt.said_by(arguments, &[]).await);
     }
-    // A mistake in every line in turn, so that each is shown.
+    // An error in every line in turn, so that each line is shown.
     let lines: Vec<&str> = hunt.text.lines().take_while(|line| *line != "routes:").collect();
     let broken = hunt.folder.join("broken.yaml");
     let mistakes: Vec<String> = (2..lines.len())
@@ -412,7 +411,7 @@ async fn no_command_tells_a_secret() {
         let arguments = ["check", "--output", output, "--config", broken];
         look_through("a broken file", &hunt.said_by(&arguments, &[]).await);
     }
-    // What was meant for another variable.
+    // Values that were meant for another variable.
     for key in [
         "LISTEN",
         "DRAIN",

@@ -1,4 +1,4 @@
-//! The server itself: limits of a connection, and its end.
+//! The server itself: connection limits, and its shutdown.
 
 use std::{
     sync::mpsc,
@@ -34,7 +34,7 @@ async fn a_request_in_flight_is_finished_before_the_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_never_pauses_does_not_hold_the_end_up() {
-    // Dropped before the runtime is, which lets the worker go.
+    // Dropped before the runtime is, which releases the worker.
     let (_until_the_end, held) = mpsc::channel::<()>();
     let held = std::sync::Mutex::new(Some(held));
     let (begun, has_begun) = oneshot::channel();
@@ -71,7 +71,7 @@ async fn the_second_signal_ends_the_program_at_once() {
     client.write("POST /tools/get_thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     upstream.until("the call is in flight", |state| state.asked.len() == 1).await;
     program.terminate();
-    // As from `timeout`, which tells the process and then its group.
+    // As `timeout` does, which signals the process and then its group.
     program.terminate();
     program.tells("graceful shutdown started", 1).await;
     assert!(program.is_running(), "the call in flight was not waited for");
@@ -108,8 +108,8 @@ async fn two_interrupts_end_the_program_with_their_status() {
     assert_eq!(program.ended().await.0.code(), Some(130));
 }
 
-/// A secret is a pipe: it is opened once the program has begun to read its configuration, and read no sooner
-/// than it is written.
+/// A secret is a pipe. It is opened after the program has started to read its configuration, and is not read
+/// before it is written.
 #[cfg(unix)]
 #[tokio::test]
 async fn signals_that_mean_nothing_and_early_ones_do_not_end_the_program() {
@@ -129,7 +129,7 @@ async fn signals_that_mean_nothing_and_early_ones_do_not_end_the_program() {
         .spawn()
         .unwrap();
     let (teller, told) = oneshot::channel();
-    // Not a thread of the runtime, which would wait for it: a program that has ended opens no pipe.
+    // Not a thread of the runtime, which would wait for it: a program that has exited opens no pipe.
     std::thread::spawn({
         let (pipe, pid, stdout) = (pipe.clone(), child.id().to_string(), child.stdout.take().unwrap());
         move || {
@@ -138,7 +138,7 @@ async fn signals_that_mean_nothing_and_early_ones_do_not_end_the_program() {
                 let sent = std::process::Command::new("kill").args(["-s", signal, &pid]).status();
                 assert!(sent.unwrap().success());
             }
-            // Whether somebody still reads is seen below.
+            // Whether the program still reads is checked below.
             let _ = pipe.write_all(b"0123456789abcdef");
             drop(pipe);
             let mut line = String::new();

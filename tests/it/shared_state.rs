@@ -1,5 +1,5 @@
-//! Replicas that share a real Redis or Valkey, where this machine has one: limits, kept replies, and what
-//! they tell one another; with the store, without it, and with it again.
+//! Replicas that share a real Redis or Valkey, if it is installed: rate limits, cached responses, and events;
+//! with the store, without it, and after its return.
 
 #![cfg(unix)]
 
@@ -25,7 +25,7 @@ use crate::{
     support::{Client, Loaded, Scripted, Step, response, soon},
 };
 
-/// A store of our own, on a socket in a folder of its own; both end with it.
+/// Store on a socket in its own folder. Both are removed with it.
 struct Store {
     program: PathBuf,
     folder: PathBuf,
@@ -33,7 +33,7 @@ struct Store {
 }
 
 impl Store {
-    /// Starts one. `None` where there is no server to start.
+    /// Starts a store. `None` if no server is installed.
     #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
     async fn start() -> Option<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -70,7 +70,7 @@ impl Store {
         .await;
     }
 
-    /// Kills it: nothing of what it knew is left.
+    /// Kills it: all its data is lost.
     fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -81,7 +81,7 @@ impl Store {
         self.answers().await;
     }
 
-    /// A replica with these routes before `upstream`, that has joined the others.
+    /// Replica with these routes in front of `upstream`, connected to the store.
     async fn replica(&self, upstream: &Scripted, routes: &str) -> Loaded {
         let text = format!(
             "server: {{ secret_key: 0123456789abcdef }}\nshared_state: {{ url: 'unix:{}/store.sock', password: s3cr3t }}\n\
@@ -92,7 +92,7 @@ impl Store {
         let loaded = config::load(&Sources::of_text("a.yaml", text));
         let mut replica = Loaded::start(&loaded.unwrap_or_else(|problems| panic!("{problems}"))).await;
         replica.app.join_replicas().await;
-        // It waits no longer than one answer may take, and a busy machine may need more.
+        // The replica waits only for the timeout of one response, and a busy machine may need longer.
         until_up(&replica, true).await;
         replica
     }
@@ -142,7 +142,7 @@ const LIMITED: &str =
   kept: { description: x, request: GET old/d, cache: 1h }
 ";
 
-/// Does something in the store that no replica does; on the lines of its answer is what came of it.
+/// Runs a command in the store that no replica uses, and returns the response.
 async fn say(store: &Store, command: &str) -> String {
     let mut stream = UnixStream::connect(store.folder.join("store.sock")).await.unwrap();
     stream.write_all(format!("AUTH s3cr3t\r\n{command}\r\nQUIT\r\n").as_bytes()).await.unwrap();
@@ -151,7 +151,7 @@ async fn say(store: &Store, command: &str) -> String {
     said
 }
 
-/// How many of calls in turn are let through.
+/// Number of admitted calls, alternating between replicas.
 async fn through(replicas: [&Loaded; 2], tool: &str) -> usize {
     let mut through = 0;
     for number in 0..16 {
@@ -181,7 +181,7 @@ async fn limits_hold_over_all_replicas_and_without_the_store_do_as_they_say() {
     store.start_again().await;
     until_up(&one, true).await;
     until_up(&other, true).await;
-    // The store knows nothing any more, and what each has let through itself still counts.
+    // The store has lost its data, but each replica still counts the calls that it admitted itself.
     assert!(through([&one, &other], "limited").await <= 5);
 }
 
@@ -198,7 +198,7 @@ async fn a_reply_that_one_has_kept_all_give() {
         }
     })
     .await;
-    // Written before it is read: both go the same way, one after the other.
+    // Written before it is read: both use the same connection, in order.
     let other = store.replica(&upstream, LIMITED).await;
     let mut client = other.connect().await;
     let given = client.send("POST /tools/kept", &["Content-Type: application/json"], "{}").await;
@@ -225,7 +225,7 @@ async fn a_change_is_told_at_every_replica_and_a_subscription_is_known_at_all() 
             "  news: {{ description: x, request: GET old/news, resource: {{ uri: 'news:all', poll_interval: {watch} }} }}\n"
         )
     };
-    // One looks often, the other would not look again during this test.
+    // One polls often; the other would not poll again during this test.
     let quick = store.replica(&upstream, &resource("100ms")).await;
     let slow = store.replica(&upstream, &resource("1d")).await;
     let id = session(&mut quick.connect().await).await;
@@ -236,7 +236,7 @@ async fn a_change_is_told_at_every_replica_and_a_subscription_is_known_at_all() 
     let subscribe = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": { "uri": "news:all" } });
     let mut client = quick.connect().await;
     assert_eq!(send(&mut client, "2025-11-25", subscribe.clone(), &header).await.json()["result"], json!({}));
-    // The replica with the stream hears of it, and looks once.
+    // The replica with the stream is notified, and polls once.
     let watches = async |replica: &Loaded, count: usize| {
         soon("it is watched there", async {
             while replica.gateway.watched() != count {
@@ -246,7 +246,7 @@ async fn a_change_is_told_at_every_replica_and_a_subscription_is_known_at_all() 
         .await;
     };
     watches(&slow, 1).await;
-    // Somebody listens at the other one, too, so it looks again and again.
+    // With a client at the other replica too, it polls repeatedly.
     let mut watching = quick.connect().await;
     watching.write(get(&id)).await;
     watching.read_until("text/event-stream").await;
@@ -257,13 +257,13 @@ async fn a_change_is_told_at_every_replica_and_a_subscription_is_known_at_all() 
         let told = client.read_until("notifications/resources/updated").await;
         assert!(told.contains("news:all"), "{told}");
     }
-    // A replica that begins later, and finds another store than the one before, knows it by what is in it.
+    // A replica that starts later, with another store than before, recognizes the contents.
     let late = store.replica(&upstream, &resource("1d")).await;
     let mut stream = late.connect().await;
     stream.write(get(&id)).await;
     stream.read_until("text/event-stream").await;
     watches(&late, 1).await;
-    // What was subscribed to without the store is told the others when it is back.
+    // Subscriptions from the time without the store are published once it is back.
     store.kill();
     until_up(&quick, false).await;
     let ended = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/unsubscribe", "params": { "uri": "news:all" } });
@@ -340,7 +340,7 @@ async fn what_somebody_else_writes_there_is_taken_for_nothing() {
         assert_eq!(through([&other, &other], "limited").await, 5, "{instead}");
         assert!(is_up(&other));
     }
-    // What is there tells nothing of what it is.
+    // Keys in the store reveal nothing about the content.
     let said = say(&store, "KEYS *").await;
     assert!(said.contains("glossator:page:") && said.contains("glossator:rate:"), "{said}");
     for word in ["limited", "kept", "127.0.0.1", "old"] {

@@ -1,4 +1,4 @@
-//! Clients that ask for long answers and take nothing of them.
+//! Clients that request long responses and do not read them.
 
 use http::Request;
 use http_body_util::{BodyExt, Full};
@@ -14,13 +14,13 @@ use crate::{
 
 const REQUEST: &[u8] = b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// More than twice that is answered, as it comes as text and as structure: more than any system keeps for a
-/// connection.
+/// The response has this as text and as structure, so it is more than twice as long: more than any system
+/// buffers for a connection.
 const REPLY_BYTES: usize = 7 << 20;
 
 const LEFT: &str = "does not read a long response";
 
-/// Room for less than one of its answers; `write_timeout` alone would take longer than anybody waits here.
+/// Buffer for less than one response. `write_timeout` alone would take longer than this test.
 async fn start(more: &str) -> (Program, Scripted) {
     start_with(REPLY_BYTES, more).await
 }
@@ -40,7 +40,7 @@ routes: {{ get_thing: {{ description: x, request: GET old/thing, rest: GET /thin
     (Program::start(&config, &[]).await, upstream)
 }
 
-/// Somebody who has asked, and for whom the system keeps little.
+/// Client that has sent a request, with a small receive buffer.
 async fn asking(program: &Program) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -64,7 +64,7 @@ async fn who_takes_nothing_of_long_answers_makes_room() {
         }
     };
     soon("long answers", reading).await;
-    // One that is alone is let be, so the last may stay.
+    // A single slow client is not closed, so the last one may stay.
     program.tells(LEFT, 2).await;
     program.tells("response buffer full", 1).await;
     let mut cut_off = 0;
@@ -76,8 +76,7 @@ async fn who_takes_nothing_of_long_answers_makes_room() {
     assert!(cut_off >= 2, "{cut_off}");
 }
 
-/// The system would take as much as two megabytes for each, and of who reads them slowly nothing would be
-/// seen meanwhile.
+/// Without this limit the system would buffer up to 2 MB for each, and hide slow readers.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_the_system_could_keep_for_them_counts_too() {
@@ -89,7 +88,7 @@ async fn what_the_system_could_keep_for_them_counts_too() {
     program.tells(LEFT, 1).await;
 }
 
-/// A client of HTTP/2 leaves answers while its connection is well, and needs only one to leave many.
+/// An HTTP/2 client may leave responses unread on a healthy connection, and needs only one to leave many.
 #[tokio::test]
 async fn over_http_2_they_make_room_too() {
     let certified = certified();
@@ -97,7 +96,7 @@ async fn over_http_2_they_make_room_too() {
     let (mut sender, connection) = http2_client(program.address, &certified).await;
     let uri = "https://localhost/thing";
     let first = get(&mut sender, uri).await;
-    // On a machine that is busy the connection may be gone before this one has a head.
+    // On a busy machine the connection may be closed before this response has headers.
     let second = sender.send_request(Request::get(uri).body(Full::default()).unwrap()).await;
     let _ended = soon("the end of the connection", connection).await.unwrap();
     program.tells(LEFT, 1).await;

@@ -1,11 +1,11 @@
-//! Replies that take long to translate: their calls end in time, and so does the work.
+//! Responses that take long to translate: the calls end in time, and so does the work.
 
 use glossator::config::{self, Sources};
 
 use crate::support::{Client, Loaded, Response, Scripted, Step, response};
 
-/// A pattern that is looked for to the end of the reply from each of its places, a filter that crosses a list with
-/// itself, and one that copies all that it has made, member by member. Each would take minutes or hours.
+/// A pattern that searches to the end of the response from each position, a filter that combines a list with
+/// itself, and one that copies its output member by member. Each would take minutes or hours.
 const ROUTES: &str = r"
 upstreams:
   slow: { url: 'http://UPSTREAM', timeout: 2s }
@@ -54,12 +54,12 @@ async fn work_that_nobody_waits_for_any_more_gives_its_place_back() {
             assert_eq!(response.status, 504, "{}", response.text());
         }
     }
-    // A route may have half of the pool: were one of those still at work, this would wait for it.
+    // A route may use half of the pool. If one of these were still running, this would wait for it.
     let response = call(&proxy, "rows").await;
     assert_eq!(response.status, 200, "{}", response.text());
 }
 
-/// Schemas that took a thread of the runtime seconds, or hours, for a value of some kilobytes.
+/// Schemas that used to take seconds or hours of a runtime thread for a few kilobytes.
 const COSTLY: &str = r"
 upstreams: { old: http://UPSTREAM }
 routes:
@@ -119,7 +119,7 @@ async fn a_check_that_takes_too_much_is_an_error_and_one_that_takes_much_is_done
     assert_eq!(status, 400, "{text}");
     assert!(text.contains("`n[1]` must have at most 400 digits and an exponent from -400 to 400"), "{text}");
 
-    // The arguments are right, and the reply has an item twice.
+    // The arguments are valid, and the response has a duplicate item.
     let (status, text) = told("listed", &unique("2")).await;
     assert!(status == 502 && text.contains("must have no item twice"), "{status} {text}");
     let (status, text) = told("listed", &unique("1.0")).await;
@@ -129,7 +129,7 @@ async fn a_check_that_takes_too_much_is_an_error_and_one_that_takes_much_is_done
     assert!(status == 400 && text.contains("more than 50,000,000 steps"), "{status} {text}");
 }
 
-/// Requests that are made of much or little, as the arguments say.
+/// Requests whose size depends on the arguments.
 const MADE: &str = r#"
 upstreams: { old: http://UPSTREAM }
 routes:
@@ -160,7 +160,7 @@ async fn a_request_that_takes_much_to_make_is_made_aside_and_one_that_takes_too_
         let response = client.send(&format!("POST /tools/{tool}"), &[], &format!(r#"{{"n":{n}}}"#)).await;
         (response.status, response.text().to_owned())
     };
-    // Few steps, more than a thread has that serves other calls too, and more than a template may take at all.
+    // Few steps, more than a serving thread may spend, and more than a template may take at all.
     for (tool, few, many, too_many) in
         [("looped", 10, 300, 3000), ("repeated", 10, 500_000, 1_000_000_000), ("joined", 4, 18, 60)]
     {

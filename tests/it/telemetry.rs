@@ -1,4 +1,4 @@
-//! Traces and metrics, as a collector gets them.
+//! Traces and metrics, as a collector receives them.
 
 use std::path::PathBuf;
 
@@ -16,12 +16,12 @@ use crate::support::{Program, Scripted, response, soon};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const MCP: [&str; 2] = ["Content-Type: application/json", "Accept: application/json, text/event-stream"];
 
-/// A collector that takes everything.
+/// Collector that accepts everything.
 async fn collector() -> Scripted {
     Scripted::answering(response("200 OK", "application/x-protobuf", "")).await
 }
 
-/// A configuration in a file, and the program that serves it with these variables.
+/// Writes a configuration to a file, and starts the program with these variables.
 async fn start(upstream: &Scripted, more: &str, variables: &[(&str, String)]) -> (Program, PathBuf) {
     static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -54,7 +54,7 @@ fn spans_in(state: &crate::support::State) -> Vec<Span> {
     scopes.flat_map(|scope| scope.spans).collect()
 }
 
-/// Waits for so many spans.
+/// Waits for this many spans.
 async fn spans(collector: &Scripted, count: usize) -> Vec<Span> {
     let state = collector.until("the spans", |state| spans_in(state).len() >= count).await;
     spans_in(&state)
@@ -279,7 +279,7 @@ async fn what_waits_to_be_sent_is_sent_when_the_process_ends() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// As often as that were waited for, it would end much later.
+/// With all its retries, the shutdown would take much longer.
 #[tokio::test]
 async fn what_was_not_taken_is_sent_once_more_when_the_process_ends() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;

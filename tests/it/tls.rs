@@ -1,4 +1,4 @@
-//! TLS with clients, over HTTP/1.1 and HTTP/2; certificates that are renewed; clients that keep us waiting.
+//! TLS with clients over HTTP/1.1 and HTTP/2, renewed certificates, and slow clients.
 
 use std::{
     net::SocketAddr,
@@ -54,7 +54,8 @@ fn load(upstream: SocketAddr, server: &str) -> config::Loaded {
     config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// A client that trusts one certificate, speaks these protocols, and may show who it is.
+/// Connects as a client that trusts one certificate, offers these protocols, and may have its own
+/// certificate.
 pub(crate) async fn shake(
     address: SocketAddr,
     trusted: &CertifiedKey<KeyPair>,
@@ -79,12 +80,12 @@ pub(crate) async fn shake(
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
 }
 
-/// Asks for a path and reads to the end of the connection.
+/// Sends a request and reads to the end of the connection.
 async fn send(stream: &mut TlsStream<TcpStream>, path: &str) -> std::io::Result<String> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
-    // Some say nothing when they close.
+    // Some connections end without a close notification.
     let _ = soon("an answer", stream.read_to_string(&mut answer)).await;
     Ok(answer)
 }
@@ -138,7 +139,7 @@ async fn clients_come_through_tls_in_http_1_1_and_http_2() {
     assert_eq!(last.header("host"), [upstream.address.to_string()]);
 }
 
-/// As one whose machine sleeps: its connection stays open, and nothing is answered over it, not even a ping.
+/// As if the client's machine were suspended: its connection stays open, but not even a ping is answered.
 #[tokio::test]
 async fn a_client_of_http_2_that_falls_silent_does_not_hold_the_end_up() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "old")).await;
@@ -147,7 +148,7 @@ async fn a_client_of_http_2_that_falls_silent_does_not_hold_the_end_up() {
     let mut served = Loaded::start(&load(upstream.address, &keys)).await;
     let address = served.address;
     let asked = tokio::task::spawn_blocking(move || {
-        // A runtime that nobody drives after its first request.
+        // A runtime that does not run after its first request.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let sender = runtime.block_on(async {
             let (mut sender, _) = http2_client(address, &certified).await;
@@ -268,7 +269,7 @@ async fn a_certificate_that_is_renewed_in_its_file_is_taken_up() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// One whose certificate is good until then.
+/// Certificate that is valid until then.
 fn certified_until(end: SystemTime) -> CertifiedKey<KeyPair> {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     params.not_after = end.into();
@@ -323,7 +324,7 @@ async fn when_certificates_expire_is_warned_of_and_measured() {
     }
 }
 
-/// An upstream whose replies never end.
+/// Upstream with endless responses.
 async fn endless() -> Scripted {
     Scripted::start(|_| {
         vec![Step::Send("HTTP/1.1 200 OK\r\n\r\n".into()), Step::Endlessly(vec![b'a'; 64 << 10])]
@@ -348,7 +349,7 @@ async fn a_client_that_does_not_read_its_answer_loses_it() {
     secure.write_all(request).await.unwrap();
     upstream.until("the upstream is left", left(2)).await;
 
-    // Over HTTP/2 the connection is well, and only the window of the answer is full.
+    // Over HTTP/2 the connection is healthy, and only the flow control window of the response is full.
     let (mut sender, _) = http2_client(served.address, &certified).await;
     let response = get(&mut sender, "https://localhost/old").await;
     upstream.until("the upstream is left", left(3)).await;
@@ -363,7 +364,7 @@ async fn who_reads_slowly_keeps_its_answer() {
     let (mut sender, _) = http2_client(served.address, &certified).await;
     let mut body = get(&mut sender, "https://localhost/old").await.into_body();
     let begun = tokio::time::Instant::now();
-    // The other wait for a while: that it takes longer than the limit is what is tried.
+    // The other wait for a while: the test is that it takes longer than the limit.
     while begun.elapsed() < Duration::from_secs(3) {
         tokio::time::sleep(Duration::from_millis(20)).await;
         soon("more of the body", body.frame()).await.unwrap().unwrap();
@@ -407,7 +408,7 @@ routes:
     let mut answer = String::new();
     let _ = soon("an answer", stream.read_to_string(&mut answer)).await;
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
-    // What is shown in the request decides, and a good certificate does not mend it.
+    // The credential in the request decides, even with a valid certificate.
     let mut stream = shake(served.address, &own, &["http/1.1"], Some(&client)).await.unwrap();
     let wrong = "GET /old HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-API-Key: wrong\r\n\r\n";
     stream.write_all(wrong.as_bytes()).await.unwrap();
@@ -416,7 +417,7 @@ routes:
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
 }
 
-/// Asks over a connection that stays, and gives the status.
+/// Sends a request over a connection that stays open, and returns the status.
 async fn asked(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -461,10 +462,10 @@ routes: {{ get_old: {{ description: x, request: GET old/old, rest: GET /old }} }
     assert!(told.contains("acknowledged") && told.contains("\"result\""), "{told}");
     assert!(SystemTime::now() >= end - Duration::from_secs(1));
     assert_eq!([asked(&mut of_lasting, "/old").await, asked(&mut of_short, "/old").await], [GOOD, BAD]);
-    // Another certificate of our own, and another root beside hers: she stays.
+    // Another server certificate, and another CA beside the client's: it stays connected.
     served.app.apply(&loaded(&[&other, &lasting], &certified())).unwrap();
     assert_eq!(asked(&mut of_lasting, "/old").await, GOOD);
-    // Hers is taken away.
+    // The client's CA is removed.
     served.app.apply(&loaded(&[&other], &own)).unwrap();
     assert_eq!(asked(&mut of_lasting, "/old").await, BAD);
 }

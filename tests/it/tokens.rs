@@ -1,4 +1,4 @@
-//! Tokens that another server signs: those that are taken, and what is tried in their place; certificates of clients.
+//! Tokens (JWT) that another server signs: valid ones, and forgeries; client certificates.
 
 use std::{
     net::SocketAddr,
@@ -23,7 +23,7 @@ use crate::support::{Client, Loaded, Program, Response, Scripted, Step, response
 pub(crate) const ISSUER: &str = "https://login.test";
 pub(crate) const RESOURCE: &str = "https://tools.test/mcp";
 
-/// A server that signs tokens, with a key of each kind.
+/// Server that signs tokens, with a key of each kind.
 pub(crate) struct Login {
     edwards: Ed25519KeyPair,
     curve: EcdsaKeyPair,
@@ -52,7 +52,7 @@ impl Login {
         .to_string()
     }
 
-    /// A token of this header and these claims, signed as `sign` does.
+    /// Token with this header and these claims, signed by `sign`.
     fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let message = format!("{}.{}", encode(header), encode(claims));
@@ -76,7 +76,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// The RSA key of RFC 7515, appendix A.2, which everybody has: modulus, private exponent, and the five parts of it.
+/// RSA key of RFC 7515, appendix A.2, which is public: modulus, private exponent, and its five parts.
 const RSA: [&str; 7] = [
     "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ",
     "Eq5xpGnNCivDflJsRQBXHx1hdR1k6Ulwe2JZD50LpXyWPEAeP88vLNO97IjlA7_GQ5sLKMgvfTeXZx9SE-7YwVol2NXOoAJe46sui395IW_GO-pWJ1O0BkTGoVEn2bKVRUCgu-GjBVaYLU6f3l9kJfFNS3E0QbVdxzubSu3Mkqzjkn439X0M_V51gfpRLI9JYanrC4D4qAdGcopV_0ZHHzQlBjudU2QvXt4ehNYTCBr6XCLQUShb1juUO1ZdiYoFaFQT5Tw8bGUl_x_jTj3ccPDVZFD9pIuhLhBOneufuBiB4cS98l2SR_RQyGWSeWjnczT0QU91p1DhOVRuOopznQ",
@@ -87,7 +87,7 @@ const RSA: [&str; 7] = [
     "IYd7DHOhrWvxkwPQsRM2tOgrjbcrfvtQJipd-DlcxyVuuM9sQLdgjVk2oy26F0EmpScGLq2MowX7fhd_QJQ3ydy5cY7YIBi87w93IKLEdfnbJtoOPLUW0ITrJReOgo1cq9SbsxYawBgfp_gh6A5603k2-ZQwVK0JKSHuLFkuQ3U",
 ];
 
-/// Good claims with some others.
+/// Valid claims with some others.
 pub(crate) fn claims(more: Value) -> Value {
     let mut claims =
         json!({ "iss": ISSUER, "aud": [RESOURCE], "exp": now() + 300, "sub": "ada", "scope": "read" });
@@ -134,7 +134,7 @@ async fn send(served: &Loaded, line: &str, token: &str) -> Response {
 async fn a_good_token_is_taken_and_goes_no_further() {
     let login = Login::new();
     let (upstream, served) = served(&login).await;
-    // The newer name of the same (RFC 9864).
+    // The newer name of the same algorithm (RFC 9864).
     let by_newer_name = Login::token(&json!({ "alg": "Ed25519" }), &claims(json!({})), |message| {
         login.edwards.sign(message).as_ref().to_vec()
     });
@@ -248,7 +248,7 @@ async fn clients_are_told_where_tokens_are_given() {
     }
     let elsewhere = send(&served, "GET /.well-known/oauth-protected-resource/other", "").await;
     assert_eq!(elsewhere.status, 401);
-    // Who asks for a token with what is missing, and no more, keeps what it had.
+    // A client that requests a token with only the missing scope must keep the scopes it had.
     let token = login.by_edwards(&claims(json!({ "scope": "read openid offline_access" })));
     let forbidden = send(&served, "POST /tools/set_thing", &token).await;
     let challenge = forbidden.header("www-authenticate").unwrap();

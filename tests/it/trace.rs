@@ -1,4 +1,4 @@
-//! The trace that a call belongs to goes on to the upstream.
+//! Propagation of the trace context to the upstream.
 
 use glossator::config::{self, Sources};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::support::{Loaded, Scripted, response};
 const HEADER: &str = "00-11111111111111111111111111111111-1111111111111111-01";
 const META: &str = "00-22222222222222222222222222222222-2222222222222222-01";
 
-/// What the upstream is told, when a client says this in its headers and in `_meta`.
+/// Trace context that the upstream receives for a client with these headers and `_meta`.
 async fn told(keys: &str, headers: &[&str], meta: Option<&str>) -> (Vec<String>, Vec<String>) {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "fine")).await;
     let file = format!(

@@ -1,4 +1,4 @@
-//! Upstreams as they are: slow, silent, cut off, too large, not HTTP. Each is a tool error of its own.
+//! Upstreams with faults: slow, silent, cut off, too large, not HTTP. Each is its own tool error.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{Gate, Response, Scripted, Setup, Step, http_of, response};
 
-/// A tool error with a safe sentence.
+/// Checks a tool error with a safe text.
 #[track_caller]
 fn check_error(response: &Response, status: u16, words: &str) {
     assert_eq!(response.status, status, "{}", response.text());
@@ -182,7 +182,7 @@ async fn who_finds_no_place_is_told_to_come_back() {
     assert_eq!(upstream.state().asked.len(), 1, "nothing was sent");
 }
 
-/// A model that is told to look first, where nothing was done, looks in vain.
+/// A model must not be sent to check for an effect if nothing was sent.
 #[tokio::test]
 async fn what_was_never_sent_has_taken_no_effect() {
     let (upstream, gate) = Scripted::holding(response("200 OK", "text/plain", "done")).await;
@@ -310,8 +310,7 @@ async fn redirects_are_followed_on_their_own_origin_and_only_when_allowed() {
     assert_eq!(elsewhere.state().connections, 0);
 }
 
-/// A retry, the breaker and the words of both, over real sockets; how long is waited is tested under a paused
-/// clock.
+/// A retry, the circuit breaker and their texts, over real sockets. Waits are tested under a paused clock.
 #[tokio::test]
 async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() {
     let upstream = Scripted::start(|asked| match (asked.line().starts_with("GET"), asked.connection) {
@@ -330,7 +329,7 @@ async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() 
     let response = proxy.call("get_thing", "").await;
     assert_eq!((response.status, response.told().as_str()), (200, "here"), "{}", response.text());
     assert_eq!(upstream.state().asked.len(), 3);
-    // What may have had its effect is sent once.
+    // A request that may have had its effect is sent once.
     for _ in 0..3 {
         check_error(&proxy.call("make_thing", "").await, 502, "may have taken effect");
     }
@@ -340,7 +339,7 @@ async fn a_failure_in_passing_is_asked_again_and_a_lasting_one_ends_in_a_rest() 
     assert_eq!(upstream.state().asked.len(), 6);
 }
 
-/// A server that closes every connection with the second request on it, and says nothing.
+/// Server that closes every connection without a response at the second request.
 async fn closing_on_the_second() -> Scripted {
     let served = std::sync::Mutex::new(std::collections::HashSet::new());
     Scripted::start(move |asked| match served.lock().unwrap().insert(asked.connection) {
@@ -361,7 +360,7 @@ async fn a_kept_connection_that_is_closed_is_no_failure_where_asking_twice_does_
         assert_eq!(proxy.call("get_thing", "").await.told(), "yes");
     }
     let before = upstream.state().asked.len();
-    // The connection is kept, and what has an effect may have had it.
+    // The connection is reused, and a request with an effect may have had it.
     check_error(&proxy.call("make_thing", "").await, 502, "broke off before its reply was complete");
     assert_eq!(upstream.state().asked.len(), before + 1);
     assert_eq!(proxy.call("make_thing", "").await.told(), "yes");

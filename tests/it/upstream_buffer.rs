@@ -1,4 +1,4 @@
-//! The memory that responses of upstreams share: who waits for it, who is rejected, and that it is given back.
+//! The memory limit of upstream responses: queueing, rejection, and release.
 
 use std::{
     path::PathBuf,
@@ -17,10 +17,10 @@ use crate::support::{Asked, Gate, Loaded, Scripted, Step, response, soon};
 
 const LIMIT: usize = 1 << 20;
 
-/// More than the limit by itself, as it counts three times.
+/// Over the limit by itself, as it counts three times.
 const LONG: usize = 400 << 10;
 
-/// An upstream that sends the first part of `/held`, and the rest when the gate is open.
+/// Upstream that sends the first part of `/held`, and the rest when the gate is open.
 async fn upstream(gate: &Gate) -> Scripted {
     let gate = gate.clone();
     Scripted::start(move |asked: &Asked| {
@@ -40,7 +40,7 @@ async fn upstream(gate: &Gate) -> Scripted {
             }
             "/compressed" => {
                 let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: deflate\r\n";
-                // "short", stored.
+                // "short", in a stored (uncompressed) block.
                 let body = b"\x01\x05\x00\xfa\xffshort";
                 let head = format!("{head}Content-Length: {}\r\n\r\n", body.len());
                 vec![Step::Send([head.as_bytes(), body].concat())]
@@ -51,7 +51,7 @@ async fn upstream(gate: &Gate) -> Scripted {
     .await
 }
 
-/// An MCP server, as a shell runs it, whose one tool gives a long text.
+/// MCP server as a shell script, with one tool that returns a long text.
 const SERVER: &str = r##"
 while read -r line; do
     id=${line#*\"id\":}
@@ -63,7 +63,7 @@ while read -r line; do
 done
 "##;
 
-/// A CGI program; it is gone when this is dropped.
+/// CGI program in a file, deleted on drop.
 struct CgiScript(PathBuf);
 
 impl CgiScript {
@@ -135,7 +135,7 @@ async fn every_kind_of_upstream_waits_for_memory() {
     let gate = Gate::new();
     let upstream = upstream(&gate).await;
     let (served, buffer, _script) = served(&upstream).await;
-    // So that the next call has a kept response, and the child is there.
+    // So that the next call has a cached response, and the child is running.
     for path in ["/cached", "/child"] {
         assert_eq!(served.connect().await.send(&format!("GET {path}"), &[], "").await.status, 200, "{path}");
     }
@@ -157,7 +157,7 @@ async fn every_kind_of_upstream_waits_for_memory() {
     );
     gate.open();
     assert_eq!(held.read(false).await.status, 200);
-    // At once: what one of them does not take, the next waits for.
+    // Concurrently: a response that one does not read delays the next.
     let mut reading = JoinSet::new();
     for (path, mut client) in waiting {
         reading.spawn(async move { (path, client.read(false).await) });
@@ -210,7 +210,7 @@ async fn what_clients_do_not_take_is_charged_too() {
     until("the client has left", || buffer.used_bytes() == 0).await;
 }
 
-/// As many as take half a gigabyte where each has its own.
+/// As many as would take half a gigabyte, if each had its own buffer.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn many_long_responses_stay_within_the_limit_and_their_memory_is_given_back() {
@@ -233,7 +233,7 @@ async fn many_long_responses_stay_within_the_limit_and_their_memory_is_given_bac
         client.write("GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         clients.push(client);
     }
-    // At once: who takes nothing for a while is cut off when others need the memory.
+    // Concurrently: a client that reads nothing for a while is disconnected when others need the memory.
     let mut reading = JoinSet::new();
     for mut client in clients {
         reading.spawn(async move { client.read(false).await.status });

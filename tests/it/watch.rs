@@ -1,5 +1,4 @@
-//! Resources that are watched: asked for again and again while somebody wants to know, and told when they
-//! change.
+//! Watched resources: polled while clients are subscribed, with notifications of changes.
 
 use std::sync::{
     Arc,
@@ -14,7 +13,7 @@ use glossator::{
 
 use crate::support::{Asked, Scripted, Step, soon};
 
-/// What the upstream says now, by its number.
+/// Version of the resource at the upstream.
 type Version = Arc<AtomicUsize>;
 
 struct Watched {
@@ -37,13 +36,13 @@ impl Watched {
         self.version.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Waits until the upstream was asked so many times more.
+    /// Waits until the upstream was polled this many times more.
     async fn asked_again(&self, times: usize) {
         let before = self.upstream.state().asked.len();
         self.upstream.until("another look", |state| state.asked.len() >= before + times).await;
     }
 
-    /// Nothing was told but what was heard.
+    /// Checks that there are no further changes.
     async fn nothing_more(&self, listener: &mut Listener) {
         self.gateway.changes().tell(Change::Prompts);
         assert_eq!(listener.next().await, Some(Heard::Change(Change::Prompts)));
@@ -75,7 +74,7 @@ fn news() -> Option<Heard> {
 
 #[tokio::test]
 async fn whoever_wants_to_know_is_told_when_the_contents_are_others() {
-    // The date of the reply is new each time, which nobody reads.
+    // The response has a new `Date` each time, which does not count as a change.
     let count = AtomicUsize::new(0);
     let watched = Watched::start(move |_, version| {
         let date = count.fetch_add(1, Ordering::SeqCst);
@@ -148,7 +147,7 @@ async fn a_failure_is_no_change_and_a_resource_that_is_gone_is_one() {
 
 #[tokio::test]
 async fn only_so_many_are_watched_and_only_what_says_so() {
-    // Nobody is there, which is not told to anybody here.
+    // The upstream is unreachable, which does not matter here.
     let gateway = gateway("127.0.0.1:1");
     assert_eq!(gateway.watch("news:none").unwrap_err(), WatchError::Unknown);
     assert_eq!(gateway.watch("news:still").unwrap_err(), WatchError::Unwatched);

@@ -1,4 +1,4 @@
-//! How upstreams are reached: through TLS, over a socket of this machine, in HTTP/1.0, 1.1 and 2.
+//! Connections to upstreams: TLS, UNIX domain sockets, HTTP/1.0, 1.1 and 2.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -28,7 +28,7 @@ use tokio_rustls::{
 
 use crate::support::{Scripted, Setup};
 
-/// Who a server is.
+/// Certificate of a server.
 fn certificate(name: &str) -> CertifiedKey<KeyPair> {
     generate_simple_self_signed([name.to_owned()]).unwrap()
 }
@@ -37,7 +37,7 @@ fn key(certified: &CertifiedKey<KeyPair>) -> PrivateKeyDer<'static> {
     PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()).into()
 }
 
-/// A server that says in which version it was asked, and by which name.
+/// Server that responds with the HTTP version and the host of the request.
 async fn greet(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
     let version = match request.version() {
         Version::HTTP_10 => "1.0",
@@ -60,7 +60,7 @@ fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
     });
 }
 
-/// A TLS server; `client` is the certificate that it asks callers for.
+/// TLS server. `client` is the certificate that it requires of clients.
 async fn tls_server(
     certified: &CertifiedKey<KeyPair>,
     protocols: &[&str],
@@ -179,7 +179,8 @@ async fn a_server_that_asks_who_calls_is_told() {
     assert_eq!(setup(address, known).start().await.call("get_thing", "").await.status, 200);
 }
 
-/// In TLS 1.3 the server refuses after the client's last word, so it depends on timing what is noticed first.
+/// In TLS 1.3 the server rejects the client certificate after the handshake, so timing decides which error is
+/// noticed first.
 #[track_caller]
 fn check_unreachable_or_cut_off(response: &crate::support::Response) {
     assert_eq!(response.status, 502, "{}", response.text());

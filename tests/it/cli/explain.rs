@@ -1,8 +1,8 @@
-//! `glossator explain`, word for word: a folder a case under `tests/explain`.
+//! `glossator explain`, word for word: one folder per case under `tests/explain`.
 //!
-//! `config.yaml` has a route `get_report`, `response.http` is its reply, `arguments.json` are those of the call
-//! where there are some, `expected.txt` is what is printed. `UPDATE_GOLDEN=1 cargo test --test it
-//! cli::explain` writes it anew; read the diff.
+//! `config.yaml` has a route `get_report`, `response.http` is the response, `arguments.json` has the
+//! arguments of the call, if there are any. `expected.txt` is the output. `UPDATE_GOLDEN=1 cargo test --test
+//! it cli::explain` rewrites it; read the diff.
 
 use std::{fs, path::Path};
 

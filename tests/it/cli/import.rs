@@ -1,4 +1,4 @@
-//! `glossator import openapi`: what comes of a document, and what a call of it asks.
+//! `glossator import openapi`: the generated routes, and the requests that they send.
 
 use glossator::config::{self, Sources};
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ components:
     login: { type: oauth2, flows: { clientCredentials: { tokenUrl: "https://login.example/token", scopes: {} } } }
 "##;
 
-/// What the command prints of a document, as a program reads it.
+/// JSON output of the command for a document.
 fn imported(name: &str, document: &str, arguments: &[&str]) -> Value {
     let file = TemporaryFile::new(name, document);
     let mut all = vec!["import", "openapi", file.path(), "--output", "json"];

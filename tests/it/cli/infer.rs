@@ -1,4 +1,4 @@
-//! `glossator infer`, and what `check` and `test` say of the file that it writes.
+//! `glossator infer`, and the output of `check` and `test` for the file that it writes.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn samples(test: &str) -> [TemporaryFile; 3] {
     ]
 }
 
-/// Checks a proposal by the commands that an operator would use.
+/// Checks a proposal with the commands that an operator would use.
 #[track_caller]
 fn holds(test: &str, yaml: &str, examples: usize) {
     let file = TemporaryFile::new(&format!("{test}.yaml"), yaml);
@@ -151,7 +151,7 @@ fn a_recording_that_curl_has_decompressed_is_read_as_it_is() {
     holds("decompressed", &yaml, 1);
 }
 
-/// As `glossator infer … > plant/boiler.yaml` for each of a server's endpoints.
+/// As with `glossator infer … > plant/boiler.yaml` for each of a server's endpoints.
 #[test]
 fn several_proposals_are_one_configuration() {
     let samples = samples("folder");

@@ -1,4 +1,4 @@
-//! Keys of clients, as an operator makes them.
+//! API keys of clients, as an operator generates them.
 
 use std::{
     io::Write,
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::succeeds;
 use crate::support::{Client, Loaded};
 
-/// `glossator key --stdin` of a text.
+/// Runs `glossator key --stdin` with a text.
 fn hashed(key: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_glossator"))
         .args(["key", "--stdin"])
@@ -20,12 +20,12 @@ fn hashed(key: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // One that refuses may have gone before it has read all.
+    // A command that rejects its input may exit before it has read all of it.
     let _ = child.stdin.take().unwrap().write_all(key.as_bytes());
     child.wait_with_output().unwrap()
 }
 
-/// The key and the hash that it prints.
+/// Key and hash that the command prints.
 fn new_key() -> (String, String) {
     let told = succeeds(&["key"]);
     let value = |name: &str| told.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();

@@ -1,4 +1,4 @@
-//! `glossator migrate`: files of an earlier program get the names of today.
+//! `glossator migrate`: renames keys in files of earlier versions.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
@@ -12,7 +12,7 @@ const NEW: &str = "server:\n  shutdown_timeout: 5s   # a comment\n  \"reload_int
  upstreams: { old: http://127.0.0.1:9 }\npassthrough: old\n";
 const PAGE: &str = "Text.\n\n```yaml\nserver: { drain: 5s }\n```\n";
 
-/// A folder of one's own that is gone when the test is.
+/// Temporary folder, deleted when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -103,7 +103,7 @@ fn where_a_file_is_no_yaml_nothing_is_changed() {
     }
 }
 
-/// All that is shown and tried in this repository is written in the names of today.
+/// All configuration in this repository has current names.
 #[test]
 fn nothing_here_has_old_names() {
     for path in [

@@ -1,4 +1,4 @@
-//! The program as a person starts it.
+//! The command line, as a person uses it.
 
 mod explain;
 mod import;
@@ -30,7 +30,7 @@ fn succeeds(arguments: &[&str]) -> String {
     out
 }
 
-/// A file of one's own that is gone when the test is.
+/// Temporary file, deleted when the test ends.
 struct TemporaryFile(std::path::PathBuf);
 
 impl TemporaryFile {
@@ -68,7 +68,7 @@ fn a_reader_that_goes_away_changes_nothing() {
     }
 }
 
-/// Every sample configuration is good, and so are the examples in it.
+/// Every sample configuration is valid, and its examples pass.
 #[test]
 fn everything_in_config_is_good() {
     let mut files: Vec<_> = std::fs::read_dir(Path::new(ROOT).join("config"))
@@ -87,7 +87,7 @@ fn everything_in_config_is_good() {
     }
 }
 
-/// Every YAML block of the README and of the reference that is a whole file loads, and its examples hold.
+/// Every YAML block of the README and of the reference that is a whole file loads, and its examples pass.
 #[test]
 fn the_files_in_the_documents_are_good() {
     for document in ["README.md", "config/README.md"] {
@@ -107,7 +107,7 @@ fn the_files_in_the_documents_are_good() {
     }
 }
 
-/// What such a route does not say, the server does when it is asked.
+/// Texts that such a route leaves out come from the server at run time.
 #[test]
 fn a_route_that_leaves_all_words_to_an_mcp_server_is_good() {
     for address in ["http://127.0.0.1:3000/mcp", "{ command: [/usr/bin/env, mcp-server] }"] {
@@ -149,7 +149,7 @@ fn a_former_flag_is_answered_with_its_new_name() {
     }
 }
 
-/// Every line on standard error, which are JSON, with its level.
+/// JSON lines on standard error, with their levels.
 #[track_caller]
 fn json_lines(output: &Output) -> Vec<Value> {
     let told = String::from_utf8_lossy(&output.stderr);
@@ -434,7 +434,7 @@ fn explain_names_the_named_rules_that_decided() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// An editor says the same as `check`.
+/// An editor with the JSON Schema reports the same as `check`.
 #[test]
 fn schema_admits_a_good_file_and_refuses_a_wrong_one() {
     let schema: Value = serde_json::from_str(&succeeds(&["schema"])).unwrap();
@@ -501,7 +501,7 @@ impl Demo {
         Self { child, address, _out: out }
     }
 
-    /// Status and body of one request.
+    /// Sends one request, and returns status and body.
     fn post(&self, path: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
@@ -525,7 +525,7 @@ impl Demo {
     }
 }
 
-/// A test that fails leaves no process behind.
+/// A failed test leaves no process behind.
 impl Drop for Demo {
     fn drop(&mut self) {
         let _ = self.child.kill();

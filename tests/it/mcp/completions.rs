@@ -1,4 +1,4 @@
-//! Completion over real sockets, in both eras.
+//! Completion over real sockets, in legacy and modern revisions.
 
 use serde_json::{Value, json};
 
@@ -99,16 +99,16 @@ async fn values_come_from_lists_routes_and_schemas() {
             ("style", "x", json!({}), json!([])),
             ("city", "", json!({}), json!(["Oslo", "Bergen", "Nordoslo"])),
             ("city", "os", json!({}), json!(["Oslo", "Nordoslo"])),
-            // What the route was told has been chosen by it: the rest comes behind.
+            // The route has filtered by the typed text, so values without it follow at the end.
             ("part", "be", json!({ "machine": "press" }), json!(["belt", "V-belt", "/parts/press?q=be"])),
-            // An argument for which nothing is known.
+            // An argument without completions.
             ("machine", "p", json!({}), json!([])),
-            // A route that fails, lacks an argument, gives no list, or no value that the filter can read.
+            // A route that fails, lacks an argument, or returns no list or no value that the filter accepts.
             ("broken", "", json!({}), json!([])),
             ("part", "be", json!({}), json!([])),
             ("shapeless", "", json!({}), json!([])),
             ("unreadable", "", json!({}), json!([])),
-            // Handed to a route whose schema lists the values.
+            // Passed to a route whose schema lists the values.
             ("gate", "north", json!({}), json!(["North", "Northeast"])),
             ("size", "2", json!({}), json!(["12"])),
         ] {
@@ -143,7 +143,7 @@ async fn the_arguments_of_a_resource_template_are_completed() {
             (template, "kind", "st", json!(["Stock"])),
             (template, "day", "be", json!(["belt", "V-belt", "/parts/Sales?q=be", "bolt"])),
             (template, "page", "1", json!([])),
-            // A URI that the template fits will do.
+            // A URI that matches the template is accepted, too.
             ("report://Sales/monday/1", "kind", "", json!(["Sales", "Stock"])),
         ] {
             let params = params(uri, argument, typed);

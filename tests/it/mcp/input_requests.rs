@@ -1,4 +1,5 @@
-//! Asking before acting, in both eras and where nobody can be asked.
+//! Input requests before the upstream request, in legacy and modern revisions, and for clients without
+//! support.
 
 use glossator::config::{self, Sources};
 use serde_json::{Map, Value, json};
@@ -63,12 +64,12 @@ prompts:
       - user: "Write {{ args.title }}, a page about {{ input_responses.about.topic }}."
 "#;
 
-/// The program before a server that answers with what it was asked.
+/// The program in front of a server that echoes its request.
 async fn start() -> (Loaded, Scripted) {
     start_with("").await
 }
 
-/// The same, with these settings.
+/// The same with these server settings.
 async fn start_with(server: &str) -> (Loaded, Scripted) {
     let echo = |asked: &Asked| {
         let told = format!(
@@ -101,7 +102,7 @@ fn all() -> Value {
     json!({ "elicitation": { "form": {}, "url": {} }, "sampling": {}, "roots": {} })
 }
 
-/// A request of revision 2026-07-28.
+/// Calls a tool in revision 2026-07-28.
 async fn call_newest(program: &Loaded, capabilities: Value, params: Value) -> Response {
     ask_newest(program, "tools/call", capabilities, params).await
 }
@@ -126,14 +127,14 @@ async fn ask_newest(program: &Loaded, method: &str, capabilities: Value, mut par
     program.connect().await.send("POST /mcp", &headers, &body).await
 }
 
-/// The result of a call of revision 2026-07-28.
+/// Result of a call in revision 2026-07-28.
 async fn newest(program: &Loaded, params: Value) -> Value {
     let response = call_newest(program, all(), params).await;
     assert_eq!(response.status, 200, "{}", response.text());
     response.json()["result"].clone()
 }
 
-/// The same call once it was asked what it asks, with these answers.
+/// Repeats a call with these input responses, after its first response has requested input.
 async fn with_answers(program: &Loaded, capabilities: Value, mut call: Value, responses: Value) -> Response {
     let asked = call_newest(program, capabilities.clone(), call.clone()).await.json();
     call["requestState"] = asked["result"]["requestState"].clone();
@@ -149,14 +150,14 @@ fn said(text: &str) -> Value {
     json!({ "role": "assistant", "model": "m", "content": { "type": "text", "text": text } })
 }
 
-/// The text of a result that is one.
+/// Text of a result.
 #[track_caller]
 fn told(result: &Value) -> &str {
     assert_eq!(result["resultType"], "complete", "{result}");
     result["content"][0]["text"].as_str().unwrap()
 }
 
-/// Whether a result is a tool error that has these words.
+/// Checks that a result is a tool error with these words.
 #[track_caller]
 fn refused(result: &Value, words: &str) {
     assert_eq!(result["isError"], true, "{result}");
@@ -205,14 +206,14 @@ async fn rounds_go_on_with_what_was_answered_before() {
     assert_eq!(names, ["form", "why"]);
     assert_eq!(first["inputRequests"]["why"]["params"]["maxTokens"], 1000);
 
-    // Half of it: the rest is asked for again, and the answer is not lost.
+    // Half of the responses: the rest is requested again, and the first half is not lost.
     call["requestState"] = first["requestState"].clone();
     call["inputResponses"] = json!({ "form": accept(json!({ "name": "x", "copies": 2, "stray": true })) });
     let second = newest(&program, call.clone()).await;
     assert_eq!(second["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["why"]);
     assert_ne!(second["requestState"], first["requestState"]);
 
-    // An answer to what comes next does not count before it was asked.
+    // A response to a later input request does not count before that was sent.
     call["requestState"] = second["requestState"].clone();
     call["inputResponses"] = json!({ "why": said("a whim"), "sure": accept(json!({})) });
     let third = newest(&program, call.clone()).await;
@@ -226,7 +227,7 @@ async fn rounds_go_on_with_what_was_answered_before() {
     );
     assert_eq!(asked(&upstream), 1);
 
-    // What nobody can or wants to answer is left out where it is optional.
+    // Optional input requests that the client can't or won't answer are left out.
     let call = json!({ "name": "rename_page", "arguments": { "id": 7 } });
     let form = json!({ "form": accept(json!({ "name": "y" })) });
     let response = with_answers(&program, json!({ "elicitation": {} }), call, form).await;
@@ -262,7 +263,7 @@ async fn a_state_is_for_its_own_call_and_answers_are_what_was_asked_for() {
     let response = with_answers(&program, all(), params, wrong).await;
     assert!(response.text().contains("`name` must be a string"), "{}", response.text());
     assert_eq!(error(response), (400, -32602));
-    // Arguments come first: nobody is asked about a call that can't be.
+    // Arguments are checked first: no input is requested for an invalid call.
     let params = json!({ "name": "rename_page", "arguments": { "id": "seven" } });
     let result = newest(&program, params).await;
     assert_eq!((result["resultType"].as_str(), result["isError"].as_bool()), (Some("complete"), Some(true)));
@@ -273,7 +274,7 @@ async fn a_state_is_for_its_own_call_and_answers_are_what_was_asked_for() {
 async fn an_answer_to_what_nobody_was_asked_does_nothing() {
     let (program, upstream) = start().await;
     let yes = json!({ "confirm": { "action": "accept" }, "sample": said("a page"), "about": accept(json!({ "topic": "x" })) });
-    // `sum_up` reads the page before it asks the client's model about it.
+    // `sum_up` reads the page before it sends a sampling request about it.
     for (method, name, reads) in
         [("tools/call", "delete_page", 0), ("prompts/get", "write_page", 0), ("tools/call", "sum_up", 1)]
     {
@@ -291,14 +292,14 @@ async fn an_answer_to_what_nobody_was_asked_does_nothing() {
         assert!(!result["inputRequests"].as_object().unwrap().is_empty(), "{result}");
         assert_eq!(asked(&upstream), reads, "{name}");
     }
-    // A state of one question answers no other.
+    // The state of one input request is not valid for another.
     let call = json!({ "name": "rename_page", "arguments": { "id": 7 } });
     let form = accept(json!({ "name": "x", "copies": 1 }));
     let both = json!({ "form": form, "why": said("a whim"), "sure": accept(json!({})) });
     let next = with_answers(&program, all(), call, both).await.json();
     assert_eq!(next["result"]["inputRequests"]["sure"]["params"]["message"], "Really x?");
     assert_eq!(asked(&upstream), 1);
-    // Where nothing is asked, what answers nothing is passed over.
+    // Without input requests, input responses are ignored.
     let given = json!({ "name": "find_page", "arguments": { "q": "cats" } });
     assert_eq!(told(&newest(&program, given).await), "GET /pages?q=cats");
 }
@@ -309,11 +310,11 @@ async fn arguments_may_come_unasked_but_what_follows_from_them_is_asked() {
     let words = json!({ "words": accept(json!({ "q": "cats", "more": 1 })), "stray": accept(json!({})) });
     let call = json!({ "name": "find_page", "arguments": {}, "inputResponses": words });
     assert_eq!(told(&newest(&program, call.clone()).await), "GET /pages?q=cats");
-    // An argument of the request stays what it is.
+    // Arguments of the request are not overridden.
     let mut given = call;
     given["arguments"]["q"] = "dogs".into();
     assert_eq!(told(&newest(&program, given).await), "GET /pages?q=dogs");
-    // They are checked as those of the request are.
+    // Entered arguments are checked like those of the request.
     for wrong in [json!({ "id": 100 }), json!({ "id": "7" }), json!({})] {
         let responses = json!({ "page": accept(wrong), "confirm": accept(json!({})) });
         let params = json!({ "name": "archive_page", "arguments": {}, "inputResponses": responses });
@@ -327,7 +328,7 @@ async fn arguments_may_come_unasked_but_what_follows_from_them_is_asked() {
     assert_eq!(requests.keys().collect::<Vec<_>>(), ["confirm"], "{first}");
     assert_eq!(requests["confirm"]["params"]["message"], "Really archive page 7?");
     assert_eq!(asked(&upstream), 2);
-    // What was confirmed is what is done.
+    // The confirmed action is the one that is done.
     call["requestState"] = first["requestState"].clone();
     call["inputResponses"]["page"] = accept(json!({ "id": 8 }));
     assert_eq!(told(&newest(&program, call).await), "PUT /archive/7");
@@ -413,7 +414,7 @@ async fn roots_and_addresses_are_asked_for_too() {
     assert_eq!(told(&done["result"]), "GET /session");
 }
 
-/// A client that has shaken hands on a revision of the older era.
+/// Client that has initialized a legacy session.
 struct Older {
     connection: Client,
     aside: Client,
@@ -438,18 +439,18 @@ impl Older {
         client
     }
 
-    /// A message beside the call that waits.
+    /// Sends a message while the call waits.
     async fn send(&mut self, message: &Value) -> Response {
         let headers: Vec<&str> = self.headers.iter().map(String::as_str).collect();
         self.aside.send("POST /mcp", &headers, &message.to_string()).await
     }
 
-    /// Calls a tool, and answers each question that comes on its stream.
+    /// Calls a tool, and responds to each input request on its stream.
     async fn call(&mut self, tool: &str, arguments: Value, answers: Vec<(&str, Value)>) -> Value {
         self.request("tools/call", tool, arguments, answers).await["result"].clone()
     }
 
-    /// The same for another method, and the whole answer.
+    /// The same for any method. Returns the whole response.
     async fn request(
         &mut self,
         method: &str,
@@ -474,7 +475,7 @@ impl Older {
         serde_json::from_str(last).unwrap()
     }
 
-    /// Sends a request, for which the client does not wait yet.
+    /// Sends a request without waiting for the response.
     async fn begin(&mut self, method: &str, name: &str, arguments: Value) {
         let params = json!({ "name": name, "arguments": arguments });
         let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
@@ -484,11 +485,11 @@ impl Older {
         self.connection.write(format!("{request}\r\n{body}")).await;
     }
 
-    /// The n-th message on the stream of the call that waits.
+    /// The n-th message on the stream of the waiting call.
     async fn message(&mut self, count: usize) -> Value {
         loop {
             let text = self.connection.read_until("\"method\":").await;
-            // The first event of a stream has nothing but an id.
+            // The first event of a stream only has an id.
             let data = text.split("data: ").skip(1).filter(|data| data.contains("\n\n"));
             let data: Vec<&str> = data.filter(|data| data.starts_with('{')).collect();
             if let Some(data) = data.get(count) {
@@ -612,7 +613,7 @@ async fn a_client_that_leaves_before_it_answers_is_not_waited_for_where_it_can_n
     client.connection = program.connect().await;
     let result = json!({ "action": "accept", "content": {} });
     let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
-    // It may overtake the end of the call's connection; then somebody still waits for it.
+    // The message may overtake the close of the call's connection, while the call still waits.
     let mut taken = 0;
     soon("nobody waits for the answer any more", async {
         while client.send(&answer).await.status == 202 {
@@ -621,7 +622,7 @@ async fn a_client_that_leaves_before_it_answers_is_not_waited_for_where_it_can_n
     })
     .await;
     assert!(taken <= 1 && asked(&upstream) <= taken);
-    // Nothing is in the way of what is asked later.
+    // Later calls are not affected.
     let result = client.call("delete_page", json!({ "id": "8" }), vec![("elicitation/create", result)]).await;
     assert_eq!(result["content"][0]["text"], "DELETE /pages/8");
 }

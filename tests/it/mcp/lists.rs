@@ -1,11 +1,11 @@
-//! Every list, a page at a time.
+//! All lists, page by page.
 
 use serde_json::{Value, json};
 
 use super::served::{ERAS, Served};
 use crate::support::{Scripted, response};
 
-/// Seven of each, shown three at a time, whose names are not in order.
+/// Seven entries per list, three per page, with names out of order.
 fn configuration() -> String {
     let names = ["pine", "elm", "yew", "ash", "oak", "fir", "box"];
     let mut text = "server: { mcp: { page_size: 3 } }\nupstreams: { old: LEGACY }\nroutes:\n".to_owned();
@@ -24,7 +24,7 @@ fn configuration() -> String {
     text
 }
 
-/// What a list has, page by page: the key of each entry.
+/// Pages of a list: the key of each entry.
 async fn pages(served: &Served, revision: &str, method: &str, list: &str, key: &str) -> Vec<Vec<String>> {
     let (mut pages, mut cursor) = (Vec::new(), Value::Null);
     loop {

@@ -1,4 +1,4 @@
-//! The MCP face over a real gateway; only the legacy server is played.
+//! The MCP API over a real gateway; only the legacy server is a mock.
 
 mod input_requests;
 mod completions;
@@ -51,22 +51,22 @@ use crate::support::policies;
 pub(crate) const OLDER: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 pub(crate) const NEWEST: &str = "2026-07-28";
 
-/// The MCP endpoint in front of a legacy server that answers by path.
+/// MCP endpoint in front of a legacy server that responds by path.
 pub(crate) struct Endpoint {
     pub(crate) mcp: Mcp,
     pub(crate) gateway: Gateway,
-    /// What happens to `/silent`, which never answers.
+    /// Events of requests to `/silent`, which never responds.
     pub(crate) silent: mpsc::UnboundedReceiver<Silent>,
 }
 
-/// What becomes of a request to `/silent`.
+/// Event of a request to `/silent`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Silent {
     Asked,
     Given,
 }
 
-/// A response, read.
+/// Complete response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
@@ -114,7 +114,7 @@ impl Response {
     }
 }
 
-/// A POST on its way to the endpoint: well-formed, unless a test changes it.
+/// `POST` to the endpoint: well-formed, unless a test changes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Post {
     headers: HeaderMap,
@@ -130,13 +130,13 @@ impl Post {
         Self { headers, body }
     }
 
-    /// A request of a client that has shaken hands on 2025-11-25.
+    /// Request of a client that has initialized with 2025-11-25.
     pub(crate) fn handshake(method: &str, params: Value) -> Self {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         Self::new(body.to_string().into()).header("mcp-protocol-version", "2025-11-25")
     }
 
-    /// A request of revision 2026-07-28, with all that it must carry.
+    /// Request of revision 2026-07-28, with all that it requires.
     pub(crate) fn per_request(method: &str, mut params: Value) -> Self {
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
@@ -151,7 +151,7 @@ impl Post {
         }
     }
 
-    /// Both eras' way of asking the same.
+    /// The same request in a legacy and in the modern revision.
     pub(crate) fn both(method: &str, params: Value) -> [Self; 2] {
         [Self::handshake(method, params.clone()), Self::per_request(method, params)]
     }
@@ -177,7 +177,7 @@ impl Post {
         self
     }
 
-    /// Changes the message as text.
+    /// Replaces text in the message.
     pub(crate) fn replace(self, from: &str, to: &str) -> Self {
         let text = String::from_utf8(self.body.clone()).unwrap();
         self.body(text.replace(from, to))
@@ -211,7 +211,7 @@ impl Endpoint {
         Response::read(self.mcp.handle(post.request()).await).await
     }
 
-    /// A call of the older era.
+    /// Call in a legacy revision.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
         self.send(Post::handshake("tools/call", json!({ "name": tool, "arguments": arguments })))
             .await
@@ -219,7 +219,7 @@ impl Endpoint {
     }
 }
 
-/// Starts a legacy server that answers by path, and says what happens to `/silent`.
+/// Starts a legacy server that responds by path, and reports what happens to requests for `/silent`.
 fn legacy(silent: mpsc::UnboundedSender<Silent>) -> Address {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -273,7 +273,7 @@ async fn answer(
     }
 }
 
-/// Eight tools; `echo` and `marked` take an argument.
+/// Eight tools. `echo` and `marked` have an argument.
 fn routes(upstream: &UpstreamName) -> Vec<Route> {
     let input = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
     let nothing = || input(json!({}), &[]);

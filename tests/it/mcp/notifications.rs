@@ -1,4 +1,4 @@
-//! What clients are told before the result: progress and log lines, in both eras.
+//! Notifications before the result: progress and log messages, in legacy and modern revisions.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use crate::support::{Asked, Loaded, Response, Scripted, Step, response};
 
 const OLD: &str = "2025-11-25";
 
-/// The program before an upstream, with one tool `make_report`, whose keys these are.
+/// Starts the program in front of an upstream, with one tool `make_report` that has these keys.
 async fn start(upstream: &Scripted, keys: &str) -> Loaded {
     let keys: String = keys.trim().lines().map(|line| format!("    {}\n", line.trim_end())).collect();
     let file = format!(
@@ -35,7 +35,7 @@ fn json_reply(body: &str) -> Vec<Step> {
     vec![Step::Send(response("200 OK", "application/json", body))]
 }
 
-/// A message of either era.
+/// Sends a message of either kind of revision.
 async fn post(
     program: &Loaded,
     revision: &str,
@@ -66,14 +66,14 @@ async fn session(program: &Loaded) -> String {
     post(program, OLD, None, "initialize", params).await.header("mcp-session-id").unwrap()
 }
 
-/// The messages of a response, the result last.
+/// Messages of a response, the result last.
 #[track_caller]
 fn messages(response: &Response) -> Vec<Value> {
     match response.header("content-type").as_deref() {
         Some("application/json") => vec![response.json()],
         Some("text/event-stream") => {
             let data = response.text().lines().filter_map(|line| line.strip_prefix("data: "));
-            // The first event of a stream has nothing but an id.
+            // The first event of a stream only has an id.
             let data = data.filter(|data| !data.is_empty());
             data.map(|data| serde_json::from_str(data).unwrap()).collect()
         }

@@ -1,4 +1,4 @@
-//! Clients of revision 2026-07-28: every request says for itself what it speaks.
+//! Clients of revision 2026-07-28: every request declares its own revision.
 
 use std::time::Duration;
 
@@ -170,9 +170,9 @@ async fn marked_arguments_must_be_repeated_in_headers() {
         (400, -32020),
         "Bergen",
     );
-    // Without the argument there is nothing to repeat, and the input schema has the word.
+    // Without the argument there is nothing to mirror in a header, and the input schema reports it.
     assert_eq!(endpoint.send(call(Value::Null)).await.result()["isError"], true);
-    // Older revisions know nothing of it.
+    // Legacy revisions do not have this check.
     let older = Post::handshake("tools/call", json!({ "name": "marked", "arguments": { "city": "Oslo" } }));
     assert_eq!(endpoint.send(older).await.result()["isError"], false);
 }
@@ -201,7 +201,7 @@ async fn a_well_formed_question_that_has_no_result_is_an_error_with_200() {
     check(&endpoint.send(unknown).await, (200, -32602), "nobody");
     let cursor = Post::per_request("tools/list", json!({ "cursor": "nowhere" }));
     check(&endpoint.send(cursor).await, (200, -32602), "cursor");
-    // What is not well-formed has 400 in this revision.
+    // Malformed parameters have status 400 in this revision.
     let array = Post::per_request("tools/call", json!({ "name": "text", "arguments": [] }));
     check(&endpoint.send(array).await, (400, -32602), "arguments");
     let nameless = Post::per_request("tools/call", json!({}));
@@ -216,13 +216,13 @@ async fn notifications_need_no_headers_of_their_own() {
     assert_eq!(endpoint.send(post.clone()).await.status, StatusCode::ACCEPTED);
     let right = post.clone().header("mcp-method", "notifications/cancelled");
     assert_eq!(endpoint.send(right).await.status, StatusCode::ACCEPTED);
-    // Who decides by the header must not be told something else.
+    // Whoever decides by the header must not be misled by it.
     for wrong in
         [post.clone().header("mcp-method", "tools/call"), post.clone().header("mcp-method", "caf\u{e9}")]
     {
         assert_eq!(endpoint.send(wrong).await.error(), (400, -32020));
     }
-    // Older revisions know nothing of it.
+    // Legacy revisions do not have this check.
     let older = post.header("mcp-protocol-version", "2025-11-25").header("mcp-method", "tools/call");
     assert_eq!(endpoint.send(older).await.status, StatusCode::ACCEPTED);
 }

@@ -1,4 +1,4 @@
-//! Prompts over real sockets, in both eras.
+//! Prompts over real sockets, in legacy and modern revisions.
 
 use glossator::pipeline::{Snapshot, SnapshotParts};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::served::{ERAS, Served};
 use crate::support::{Asked, Scripted, Step, response};
 
-/// Every kind of block, and every way to fail.
+/// Every kind of block, and every kind of failure.
 const CONFIGURATION: &str = r#"
 upstreams: { old: "LEGACY" }
 routes:
@@ -150,7 +150,7 @@ async fn a_prompt_is_made_of_its_arguments_and_of_what_routes_answer() {
                 text("assistant", "It is"),
             ])
         );
-        // An empty text is no message, and an argument that is left out is not handed on.
+        // An empty text yields no message, and a missing argument is not passed on.
         let least = served.result(revision, "prompts/get", get("assess", json!({ "city": "oslo" }))).await;
         assert_eq!(least["messages"][0], text("user", "Assess oslo."));
         assert_eq!(least["messages"][1], hinted("5.0 °C for 1"));
@@ -186,7 +186,7 @@ async fn pictures_sounds_documents_and_links_are_blocks_of_messages() {
         let document = &blocks(revision).await[2];
         assert_eq!((&document["type"], &document["resource"]["blob"]), (&json!("resource"), &json!("UE5H")));
     }
-    // What a revision has no word for is told in text: an unknown kind of block would cost the whole prompt.
+    // Kinds of block that a revision lacks become text: an unknown kind would invalidate the whole prompt.
     let kinds = |blocks: Vec<Value>| -> Vec<String> {
         blocks.iter().map(|block| block["type"].as_str().unwrap().to_owned()).collect()
     };
@@ -230,7 +230,7 @@ async fn what_is_wrong_with_a_request_is_told_and_nothing_of_a_failure_beside_it
             (get("assess", json!({ "city": 5 })), -32602, "argument `city` must be a string, found a number"),
             (get("plain", json!({ "a": "b" })), -32602, "this prompt takes none"),
             (json!({ "name": "nobody" }), -32602, "unknown prompt `nobody`"),
-            // The route's own schema has the word for what a person typed.
+            // The route's own schema reports invalid typed values.
             (get("assess", json!({ "city": "berlin" })), -32602, "must be one of `oslo`"),
             (get("assess", json!({ "city": "oslo", "days": "many" })), -32602, "`days`"),
             (get("assess", json!({ "city": "nowhere" })), -32603, "There is no station in nowhere."),
@@ -248,7 +248,7 @@ async fn what_is_wrong_with_a_request_is_told_and_nothing_of_a_failure_beside_it
         let (_, code, _) = served.error(revision, "prompts/list", json!({ "cursor": "tools" })).await;
         assert_eq!(code, -32602);
     }
-    // Nobody was asked for arguments that no prompt has.
+    // No request was sent for arguments that no prompt has.
     assert!(upstream.state().asked.iter().all(|asked| !asked.line().contains("berlin")));
 }
 
@@ -297,7 +297,7 @@ prompts:
         response = served.post(ERAS[1], "prompts/get", json!({ "name": "both" })) => panic!("{response:?}"),
         _ = upstream.until("both requests", |state| state.asked.len() == 2) => {}
     }
-    // What was waited for is dropped here, and its connection with it.
+    // Dropping the future closes the connection as well.
     upstream.until("both given up", |state| state.left == 2).await;
 }
 
@@ -316,7 +316,7 @@ async fn where_there_are_no_prompts_none_are_offered() {
     }
 }
 
-/// `Mcp-Name` is held against the name of a prompt as against that of a tool.
+/// `Mcp-Name` is compared with the name of a prompt, as with that of a tool.
 #[tokio::test]
 async fn the_header_must_repeat_the_name_of_the_prompt() {
     use super::{Endpoint, Post};

@@ -1,4 +1,5 @@
-//! Three replicas behind a balancer, hundreds of clients of both eras at once, and some that die.
+//! Three replicas behind a load balancer, hundreds of concurrent clients of legacy and modern revisions, and
+//! some that crash.
 
 use std::{
     sync::{
@@ -21,13 +22,13 @@ use super::{
 };
 use crate::support::{Balancer, Client, Gate, Loaded, Scripted, Step, response, soon};
 
-/// So many clients of each kind.
+/// Number of clients of each kind.
 const CLIENTS: usize = 60;
 
-/// How many of them have a connection at a time, those that wait for changes aside.
+/// Limit of concurrent connections, except for those that wait for changes.
 const CONNECTED: usize = 64;
 
-/// How many calls a client makes.
+/// Number of calls per client.
 const CALLS: usize = 3;
 
 fn configuration(upstream: &Scripted, with_more: bool) -> config::Loaded {
@@ -40,7 +41,7 @@ fn configuration(upstream: &Scripted, with_more: bool) -> config::Loaded {
     config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// What each client uses.
+/// Resources that each client uses.
 #[derive(Clone)]
 struct World {
     balancer: std::net::SocketAddr,
@@ -49,7 +50,7 @@ struct World {
 }
 
 impl World {
-    /// One request on a connection of its own, so that each goes to another replica.
+    /// Sends one request over a new connection, so that each reaches another replica.
     async fn send(&self, version: &str, content: Value, headers: &str) -> Value {
         let _place = self.connected.acquire().await.unwrap();
         let mut client = Client::connect(self.balancer).await;
@@ -58,7 +59,7 @@ impl World {
         response.json()
     }
 
-    /// Calls the tool, each time with another argument, and sees that the answer is to that.
+    /// Calls the tool with a different argument each time, and checks that the response matches.
     async fn call(&self, version: &str, number: usize, headers: &str) {
         for call in 0..CALLS {
             let text = format!("{version}-{number}-{call}");
@@ -100,7 +101,7 @@ impl World {
         }
     }
 
-    /// Dies at a moment that its number tells.
+    /// A client that disconnects at a point that depends on its number.
     async fn dying(self, number: usize) {
         let _place = self.connected.acquire().await.unwrap();
         let mut client = Client::connect(self.balancer).await;
@@ -128,7 +129,7 @@ fn listen() -> String {
     message(NEWEST, listen, "")
 }
 
-/// What the upstream answers; what is silent is never answered.
+/// The upstream: it echoes, and never responds to silent requests.
 async fn upstream() -> Scripted {
     Scripted::start(|asked| match asked.line().strip_prefix("GET /echo/") {
         Some(rest) => {
@@ -162,7 +163,7 @@ async fn hundreds_of_clients_of_both_eras_and_nothing_is_left_of_them() {
         clients.spawn(world.clone().dying(number));
         clients.spawn(world.clone().dying(number + 1));
     }
-    // Every replica is given another list again and again, until each client has heard of one.
+    // The list of every replica changes repeatedly, until each client was notified once.
     let lists = [configuration(&upstream, true), configuration(&upstream, false)];
     let mut lists = lists.iter().cycle();
     let mut pace = tokio::time::interval(Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! Resources: what is listed and read, in both eras.
+//! Resources: lists and reads, in legacy and modern revisions.
 
 use std::sync::{
     Arc,
@@ -87,12 +87,12 @@ impl Archive {
         send(&mut self.serving.connect().await, revision, method, params, "").await
     }
 
-    /// What a request of each era is answered with.
+    /// Responses to a request in a legacy and in the modern revision.
     async fn ask_both(&self, method: &str, params: Value) -> [Value; 2] {
         [self.send(OLDER, method, params.clone()).await, self.send(NEWEST, method, params).await]
     }
 
-    /// What is read, the same in both eras.
+    /// Contents of a URI, the same in both.
     async fn read(&self, uri: &str) -> Value {
         let [older, newest] = self.ask_both("resources/read", json!({ "uri": uri })).await;
         assert_eq!(older["result"]["contents"], newest["result"]["contents"], "{older} {newest}");
@@ -101,7 +101,7 @@ impl Archive {
         older["result"]["contents"].clone()
     }
 
-    /// The codes of the error that both eras give, and what it says.
+    /// Codes of the error in both, and its message.
     async fn refused(&self, uri: &str) -> ([i64; 2], String) {
         let [older, newest] = self.ask_both("resources/read", json!({ "uri": uri })).await;
         for answer in [&older, &newest] {
@@ -113,7 +113,7 @@ impl Archive {
     }
 }
 
-/// A request of a revision, in a session where one is named.
+/// Sends a request of a revision, in a session if one is given.
 async fn send(client: &mut Client, revision: &str, method: &str, mut params: Value, session: &str) -> Value {
     let mut headers = vec![
         "Content-Type: application/json".to_owned(),

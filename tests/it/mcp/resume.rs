@@ -1,4 +1,4 @@
-//! Clients of the older era that lose the stream on which they wait, and come back for the rest.
+//! Legacy clients that lose the stream on which they wait, and resume it.
 
 use glossator::config::{self, Sources};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::streams::{message, send, session};
 use crate::support::{Asked, Client, Gate, Loaded, Response, Scripted, Step, response, soon};
 
-/// An upstream that answers when it is let.
+/// Upstream that responds once the gate is open.
 async fn slow(gate: &Gate) -> Scripted {
     let gate = gate.clone();
     Scripted::start(move |_: &Asked| {
@@ -30,7 +30,7 @@ async fn as_peer(upstream: &Scripted) -> Loaded {
     Loaded::start_on(listener, &load(upstream, &peer))
 }
 
-/// A session that wants to hear of its calls.
+/// Session with a log level, so that calls send notifications.
 async fn wanting(program: &Loaded) -> String {
     let mut client = program.connect().await;
     let id = session(&mut client).await;
@@ -41,7 +41,7 @@ async fn wanting(program: &Loaded) -> String {
     id
 }
 
-/// A call whose stream has said something, and the id of that event.
+/// Call whose stream has had an event, and the id of that event.
 async fn begun(program: &Loaded, session: &str, version: &str) -> (Client, String) {
     let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": { "name": "wait" } });
     let mut client = program.connect().await;
@@ -66,7 +66,7 @@ async fn come_back(program: &Loaded, session: &str, id: &str) -> Response {
     soon("the rest of the stream", client.read(false)).await
 }
 
-/// The messages of a stream.
+/// Messages of a stream.
 fn messages(response: &Response) -> Vec<Value> {
     let data = response.text().lines().filter_map(|line| line.strip_prefix("data: "));
     data.map(|data| serde_json::from_str(data).unwrap()).collect()

@@ -1,6 +1,6 @@
-//! The SDK's own server (`rmcp`) over the same gateway, as a second opinion: both get the same requests. What
-//! they answer alike is held here, and so is every answer in which the SDK is known to be wrong or too strict;
-//! when a later release mends one, its test fails and the line goes.
+//! Comparison with the SDK's own server (`rmcp`) over the same gateway: both receive the same requests. Equal
+//! responses are asserted, and so are those in which the SDK is known to be wrong or too strict. When a later
+//! release fixes one, its test fails and the line is removed.
 
 #![expect(deprecated, reason = "log levels are deprecated, and offered")]
 
@@ -145,7 +145,7 @@ impl Both {
             let (ours, sdk) = self.send(post.clone()).await;
             let (mut ours, mut sdk) = (gist(&ours), gist(&sdk));
             if sdk.1 == Value::Null {
-                // The SDK turns requests away in plain text.
+                // The SDK rejects requests in plain text.
                 (ours.1, sdk.1) = (Value::Null, Value::Null);
             }
             let is = |found: &(u16, Value), code: i64| found.0 == 400 && found.1["error"]["code"] == code;
@@ -159,8 +159,8 @@ impl Both {
     }
 }
 
-/// An answer without what may differ: the words of an error, the name of one request, and the server's name,
-/// which the SDK gives with `server/discover` only.
+/// Response without legitimate differences: error text, request id, and the server's name, which the SDK
+/// sends with `server/discover` only.
 fn gist(response: &Response) -> (u16, Value) {
     let mut json: Value = serde_json::from_slice(&response.body).unwrap_or(Value::Null);
     if let Some(error) = json.get_mut("error") {
@@ -263,8 +263,8 @@ async fn both_answer_alike() {
     both.check_alike(posts).await;
 }
 
-/// Two mistakes at a time. Which of them is told is for the server to choose: the SDK looks at all headers
-/// before it looks for what `_meta` must have.
+/// Two mistakes at once. A server may report either: the SDK checks all headers before it checks what `_meta`
+/// must have.
 #[tokio::test]
 async fn both_refuse_the_same_pairs_of_mistakes() {
     let both = Both::new();
@@ -304,7 +304,7 @@ async fn both_refuse_the_same_pairs_of_mistakes() {
     both.check_alike(posts).await;
 }
 
-/// What we answer and what the SDK does: HTTP status and JSON-RPC code, where there is one.
+/// Our response and the SDK's: HTTP status, and JSON-RPC code if there is one.
 #[track_caller]
 fn check(found: &(Response, Response), ours: (u16, Option<i64>), sdk: (u16, Option<i64>)) {
     let short = |response: &Response| {
@@ -330,7 +330,7 @@ async fn the_sdk_has_415_and_plain_text_for_what_is_no_message() {
     ] {
         check(&both.send(ping().body(body)).await, (400, Some(-32600)), (415, None));
     }
-    // A whole number, only a large one.
+    // An integer, only a large one.
     let large = ping().replace(r#""id":1"#, r#""id":9223372036854775808"#);
     check(&both.send(large).await, (200, None), (415, None));
 }
@@ -343,7 +343,7 @@ async fn the_sdk_takes_malformed_parameters_for_an_unknown_method() {
         check(&both.send(older).await, (200, Some(-32602)), (200, Some(-32601)));
         check(&both.send(newer).await, (400, Some(-32602)), (404, Some(-32601)));
     }
-    // Clients that leave out or misspell what no server needs can't connect at all.
+    // Clients that omit or misspell members which no server needs can't connect to the SDK at all.
     let no_client = initialize(json!({ "protocolVersion": "2025-06-18", "capabilities": {} }));
     check(&both.send(no_client).await, (200, None), (200, Some(-32601)));
 }

@@ -1,19 +1,20 @@
-//! A configuration as an operator writes it, served over real sockets, and asked in both eras.
+//! Served configuration as an operator writes it, over real sockets, with requests in legacy and modern
+//! revisions.
 
 use glossator::config::{self, Sources};
 use serde_json::{Value, json};
 
 use crate::support::{Loaded, Response, Scripted};
 
-/// The last revision of each era.
+/// The last legacy revision, and the modern one.
 pub(crate) const ERAS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// The program with a configuration.
+/// Running program.
 #[derive(Debug)]
 pub(crate) struct Served(Loaded);
 
 impl Served {
-    /// Serves a configuration in front of a server; `LEGACY` in it stands for the server's address.
+    /// Serves a configuration in front of a server. `LEGACY` in it is replaced by the server's address.
     pub(crate) async fn start(text: &str, upstream: &Scripted) -> Self {
         let text = text.replace("LEGACY", &format!("http://{}", upstream.address));
         let loaded = config::load(&Sources::of_text("glossator.yaml", text));
@@ -22,7 +23,7 @@ impl Served {
         Self(Loaded::start(&loaded).await)
     }
 
-    /// A request of a revision, with all that it must carry, and what comes back.
+    /// Sends a request of a revision, with all that it requires, and returns the response.
     pub(crate) async fn post(&self, revision: &str, method: &str, mut params: Value) -> Response {
         let mut headers = vec![
             "Content-Type: application/json".to_owned(),
@@ -41,7 +42,7 @@ impl Served {
         self.0.connect().await.send("POST /mcp", &headers, &body).await
     }
 
-    /// The result of a request that has one.
+    /// Result of a successful request.
     pub(crate) async fn result(&self, revision: &str, method: &str, params: Value) -> Value {
         let response = self.post(revision, method, params).await;
         assert_eq!(response.status, 200, "{}", response.text());
@@ -50,7 +51,7 @@ impl Served {
         answer["result"].clone()
     }
 
-    /// HTTP status, code and words of a JSON-RPC error.
+    /// HTTP status, code and message of a JSON-RPC error.
     pub(crate) async fn error(&self, revision: &str, method: &str, params: Value) -> (u16, i64, String) {
         let response = self.post(revision, method, params).await;
         let answer = response.json();
@@ -59,7 +60,7 @@ impl Served {
         (response.status, error["code"].as_i64().unwrap(), message.to_owned())
     }
 
-    /// What the server says that it is capable of.
+    /// Capabilities that the server declares.
     pub(crate) async fn capabilities(&self, revision: &str) -> Value {
         if revision == ERAS[1] {
             return self.result(revision, "server/discover", json!({})).await["capabilities"].clone();

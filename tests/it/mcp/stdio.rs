@@ -1,4 +1,4 @@
-//! MCP over pipes, with the built program.
+//! MCP over stdio, with the built program.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,7 +23,7 @@ fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params })
 }
 
-/// The same as the newer era has it.
+/// The same request in the modern revision.
 fn newer(id: impl Into<Value>, method: &str, mut params: Value) -> Value {
     params["_meta"] = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {} });
@@ -41,7 +41,7 @@ async fn shake_hands(piped: &mut Piped, revision: &str) -> Value {
     answer
 }
 
-/// Holds every request for `/slow`.
+/// Upstream that holds every request for `/slow`.
 async fn slow() -> (Scripted, Gate) {
     let gate = Gate::new();
     let held = gate.clone();
@@ -61,7 +61,7 @@ async fn both_eras_are_spoken_and_an_answer_is_one_line() {
     let mut piped = Piped::start(&config(&upstream, ""));
     // Digit by digit, as the upstream wrote it.
     let expected: Value = serde_json::from_str(PRETTY).unwrap();
-    // The newer era needs no handshake, and an older one beside it does not change that.
+    // The modern revision needs no handshake, and a legacy session beside it does not change that.
     let discovered = piped.call(newer(1, "server/discover", json!({}))).await;
     assert_eq!(discovered["result"]["supportedVersions"][0], "2026-07-28", "{discovered}");
     let answer = piped.call(newer("two", "tools/call", call("x"))).await;
@@ -91,13 +91,13 @@ async fn both_eras_are_spoken_and_an_answer_is_one_line() {
 async fn what_is_agreed_on_holds_for_the_connection() {
     let upstream = thing().await;
     let mut piped = Piped::start(&config(&upstream, ""));
-    // Sent without waiting: the second line finds the first one done.
+    // Sent without waiting: the second line arrives after the first was processed.
     let hello = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     piped.send(&request(1, "initialize", hello));
     piped.send(&request(2, "tools/list", json!({})));
     assert_eq!(piped.next().await["result"]["protocolVersion"], "2024-11-05");
     assert_eq!(piped.next().await["result"]["tools"][0]["name"], "get_thing");
-    // Before 2025-11-25 an error without an id has `null` for it.
+    // Before 2025-11-25, an error without an id has `"id": null`.
     piped.say("{");
     let refused = piped.next().await;
     assert_eq!(
@@ -133,8 +133,7 @@ async fn what_is_no_message_is_answered_and_the_next_one_is_read() {
     }
     piped.say(b"\xff\xfe");
     assert_eq!(piped.next().await["error"]["code"], -32700);
-    // These have no answer: nothing, a notification, an answer that nobody waits for, a cancellation of
-    // nothing.
+    // These have no response: nothing, a notification, an unexpected response, a cancellation of nothing.
     for line in [
         "",
         "\r",
@@ -185,11 +184,11 @@ async fn what_changes_is_told_and_a_subscription_ends_with_the_last_line() {
     let acknowledged = piped.call(newer("s", "subscriptions/listen", asked)).await;
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
     shake_hands(&mut piped, "2025-11-25").await;
-    // The handshake is over when this has been answered.
+    // The handshake is complete once this has a response.
     piped.call(request(1, "ping", json!({}))).await;
     piped.reload(&config(&upstream, "").replace("get_thing", "get_another"));
     let mut told = [piped.next().await, piped.next().await];
-    // In whatever order: to the connection, and to the subscription under its id.
+    // In any order: to the connection, and to the subscription under its id.
     told.sort_by_key(|message| message["params"]["_meta"].is_object());
     for message in &told {
         assert_eq!(message["method"], "notifications/tools/list_changed", "{message}");
@@ -250,7 +249,7 @@ async fn a_cancelled_request_leaves_its_upstream_and_is_not_answered() {
     let (upstream, _gate) = slow().await;
     let mut piped = Piped::start(&config(&upstream, ""));
     for (round, revision) in ["2026-07-28", "2025-11-25"].into_iter().enumerate() {
-        // One id is written as a number, the other with an escape that the cancellation has not.
+        // One id is a number; the other has an escape that the cancellation does not use.
         let (line, id) = match revision {
             "2026-07-28" => (newer(7, "tools/call", call("slow")).to_string(), json!(7)),
             _ => {
@@ -316,7 +315,7 @@ async fn a_client_that_reads_no_more_is_gone() {
     let upstream = thing().await;
     let mut piped = Piped::start(&config(&upstream, ""));
     piped.stop_reading();
-    // The first answer shows the reader here that it is not wanted; the next ones have nobody to go to.
+    // At the first response the test's reader stops and closes the pipe. The next ones have no recipient.
     let mut tries = 0;
     while piped.try_send(&newer(tries, "tools/list", json!({}))) {
         tries += 1;
@@ -335,7 +334,7 @@ async fn a_wrong_configuration_leaves_standard_output_alone() {
     assert!(log.contains("did you mean `routes`?"), "{log}");
 }
 
-/// What the README tells people to write is what these tests run.
+/// The command that the README shows is the one that these tests run.
 #[test]
 fn the_readme_shows_a_desktop_client_how_to_start_it() {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
@@ -352,7 +351,7 @@ fn the_readme_shows_a_desktop_client_how_to_start_it() {
 #[tokio::test]
 async fn who_listens_is_told_when_nothing_more_can_come() {
     let upstream = thing().await;
-    // A drain that no test waits for: the end of the input alone ends the listening.
+    // A shutdown timeout longer than any test: only the end of the input stops the program.
     let mut piped = Piped::start(&config(&upstream, "server: { shutdown_timeout: 1h }\n"));
     let filter = json!({ "notifications": { "toolsListChanged": true } });
     let acknowledged = piped.call(newer("l", "subscriptions/listen", filter)).await;

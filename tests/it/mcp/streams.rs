@@ -1,4 +1,4 @@
-//! Streams on which clients wait for changes, over real sockets, and the sessions of the older era.
+//! Streams of change notifications over real sockets, and legacy sessions.
 
 use glossator::config::{self, Sources};
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ use crate::support::{Client, Loaded, Response, soon};
 
 const SECRET: &str = "server: { secret_key: 0123456789abcdef }";
 
-/// A configuration with these tools, whose upstream is never asked.
+/// Configuration with these tools. The upstream gets no requests.
 pub(crate) fn tools(names: &[&str], more: &str) -> config::Loaded {
     let routes: String = names.iter().map(|name| format!("  {name}: {{ request: GET old/x }}\n")).collect();
     let text = format!("upstreams: {{ old: 'http://127.0.0.1:1' }}\nroutes:\n{routes}{more}");
     config::load(&Sources::of_text("a.yaml", text)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// A request of the older era, or of the newer one, as it goes over the wire.
+/// Request of a legacy or the modern revision, as it is sent.
 pub(crate) fn message(version: &str, mut message: Value, headers: &str) -> String {
     let mut more = String::new();
     if version == NEWEST {
@@ -40,7 +40,7 @@ pub(crate) async fn send(client: &mut Client, version: &str, content: Value, hea
     soon("the answer", client.read(false)).await
 }
 
-/// The id of a new session.
+/// Opens a session, and returns its id.
 pub(crate) async fn session(client: &mut Client) -> String {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
@@ -68,7 +68,7 @@ fn listen(id: Value, filter: Value) -> String {
     message(NEWEST, listen, "")
 }
 
-/// The messages of a stream so far.
+/// Messages of a stream so far.
 fn events(text: &str) -> Vec<Value> {
     text.lines()
         .filter_map(|line| line.strip_prefix("data: "))
@@ -161,7 +161,7 @@ async fn there_are_so_many_streams_and_no_more() {
     assert!(refused.status == 503 && refused.text().contains("too many"), "{refused:?}");
     let refused = open(&served, listen(json!(1), json!({}))).await.read(false).await;
     assert_eq!((refused.status, &refused.json()["id"]), (503, &1.into()));
-    // Whoever leaves makes room; that it is gone is noticed soon, and not at once.
+    // Closing streams frees their slots soon, but not at once.
     drop((first, second));
     soon("two places", async {
         loop {
@@ -215,10 +215,10 @@ async fn any_replica_with_the_secret_knows_a_session_and_no_other_does() {
     open(&other, get(&id)).await.read_until(": open").await;
     let stranger = Loaded::start(&tools(&["a"], "server: { secret_key: another_secret_16 }")).await;
     assert_eq!(send(&mut stranger.connect().await, "2025-11-25", content.clone(), &header).await.status, 404);
-    // Without a secret it may be of another replica, or of this one in an earlier life.
+    // Without a secret key the session may be of another replica, or of an earlier process.
     let forgetful = Loaded::start(&tools(&["a"], "")).await;
     assert_eq!(send(&mut forgetful.connect().await, "2025-11-25", content, &header).await.status, 200);
-    // What is no session of the older era is not held against a request of the newer one.
+    // An invalid legacy session does not affect a request of the modern revision.
     let newer = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     let response = send(&mut stranger.connect().await, NEWEST, newer, &header).await;
     assert_eq!(response.status, 200);

@@ -1,4 +1,4 @@
-//! Tasks: jobs that a client of 2026-07-28 asks about itself, at any replica.
+//! Tasks: asynchronous operations that a client of 2026-07-28 polls itself, at any replica.
 
 use glossator::config::{self, Sources};
 use serde_json::{Value, json};
@@ -25,12 +25,12 @@ async_operation:
   task_after: 0ms
 "#;
 
-/// A replica before an upstream, with one tool `make_report`, whose keys these are.
+/// Replica in front of an upstream, with one tool `make_report` that has these keys.
 async fn start(upstream: &Scripted, keys: &str, secret: &str) -> Loaded {
     Loaded::start(&load(upstream, keys, &format!("secret_key: '{secret}'"))).await
 }
 
-/// The same, where other replicas reach it.
+/// The same, reachable by other replicas.
 async fn start_as_peer(upstream: &Scripted, keys: &str) -> Loaded {
     let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -42,7 +42,7 @@ fn load(upstream: &Scripted, keys: &str, server: &str) -> config::Loaded {
     load_for(&format!("'http://{}'", upstream.address), keys, server)
 }
 
-/// The same before an upstream with these settings.
+/// The same, in front of an upstream with these settings.
 fn load_for(upstream: &str, keys: &str, server: &str) -> config::Loaded {
     let keys: String = keys.trim().lines().map(|line| format!("    {}\n", line.trim_end())).collect();
     let file = format!(
@@ -53,7 +53,7 @@ fn load_for(upstream: &str, keys: &str, server: &str) -> config::Loaded {
     loaded.unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// An upstream that answers questions about its job with this.
+/// Upstream whose status responses are these.
 async fn telling(states: &'static [&'static str]) -> Scripted {
     let count = std::sync::atomic::AtomicUsize::new(0);
     Scripted::start(move |asked: &Asked| {
@@ -95,7 +95,7 @@ async fn about(program: &Loaded, method: &str, id: &str) -> Value {
     post(program, true, method, id, json!({ "taskId": id })).await.json()
 }
 
-/// The id of a new task.
+/// Creates a task, and returns its id.
 async fn begun(program: &Loaded) -> String {
     let created = call(program, true).await;
     created["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned()
@@ -190,7 +190,7 @@ async fn a_task_ends_as_its_job_does() {
     }
 }
 
-/// Nothing is known of the job then. A client asks no more about a task that failed.
+/// The state of the operation is unknown then. The task must not fail, as clients stop polling a failed task.
 #[tokio::test]
 async fn a_task_goes_on_while_nobody_can_be_asked_how_it_stands() {
     for limit in ["max_in_flight: 1", "attempt_timeout: 100ms, retry: off"] {
@@ -207,7 +207,7 @@ async fn a_task_goes_on_while_nobody_can_be_asked_how_it_stands() {
         let settings = format!("{{ url: 'http://{}', {limit} }}", upstream.address);
         let program = Loaded::start(&load_for(&settings, JOB, &format!("secret_key: '{SECRET}'"))).await;
         let id = begun(&program).await;
-        // The second waits for the slot of the first, which nobody gives back before.
+        // The second waits for the slot of the first, which is not released earlier.
         let send = async || {
             let told = post(&program, true, "tasks/get", &id, json!({ "taskId": id })).await;
             gate.open();
@@ -267,7 +267,7 @@ async fn a_quick_job_gives_its_result_at_once() {
 #[tokio::test]
 async fn a_job_is_handed_over_rather_than_lost_at_the_deadline() {
     let upstream = telling(&[r#"{"state": "running"}"#]).await;
-    // It would be asked about again only when the call is over.
+    // The next poll would be due only after the call is over.
     let keys = JOB
         .trim()
         .replace("task_after: 0ms", "task_after: 1m")
@@ -277,7 +277,7 @@ async fn a_job_is_handed_over_rather_than_lost_at_the_deadline() {
     assert!(!upstream.state().asked.iter().any(|asked| asked.line().starts_with("DELETE")));
 }
 
-/// A machine that has a lot to do is slow to say how it stands.
+/// An upstream on a busy machine responds to polls slowly.
 #[tokio::test]
 async fn a_job_that_is_being_asked_about_at_the_deadline_is_handed_over_too() {
     let upstream = Scripted::start(|asked: &Asked| match asked.line().starts_with("POST") {
@@ -363,13 +363,13 @@ async fn update(program: &Loaded, id: &str, responses: Value) -> Value {
     post(program, true, "tasks/update", id, params).await.json()
 }
 
-/// The names of what a task asks.
+/// Names of the input requests of a task.
 fn open(task: &Value) -> Vec<&str> {
     assert_eq!(task["status"], "input_required", "{task}");
     task["inputRequests"].as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-/// Asks until the upstream has been asked for the first time.
+/// Polls until the upstream has received its first request.
 async fn begun_at(upstream: &Scripted) {
     while upstream.state().asked.is_empty() {
         tokio::task::yield_now().await;
@@ -398,7 +398,7 @@ async fn a_task_asks_before_its_work_begins_and_takes_answers_one_by_one() {
         "{acknowledged}"
     );
     assert_eq!(open(&about(&program, "tasks/get", id).await["result"]), ["reader"]);
-    // What is answered, or was never asked, is ignored.
+    // Responses to answered or unknown input requests are ignored.
     for late in [named("owner", "Bob"), named("nobody", "Bob")] {
         assert!(update(&program, id, late).await["error"].is_null());
     }

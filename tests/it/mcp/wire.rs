@@ -1,4 +1,4 @@
-//! What holds for HTTP and JSON-RPC whatever the revision.
+//! HTTP and JSON-RPC rules that apply to all revisions.
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{Endpoint, NEWEST, Post, Response, Silent};
 
-/// The endpoint on a port of its own, behind the whole server.
+/// The endpoint on its own port, behind the whole server.
 async fn listen(endpoint: &Endpoint) -> SocketAddr {
     let settings = ListenerSettings { listen: "127.0.0.1:0".parse().unwrap(), ..ListenerSettings::default() };
     let listener = server::bind(settings.listen).await.unwrap();
@@ -39,7 +39,7 @@ async fn listen(endpoint: &Endpoint) -> SocketAddr {
     address
 }
 
-/// One exchange on a connection that stays open.
+/// One exchange over a connection that stays open.
 async fn exchange(client: &mut TcpStream, post: &Post) -> Response {
     client.write_all(&as_bytes(post)).await.unwrap();
     let mut read = Vec::new();
@@ -173,7 +173,7 @@ async fn a_client_gets_json_or_a_stream_or_is_told_that_it_takes_neither() {
         let stream = endpoint.send(post.clone().header("accept", "text/event-stream")).await;
         assert_eq!(stream.header("content-type"), Some("text/event-stream"));
         assert_eq!(stream.header("x-accel-buffering"), Some("no"));
-        // Put together as a client does it.
+        // Assembled as a client does it.
         let text = stream.text();
         assert!(text.ends_with("\n\n") && !text.contains('\r'), "{text:?}");
         let lines = text.trim_end().lines().skip(1).map(|line| line.strip_prefix("data: ").unwrap());

@@ -1,11 +1,11 @@
-//! MCP servers that are children of the program.
+//! MCP servers as child processes.
 
 use serde_json::json;
 
 use super::Served;
 use crate::support::soon;
 
-/// A server of a few lines, as a shell runs it: it answers each request by what is in it.
+/// MCP server as a short shell script. It selects the response by the content of the request.
 const SERVER: &str = r##"
 echo "a line for people"
 echo "to its standard error, with $WORD and ${HIDDEN:-nothing}" >&2
@@ -43,7 +43,7 @@ done
 "##;
 
 async fn served(more: &str) -> Served {
-    // What the shell reads as a variable is not for the configuration.
+    // Shell variables are escaped, so that the configuration does not expand them.
     let command = json!(["sh", "-c", SERVER.replace("${", "$${")]);
     Served::start(&format!(
         "upstreams: {{ old: {{ mcp: {{ command: {command}, env: {{ set: {{ WORD: hello }} }}, cwd: / }}{more} }} }}"
@@ -51,7 +51,7 @@ async fn served(more: &str) -> Served {
     .await
 }
 
-/// Whether a process is there and not only waiting to be reaped.
+/// Whether a process exists and is not a zombie.
 fn is_alive(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !status.is_empty() && !status.contains(") Z ")
@@ -93,7 +93,7 @@ async fn a_message_over_the_hard_limit_fails_its_own_call_and_no_other() {
     let floods = async {
         soon("a call that hangs", async { while served.call("hung", json!({})).await.told() != "1" {} })
             .await;
-        // The second is not even over.
+        // The second line does not even end.
         for tool in ["flood_end", "flood"] {
             let told = served.call(tool, json!({})).await.told();
             assert!(told.contains("longer than the limit of 64 MiB"), "{tool}: {told}");

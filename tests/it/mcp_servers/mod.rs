@@ -1,4 +1,4 @@
-//! MCP servers as upstreams: over HTTP, and as children.
+//! MCP servers as upstreams: over HTTP, and as child processes.
 
 #[cfg(unix)]
 mod child;
@@ -16,7 +16,7 @@ use tokio::{sync::oneshot, time::Duration};
 
 use crate::support::{Asked, Client, Response, Scripted, Step, response, soon};
 
-/// The program with a configuration, which goes on to ask for tools; until it is dropped.
+/// The program with a configuration, which keeps polling for tools, until dropped.
 struct Served {
     address: SocketAddr,
     running: Running,
@@ -28,7 +28,7 @@ impl Served {
         Self::start_after(Duration::from_secs(10), text).await
     }
 
-    /// The same, with the first clients when servers had so long to list their tools.
+    /// The same; the first clients connect after servers had this long to list their tools.
     async fn start_after(patience: Duration, text: &str) -> Self {
         let loaded = config::load(&Sources::of_text("a.yaml", text));
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));
@@ -55,7 +55,7 @@ impl Served {
         client.send(&format!("POST /tools/{tool}"), &headers, &arguments.to_string()).await
     }
 
-    /// A JSON-RPC request of revision 2026-07-28, and the whole answer.
+    /// Sends a JSON-RPC request of revision 2026-07-28, and returns the whole response.
     async fn over_mcp(&self, method: &str, mut params: Value) -> Value {
         let mut headers = vec![
             "Content-Type: application/json".to_owned(),
@@ -94,7 +94,7 @@ impl Served {
     }
 }
 
-/// A message of a client, and the HTTP that carried it.
+/// Message of a client, and its HTTP request.
 struct Said<'a> {
     asked: &'a Asked,
     message: Value,
@@ -105,7 +105,7 @@ impl Said<'_> {
         self.message["method"].as_str().unwrap_or_default()
     }
 
-    /// Such as `tools/call add`, or the method of HTTP where there is no message.
+    /// Such as `tools/call add`, or the HTTP method if there is no message.
     fn what(&self) -> String {
         match (self.method(), self.message["params"]["name"].as_str()) {
             ("", _) => self.asked.line().split(' ').next().unwrap().to_owned(),
@@ -114,12 +114,12 @@ impl Said<'_> {
         }
     }
 
-    /// An answer with a result.
+    /// Response with a result.
     fn result(&self, result: &str) -> Vec<Step> {
         self.answer(&format!(r#""result":{result}"#))
     }
 
-    /// A text as the result of a tool.
+    /// Tool result with a text.
     fn text(&self, text: &str) -> Vec<Step> {
         self.result(&json!({ "content": [{ "type": "text", "text": text }] }).to_string())
     }
@@ -137,8 +137,8 @@ fn status(line: &str) -> Vec<Step> {
     vec![Step::Send(response(line, "text/plain", ""))]
 }
 
-/// An MCP server of revision 2025-03-26 without sessions: begins as such a server does, and leaves the rest to
-/// `serve`; what that leaves to nobody is not found.
+/// MCP server of revision 2025-03-26 without sessions. It handles `initialize` itself, and `serve` the rest.
+/// Methods that `serve` does not handle are not found.
 async fn server(serve: impl Fn(&Said<'_>) -> Option<Vec<Step>> + Send + Sync + 'static) -> Scripted {
     Scripted::start(move |asked| {
         let message = serde_json::from_slice(&asked.body).unwrap_or_default();
@@ -158,7 +158,7 @@ async fn server(serve: impl Fn(&Said<'_>) -> Option<Vec<Step>> + Send + Sync + '
     .await
 }
 
-/// The same with these tools.
+/// MCP server with these tools.
 async fn server_of(
     tools: Value,
     call: impl Fn(&Said<'_>, &str) -> Vec<Step> + Send + Sync + 'static,

@@ -106,7 +106,7 @@ async fn a_session_is_kept_begun_anew_when_it_is_forgotten_and_ended() {
     let served =
         Served::start(&format!("upstreams: {{ old: {{ mcp: 'http://{}/mcp' }} }}", old.address)).await;
     assert_eq!(served.call("add", json!({})).await.json()["structuredContent"], json!({ "result": 5 }));
-    // The server starts anew, and knows no session.
+    // The server restarts, and has lost its sessions.
     sessions.fetch_add(1, Ordering::SeqCst);
     assert_eq!(served.call("add", json!({})).await.json()["structuredContent"], json!({ "result": 5 }));
     served.running.end().await;
@@ -177,7 +177,8 @@ async fn a_caller_that_leaves_ends_the_call() {
     .await;
 }
 
-/// It holds the request for its notifications without a word, as some do until there is one.
+/// The server holds the request for notifications without sending headers, as some do until there is a
+/// notification.
 #[tokio::test]
 async fn a_server_that_is_no_longer_configured_is_left_though_it_has_no_notifications() {
     let gate = Gate::new();

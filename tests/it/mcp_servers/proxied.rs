@@ -1,4 +1,4 @@
-//! Prompts and resources of MCP servers, offered as they are.
+//! Prompts and resources of MCP servers, proxied unmodified.
 
 use std::sync::{
     Arc,
@@ -16,7 +16,7 @@ const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11
 const CAPABILITIES: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"prompts":{"listChanged":true},
 "resources":{},"completions":{}},"serverInfo":{"name":"notes","version":"1"}}"#;
 
-/// What its messages look like: no number, no order and no space of it may be another one behind us.
+/// Messages whose numbers, order and white space must be preserved.
 const MESSAGES: &str = r#"[{"content":{"type":"text", "text":"Sum up \u0061 note.","_meta":{"n":1.0}},"role":"user","odd":1e3}]"#;
 const CONTENTS: &str =
     r#"[{"uri":"note://1","mimeType":"text/plain","text":"caf\u00e9", "_meta":{"n":1.50}}]"#;
@@ -91,7 +91,7 @@ async fn notes() -> Scripted {
     server(answer).await
 }
 
-/// One JSON-RPC request of a revision, and the whole answer as text.
+/// Sends a JSON-RPC request of a revision, and returns the whole response as text.
 async fn send(served: &Served, revision: &str, method: &str, params: Value, more: &[&str]) -> String {
     let mut params = params;
     let mut headers = vec![
@@ -266,7 +266,7 @@ prompts: {{ sum_up: {{ description: Ours., messages: [{{ user: Ours. }}] }} }}",
     assert_eq!(of(&list, "prompts", "sum_up"), [json!({ "name": "sum_up", "description": "Ours." })]);
     let list = told(&served, "2025-11-25", "resources/list", json!({})).await;
     assert_eq!(of(&list, "resources", "own:thing")[0]["name"], "thing");
-    // What the own template answers is not listed as theirs.
+    // A URI of an own template is not listed as theirs.
     assert!(of(&list, "resources", "note://").is_empty(), "{list}");
     let list = told(&served, "2025-11-25", "resources/templates/list", json!({})).await;
     assert_eq!(of(&list, "resourceTemplates", "note://").len(), 1, "{list}");
@@ -354,7 +354,7 @@ async fn a_server_without_completions_is_not_asked_for_any() {
         _ => answer(said),
     })
     .await;
-    // Another thing has completions, so that they are offered at all.
+    // Another prompt has completions, so that the capability is declared.
     let text = format!(
         "upstreams: {{ notes: {{ mcp: 'http://{}/mcp' }} }}
 prompts: {{ own: {{ description: Own., arguments: {{ a: {{ completions: [x], required: true }} }}, messages: [{{ user: '{{{{ args.a }}}}' }}] }} }}",

@@ -1,6 +1,5 @@
-//! `deploy/security.md` promises nothing that no test tries: each promise has a number, and `proofs` names
-//! the tests of each. Its table of limits is that of the code. `UPDATE_GOLDEN=1 cargo test --test it
-//! security` writes the table anew.
+//! Every promise of `deploy/security.md` has a number and tests, which `proofs` names. The page's table of
+//! limits matches the code. `UPDATE_GOLDEN=1 cargo test --test it security` rewrites the table.
 
 mod proofs;
 
@@ -11,7 +10,7 @@ use regex::Regex;
 
 use self::proofs::PROOFS;
 
-/// Keys that limit something, by their section in the schema.
+/// Keys that are limits, by their section in the schema.
 const KEYS: &[(&str, &str, &[&str])] = &[
     (
         "server",
@@ -47,7 +46,7 @@ const KEYS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// Constants that do: what they apply to, and where they are declared.
+/// Constants that are limits: what they apply to, and where they are declared.
 const CONSTANTS: &[(&str, &str, &str)] = &[
     ("request line and headers", "src/server/connection.rs", "HEAD_LIMIT_BYTES"),
     ("concurrent requests on one HTTP/2 connection", "src/server/connection.rs", "STREAM_LIMIT"),
@@ -103,7 +102,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("values of a configuration file, aliases expanded", "src/settings/tree/yaml.rs", "NODE_LIMIT"),
 ];
 
-/// What the program takes by itself, and what connections take that only sit there, as the page says.
+/// Memory of the program itself and of idle connections, as the page says.
 const OWN_MIB: usize = 20;
 const CONNECTIONS_MIB: usize = 130;
 
@@ -111,7 +110,7 @@ const CONNECTIONS_MIB: usize = 130;
 fn the_memory_limits_in_deploy_have_room_for_the_defaults() {
     let text = "upstreams: { old: http://127.0.0.1:1 }\nroutes: { a: { request: GET old/a } }";
     let loaded = config::load(&Sources::of_text("a.yaml", text)).unwrap();
-    // A response that rules look into counts 10 times, and one may be read beyond the limit.
+    // A response that rules parse counts 10 times, and one may be read beyond the limit.
     let response = 10 * loaded.routes[0].route.response_limit_bytes;
     let parts = [
         OWN_MIB,
@@ -128,7 +127,7 @@ fn the_memory_limits_in_deploy_have_room_for_the_defaults() {
     let limits = Regex::new(r"limits: \{ memory: (\d+)Mi \}").unwrap();
     for name in ["kubernetes.yaml", "helm/glossator/values.yaml"] {
         let manifest = fs::read_to_string(root().join("deploy").join(name)).unwrap();
-        // Others in it are for the legacy server beside it.
+        // Other limits in it are for the legacy server beside it.
         let limit: usize =
             limits.captures_iter(&manifest).map(|found| found[1].parse().unwrap()).max().unwrap();
         assert!(limit >= needed, "{name}: {limit} MiB");
@@ -166,7 +165,7 @@ fn every_promise_has_its_tests_and_every_test_its_promise() {
     assert!(missing.is_empty(), "these are not tests: {missing:#?}");
 }
 
-/// Whether a test of that name stands in a file, and is run.
+/// Whether a file has a test of that name that is run.
 fn is_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().collect();
     let Some(at) = lines.iter().position(|line| line.contains(&format!("fn {name}("))) else { return false };
@@ -206,7 +205,7 @@ fn the_limits_of_the_page_are_those_of_the_code() {
     }
 }
 
-/// The value of a constant as people write it: `64 << 10` of bytes is `64 KiB`.
+/// Value of a constant for people: `64 << 10` of bytes is `64 KiB`.
 fn constant(file: &str, name: &str) -> String {
     let text = fs::read_to_string(root().join(file)).unwrap();
     let declared = Regex::new(&format!(r"const {name}: [\w:]+ = ([^;]+);")).unwrap();
@@ -241,7 +240,7 @@ fn what_is_not_run_is_no_test() {
     );
 }
 
-/// The page is found by who looks for it.
+/// The README links to the page.
 #[test]
 fn the_readme_leads_to_the_page() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();

@@ -1,6 +1,6 @@
-//! What holds each promise of `deploy/security.md`.
+//! Tests of each promise of `deploy/security.md`.
 
-/// The promises, and what holds each: `FILE::TEST`, or the folder of a golden case.
+/// Promises, with the tests of each: `FILE::TEST`, or the folder of a golden case.
 pub(super) const PROOFS: &[(&str, &[&str])] = &[
     (
         "C1",

@@ -1,4 +1,4 @@
-//! Seed 001: JSON in a text, lifted into the structure. Every exchange was recorded from the real server.
+//! Seed 001: JSON in a text becomes structured content. Every exchange was recorded from the real server.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Seed 002: errors that were called successes, schemas, all kinds of content. Every exchange was recorded from the real
-//! server.
+//! Seed 002: errors reported as successes, schemas, all kinds of content. Every exchange was recorded from
+//! the real server.
 
 use glossator::model::Schema;
 use serde_json::{Value, json};
@@ -17,10 +17,10 @@ fn called(tool: &str, arguments: Value) -> Called {
     Called { tool: tool.to_owned(), arguments }
 }
 
-/// What nobody is to read who is no operator.
+/// Internal details that clients must not see.
 const INSIDES: [&str; 5] = ["constraint failed", "params:", "entity_type", "680530ae", "incomplete input"];
 
-/// The errors that were recorded, and how they are told.
+/// Recorded errors, and the texts that clients get.
 const ERRORS: [(&str, &str); 20] = [
     (
         "UNIQUE constraint",
@@ -49,7 +49,7 @@ const ERRORS: [(&str, &str); 20] = [
 
 const FAILED: &str = "The operation failed. Check the arguments; if they are right, try again later.";
 
-/// What is in a success of the server.
+/// Value in a success of the server.
 fn value_of(line: &Value) -> Value {
     let text = line["result"]["content"][0]["text"].as_str().unwrap();
     match serde_json::from_str(text) {

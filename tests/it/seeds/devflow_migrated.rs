@@ -1,14 +1,15 @@
-//! DevFlow since its migration: arguments that it lists and refuses. Every exchange was recorded from the real server.
+//! DevFlow after its migration: arguments that it lists and rejects. Every exchange was recorded from the
+//! real server.
 
 use glossator::model::Schema;
 use serde_json::{Value, json};
 
 use super::{REVISIONS, recorded::Played};
 
-/// What nobody is to read who is no operator.
+/// Internal details that clients must not see.
 const INSIDES: [&str; 4] = ["constraint failed", "params:", "entity_type", "DATABASE_ERROR:"];
 
-/// What errors are told, by a part of the line that the server wrote.
+/// Error texts that clients get, by a part of the recorded line.
 const ERRORS: [(&str, &str); 11] = [
     (
         "failed: entities.name",
@@ -33,7 +34,7 @@ const ERRORS: [(&str, &str); 11] = [
     ("Entity not found", "Entity not found: Ghost"),
 ];
 
-/// A tool of a list.
+/// Tool in a list.
 fn listed_as<'l>(listed: &'l Value, name: &str) -> &'l Value {
     listed.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Seed 003: functions that answer in words.
+//! Seed 003: functions that return plain text.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::{Asked, Response, Scripted, Step, response};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The functions as their document has them: Go's words for values, `Error: …`, and `http.Error`.
+/// The functions as their document describes them: Go's text of values, `Error: …`, and `http.Error`.
 fn functions(asked: &Asked) -> Vec<Step> {
     let args = body(asked);
     let (x, y) = (args["x"].as_i64().unwrap_or_default(), args["y"].as_i64().unwrap_or_default());
@@ -109,8 +109,8 @@ async fn what_reaches_no_function_is_json_too() {
     check_error(&missing, 404, r#"{"error":"Function not found: NonExistent"}"#);
 }
 
-/// The scenarios of the document that run the program as `cgi`. There the functions stand below no `/functions`; the
-/// two lines of shell that a web server needs anyway put it there.
+/// The scenarios of the document that run the program as `cgi`. There the functions are not under
+/// `/functions`; the two lines of shell that a web server needs anyway put them there.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_web_server_gets_the_same_over_cgi() {

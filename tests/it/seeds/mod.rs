@@ -1,4 +1,4 @@
-//! The servers of `config/seeds/`, each played as its document describes it, behind its own route file alone.
+//! Servers of `config/seeds/`, each mocked as its document describes it, behind its own route file alone.
 
 #[cfg(unix)]
 mod codeprism;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Asked, Client, Loaded as Serving, Response, Scripted};
 
-/// A revision of each era.
+/// A legacy revision and the modern one.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
 fn folder(name: &str) -> PathBuf {
@@ -50,7 +50,7 @@ impl Seed {
         self.serving.connect().await
     }
 
-    /// `POST` with a JSON body.
+    /// Sends a `POST` with a JSON body.
     async fn post(&self, path: &str, body: &str) -> Response {
         self.connect().await.send(&format!("POST {path}"), &["Content-Type: application/json"], body).await
     }
@@ -59,12 +59,12 @@ impl Seed {
         self.connect().await.send(&format!("GET {path}"), &[], "").await
     }
 
-    /// A JSON-RPC request of a revision, and the whole answer.
+    /// Sends a JSON-RPC request of a revision, and returns the whole response.
     async fn send(&self, revision: &str, method: &str, params: Value) -> Value {
         send(&self.serving, revision, method, params).await
     }
 
-    /// The result of a call over MCP, which is the same in both eras.
+    /// Result of a call over MCP, which must be the same in both revisions.
     async fn call(&self, tool: &str, arguments: Value) -> Value {
         let mut results = Vec::new();
         for revision in REVISIONS {
@@ -83,7 +83,7 @@ impl Seed {
         results.swap_remove(0)
     }
 
-    /// The error of a call that is none of a tool.
+    /// JSON-RPC error of a call.
     async fn refused(&self, revision: &str, tool: &str, arguments: Value) -> (i64, String) {
         let params = json!({ "name": tool, "arguments": arguments });
         let answer = self.send(revision, "tools/call", params).await;
@@ -91,13 +91,13 @@ impl Seed {
         (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
     }
 
-    /// The tool definitions over MCP.
+    /// Tool definitions over MCP.
     async fn tools(&self, revision: &str) -> Vec<Value> {
         self.send(revision, "tools/list", json!({})).await["result"]["tools"].as_array().unwrap().clone()
     }
 }
 
-/// A JSON-RPC request of a revision, and the whole answer.
+/// Sends a JSON-RPC request of a revision, and returns the whole response.
 async fn send(serving: &Serving, revision: &str, method: &str, mut params: Value) -> Value {
     let mut headers = vec![
         "Content-Type: application/json".to_owned(),
@@ -113,13 +113,13 @@ async fn send(serving: &Serving, revision: &str, method: &str, mut params: Value
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let response = serving.connect().await.send("POST /mcp", &headers, &body).await;
-    // Either form is right; the JSON is the same.
+    // Both forms are valid; the JSON is the same.
     let text = response.text();
     let json = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(text);
     serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The path of a request, its query too.
+/// Path of a request, with its query.
 fn path(asked: &Asked) -> &str {
     asked.line().split(' ').nth(1).unwrap()
 }
@@ -128,7 +128,7 @@ fn body(asked: &Asked) -> Value {
     serde_json::from_slice(&asked.body).unwrap_or_default()
 }
 
-/// Every route file of the seeds is right, and its own examples hold.
+/// Every route file of the seeds is valid, and its examples pass.
 #[test]
 fn the_route_files_pass_check_and_test() {
     for seed in std::fs::read_dir(folder("")).unwrap() {

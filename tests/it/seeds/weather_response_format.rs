@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Seed, path};
 use crate::support::{Scripted, Step, response};
 
-/// What Python's `json.dumps(result, ensure_ascii=False, indent=2)` writes of the object below.
+/// Output of Python's `json.dumps(result, ensure_ascii=False, indent=2)` for the object below.
 const PRETTY: &str = r#"{
   "location": "Bodø \"sør\"",
   "temperature": -5.0,
@@ -21,7 +21,7 @@ const PRETTY: &str = r#"{
   "more": null
 }"#;
 
-/// The server's own JSON: Python's `json.dumps`, in a line.
+/// JSON of the server: Python's `json.dumps`, in one line.
 const BODY: &str = r#"{"location": "Bod\u00f8 \"s\u00f8r\"", "temperature": -5.0, "conditions": "Snø ❄", "humidity": 78, "wind_speed": 1.50, "hours": [1, 2], "none": [], "nothing": {}, "more": null}"#;
 
 const NOT_FOUND: &str = r#"{"error": "Fant ikke stedet «Ås»", "code": 404}"#;
@@ -44,7 +44,7 @@ async fn weather() -> Seed {
     Seed::start("weather-response-format", upstream).await
 }
 
-/// How the workshop's agent reads a result: `isError` first, then `structuredContent`, then the text.
+/// Reads a result as the workshop's agent does: `isError` first, then `structuredContent`, then the text.
 fn agent_reads(result: &Value) -> String {
     let text = || result["content"][0]["text"].as_str().unwrap().to_owned();
     if result["isError"] == true {

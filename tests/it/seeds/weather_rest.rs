@@ -28,7 +28,7 @@ async fn workshop() -> Seed {
     Seed::start("weather-rest", upstream).await
 }
 
-/// What the workshop's agent does: it reads the manifest, and calls what that says.
+/// Calls a tool as the workshop's agent does: it reads the manifest, and sends the request described there.
 async fn agent_calls(seed: &Seed, tool: &str, arguments: Value) -> Response {
     let manifest = seed.get("/tools").await.json();
     let tools = manifest.as_array().expect("the agent goes over a list");
@@ -96,7 +96,7 @@ async fn every_endpoint_gives_a_tool_result() {
 #[tokio::test]
 async fn json_rpc_is_at_message_on_the_same_port() {
     let seed = workshop().await;
-    // As the document's own `curl` asks: no handshake, and no header but the type.
+    // As the document's own `curl` does: no handshake, and no header but the type.
     let send = async |message: Value| {
         let headers = ["Content-Type: application/json", "Accept: */*", "User-Agent: curl/8.5.0"];
         let response = seed.connect().await.send("POST /message", &headers, &message.to_string()).await;

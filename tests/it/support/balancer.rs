@@ -1,4 +1,4 @@
-//! A balancer that knows nothing of what it carries: each connection goes to the next replica.
+//! TCP load balancer: each connection goes to the next replica.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -8,7 +8,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// The balancer; until it is dropped.
+/// Load balancer, until dropped.
 #[derive(Debug)]
 pub(crate) struct Balancer {
     pub(crate) address: SocketAddr,
@@ -16,7 +16,7 @@ pub(crate) struct Balancer {
 }
 
 impl Balancer {
-    /// Starts one in front of these replicas.
+    /// Starts a balancer for these replicas.
     pub(crate) async fn start(replicas: Vec<SocketAddr>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -28,7 +28,7 @@ impl Balancer {
                 let replica = *replica;
                 carried.spawn(async move {
                     let Ok(mut replica) = TcpStream::connect(replica).await else { return };
-                    // Whoever breaks off breaks off for both.
+                    // Either side may close the connection.
                     let _ = copy_bidirectional(&mut client, &mut replica).await;
                 });
                 while carried.try_join_next().is_some() {}

@@ -1,4 +1,4 @@
-//! The program as a web server starts it.
+//! Runs the program as CGI, the way a web server does.
 
 use std::{
     io::{Read, Write},
@@ -17,7 +17,7 @@ pub(crate) struct Cgi {
     own_file: Option<PathBuf>,
 }
 
-/// What it said: the response, its log, and its status.
+/// Response, log and exit status of a run.
 #[derive(Debug)]
 pub(crate) struct CgiAnswer {
     pub(crate) response: Response,
@@ -26,7 +26,7 @@ pub(crate) struct CgiAnswer {
 }
 
 impl Cgi {
-    /// A request with a configuration of one's own; `line` as in `POST /path?query`.
+    /// Creates a request with its own configuration. `line` is such as `POST /path?query`.
     pub(crate) fn new(config: &str, line: &str) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -36,7 +36,7 @@ impl Cgi {
         Self { own_file: Some(file.clone()), ..Self::of_file(&file, line) }
     }
 
-    /// A request with the configuration of a file.
+    /// Creates a request with the configuration in a file.
     pub(crate) fn of_file(config: &Path, line: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_glossator"));
         command.args(["cgi", "--log-format", "json", "--config"]).arg(config);
@@ -56,47 +56,47 @@ impl Cgi {
             .with("QUERY_STRING", query)
     }
 
-    /// With a variable.
+    /// Sets an environment variable.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// Without one.
+    /// Removes an environment variable.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.command.env_remove(name);
         self
     }
 
-    /// With a body of JSON, and its length.
+    /// Sets a JSON body and its length.
     pub(crate) fn json(mut self, body: &str) -> Self {
         self.body = body.into();
         self.with("CONTENT_TYPE", "application/json").with("CONTENT_LENGTH", &body.len().to_string())
     }
 
-    /// With more, or less, on standard input than was announced.
+    /// Sets standard input that may be longer or shorter than the announced length.
     pub(crate) fn input(mut self, body: &str) -> Self {
         self.body = body.into();
         self
     }
 
-    /// Starts it.
+    /// Starts the program.
     pub(crate) fn start(mut self) -> Running {
         let mut child = self.command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // A program that has answered without the body may be gone.
+        // A program that has responded without reading the body may have exited.
         let _ = stdin.write_all(&self.body).and_then(|()| stdin.flush());
         let stdout = child.stdout.take();
         Running { child, stdin: Some(stdin), stdout, own_file: self.own_file.take() }
     }
 
-    /// Runs it to its end. Its standard input stays open: a body ends with its length.
+    /// Runs the program to its end. Standard input stays open, as a body ends by its length.
     pub(crate) async fn run(self) -> CgiAnswer {
         self.start().ended().await
     }
 }
 
-/// A program that answers.
+/// Running program.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -106,13 +106,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Ends its standard input.
+    /// Closes its standard input.
     pub(crate) fn close_input(mut self) -> Self {
         self.stdin = None;
         self
     }
 
-    /// Reads from its standard output until it has said this.
+    /// Reads standard output until it contains these words.
     pub(crate) async fn until(&mut self, words: &'static str) -> String {
         let mut stdout = self.stdout.take().unwrap();
         let read = tokio::task::spawn_blocking(move || {
@@ -128,12 +128,12 @@ impl Running {
         said
     }
 
-    /// Sends it SIGTERM, as web servers do whose client has left.
+    /// Sends SIGTERM, as web servers do when the client has left.
     pub(crate) fn terminate(&self) {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
     }
 
-    /// Waits for its end.
+    /// Waits for the exit.
     pub(crate) async fn ended(mut self) -> CgiAnswer {
         self.child.stdout = self.stdout.take();
         let (stdin, own_file) = (self.stdin, self.own_file);

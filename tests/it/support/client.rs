@@ -1,4 +1,4 @@
-//! A client that writes bytes and reads bytes.
+//! Raw HTTP client that writes and reads bytes.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use tokio::{
 
 use super::soon;
 
-/// One connection to the program.
+/// Connection to the program.
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: TcpStream,
@@ -18,7 +18,7 @@ pub(crate) struct Client {
     unread: Vec<u8>,
 }
 
-/// What came back.
+/// HTTP response.
 #[derive(Debug, Clone)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -27,7 +27,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The value of a header; several are joined.
+    /// Value of a header. Several are joined.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
         let values: Vec<_> = fields
@@ -46,7 +46,7 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {:?}", self.text()))
     }
 
-    /// The first text block of a tool result.
+    /// Text of the first block of a tool result.
     #[track_caller]
     pub(crate) fn told(&self) -> String {
         self.json()["content"][0]["text"].as_str().expect("a text block").to_owned()
@@ -62,7 +62,8 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Asks and reads the answer. `headers` are whole lines; `Host` and `Content-Length` are added.
+    /// Sends a request and reads the response. `headers` are whole lines; `Host` and `Content-Length` are
+    /// added.
     #[track_caller]
     pub(crate) fn send(
         &mut self,
@@ -85,7 +86,7 @@ impl Client {
         })
     }
 
-    /// Reads until the bytes so far, of this response, hold `words`.
+    /// Reads until the bytes of this response contain `words`.
     pub(crate) async fn read_until(&mut self, words: &str) -> String {
         soon(format!("{words:?} in a response"), async {
             loop {
@@ -99,20 +100,20 @@ impl Client {
         .await
     }
 
-    /// Reads until there are more bytes than these, of this response.
+    /// Reads until there are more bytes than these of this response.
     pub(crate) async fn read_more_than(&mut self, count: usize) {
         while self.unread.len() <= count {
             assert!(self.more().await, "the response ended");
         }
     }
 
-    /// Everything until the other side closes the connection.
+    /// Reads until the other side closes the connection.
     pub(crate) async fn read_to_end(&mut self) -> String {
         soon("the end of the connection", async { while self.more().await {} }).await;
         String::from_utf8_lossy(&self.unread).into_owned()
     }
 
-    /// Whether the other side has closed the connection without another word.
+    /// Whether the other side has closed the connection without further data.
     pub(crate) async fn is_closed(&mut self) -> bool {
         soon("the end of the connection", async { self.unread.is_empty() && !self.more().await }).await
     }

@@ -1,41 +1,41 @@
-//! What goes wrong with upstreams, by name: the path of a request says what it meets.
+//! Fault injection: an upstream whose fault is selected by the path of the request.
 
 use super::{Asked, Gate, Scripted, Step, response};
 
-/// What a request meets.
+/// Fault that a request meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
-    /// Nothing is wrong.
+    /// No fault.
     None,
-    /// Every byte comes by itself.
+    /// Sends every byte separately.
     Slow,
-    /// Nothing comes.
+    /// Sends nothing.
     Silent,
-    /// The head comes, and then nothing.
+    /// Sends the headers, and then nothing.
     SilentAfterHead,
-    /// The body never ends.
+    /// Sends an endless body.
     Endless,
-    /// The connection closes without a word.
+    /// Closes the connection without a response.
     Closed,
-    /// The connection closes within the body.
+    /// Closes the connection within the body.
     CutOff,
-    /// The connection is reset within the body.
+    /// Resets the connection within the body.
     Reset,
-    /// The whole reply comes, and then no more is written.
+    /// Sends the whole response, then closes its sending side.
     HalfClosed,
-    /// The body is longer than it says.
+    /// Sends a body longer than `Content-Length`.
     LongerThanSaid,
-    /// It says two lengths.
+    /// Sends two different lengths.
     TwoLengths,
-    /// The text is not in the charset that it says.
+    /// Sends text in another charset than declared.
     Charset,
-    /// The body is not compressed as it says.
+    /// Sends a body that is not compressed as declared.
     Compression,
-    /// What comes is no HTTP.
+    /// Sends bytes that are not HTTP.
     NotHttp,
-    /// It says that it can't now.
+    /// Responds that it is busy.
     Busy,
-    /// It says that something went wrong.
+    /// Responds with a server error.
     Broken,
 }
 
@@ -59,7 +59,7 @@ impl Fault {
         Self::Broken,
     ];
 
-    /// Its name in a path: `silent_after_head`.
+    /// Name in a path: `silent_after_head`.
     pub(crate) fn name(self) -> String {
         let mut name = String::new();
         for character in format!("{self:?}").chars() {
@@ -71,7 +71,7 @@ impl Fault {
         name
     }
 
-    /// The one that a request asks for: the last part of its path.
+    /// Fault that a request selects: the last part of its path.
     pub(crate) fn of(asked: &Asked) -> Self {
         let path = asked.line().split(' ').nth(1).unwrap_or_default();
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -79,7 +79,7 @@ impl Fault {
         found.unwrap_or_else(|| panic!("no fault is called {name:?}"))
     }
 
-    /// What a server with it does to a request.
+    /// Steps of a server with this fault.
     pub(crate) fn steps(self) -> Vec<Step> {
         let good = || response("200 OK", "text/plain; charset=utf-8", "all is well");
         let send = |text: &str| Step::Send(text.into());
@@ -125,7 +125,7 @@ impl Fault {
         }
     }
 
-    /// A server that does to each request what its path says.
+    /// Server whose faults are selected by the request path.
     pub(crate) async fn server() -> Scripted {
         Scripted::start(|asked| Self::of(asked).steps()).await
     }

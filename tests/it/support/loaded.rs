@@ -1,4 +1,4 @@
-//! The program with a configuration as an operator writes it, in this process.
+//! The program in this process, with a configuration as an operator writes it.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 use super::{Client, soon};
 
-/// A configuration that is served; until it is dropped.
+/// Served configuration, until dropped.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) address: SocketAddr,
@@ -18,12 +18,12 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Serves a configuration on a free port, whatever it says itself.
+    /// Serves a configuration on a free port, whatever port it configures.
     pub(crate) async fn start(loaded: &config::Loaded) -> Self {
         Self::start_on(server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap(), loaded)
     }
 
-    /// Serves a configuration that knows where.
+    /// Serves a configuration on this listener.
     pub(crate) fn start_on(listener: TcpListener, loaded: &config::Loaded) -> Self {
         let app = server::App::new(loaded).unwrap();
         let address = listener.local_addr().unwrap();
@@ -35,12 +35,12 @@ impl Loaded {
         Self { address, gateway: app.gateway.clone(), app, stop: Some(stop), serving }
     }
 
-    /// Tells it to stop, as SIGTERM does.
+    /// Stops it, as SIGTERM does.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
     }
 
-    /// How it ended.
+    /// Waits for the end, and returns how it ended.
     pub(crate) async fn ended(self) -> server::Drained {
         soon("the end of serving", self.serving).await.unwrap()
     }

@@ -1,6 +1,10 @@
-//! What the tests stand on: a [`Scripted`] upstream, with a [`Fault`] or without, the program as a [`Proxy`] before it, a raw [`Client`];
-//! or the program in a process of its own, [`Program`], for one request of a web server, `Cgi`,
-//! or with pipes, `Piped`.
+//! Test support:
+//!
+//! - [`Scripted`]: an upstream, optionally with a [`Fault`].
+//! - [`Proxy`]: the program in this process, in front of it.
+//! - [`Client`]: a raw HTTP client.
+//! - [`Program`]: the program in its own process.
+//! - `Cgi`: the same for one request of a web server; `Piped`: the same over stdio.
 
 #[cfg(unix)]
 mod cgi;
@@ -31,7 +35,7 @@ pub(crate) use scripted::{Asked, Gate, Scripted, State, Step, response};
 /// Fails a test that would otherwise hang. No test passes because of it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits for something that is bound to come.
+/// Waits for an event that must happen.
 #[track_caller]
 pub(crate) fn soon<F: Future>(what: impl Display, future: F) -> impl Future<Output = F::Output> {
     let what = format!("{what} (at {})", std::panic::Location::caller());

@@ -1,4 +1,4 @@
-//! The program as a desktop client starts it, with pipes to its standard streams.
+//! Runs the program with pipes to its standard streams, as a desktop client starts it.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -24,7 +24,7 @@ pub(crate) struct Piped {
 }
 
 impl Piped {
-    /// Starts it with a configuration. The log is JSON.
+    /// Starts the program with a configuration. The log is JSON.
     pub(crate) fn start(config: &str) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl Piped {
         thread::spawn(move || {
             let mut line = String::new();
             while stdout.read_line(&mut line).unwrap() > 0 {
-                // Whoever listens no more also reads no more.
+                // Without a receiver, reading stops.
                 if told.send(std::mem::take(&mut line)).is_err() {
                     return;
                 }
@@ -72,7 +72,7 @@ impl Piped {
         self.say(message.to_string());
     }
 
-    /// The next line, which is a message.
+    /// Reads the next line, which must be a message.
     #[track_caller]
     pub(crate) fn next(&mut self) -> impl Future<Output = Value> {
         let line = soon("a line", self.lines.recv());
@@ -83,7 +83,7 @@ impl Piped {
         }
     }
 
-    /// Writes a message, unless nobody reads it any more.
+    /// Writes a message, unless the program has closed its input.
     pub(crate) fn try_send(&mut self, message: &Value) -> bool {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(format!("{message}\n").as_bytes()).is_ok()
@@ -95,29 +95,29 @@ impl Piped {
         self.next().await
     }
 
-    /// Writes another configuration, and has it read.
+    /// Writes another configuration and reloads it.
     pub(crate) fn reload(&self, config: &str) {
         std::fs::write(&self.file, config).unwrap();
         self.signal("HUP");
     }
 
-    /// Says nothing more.
+    /// Closes standard input.
     pub(crate) fn close_input(&mut self) {
         self.stdin = None;
     }
 
-    /// Reads nothing more, once the program has said something.
+    /// Stops reading after the next output of the program.
     pub(crate) fn stop_reading(&mut self) {
         self.lines.close();
     }
 
-    /// Sends it a signal, such as `TERM`.
+    /// Sends a signal, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success());
     }
 
-    /// Waits for its end; gives its status, what it said that nobody has read, and its log.
+    /// Waits for the exit, and returns the status, unread output, and the log.
     pub(crate) async fn ended(mut self) -> (ExitStatus, Vec<String>, String) {
         let log = self.log.take().unwrap();
         let log = soon("the end of the log", tokio::task::spawn_blocking(move || log.join().unwrap()));
@@ -132,7 +132,7 @@ impl Piped {
 
 impl Drop for Piped {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.file);

@@ -1,4 +1,4 @@
-//! The program in a process of its own.
+//! Runs the program in its own process.
 
 use std::{
     io::{BufRead, BufReader},
@@ -13,32 +13,32 @@ use tokio::sync::watch;
 
 use super::{Client, soon};
 
-/// `glossator run` with a configuration of its own. Killed when dropped.
+/// `glossator run` with its own configuration. Killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Program {
     child: Child,
     pub(crate) address: SocketAddr,
-    /// What it has said on standard error so far; no more comes once the sender is gone.
+    /// Standard error so far. The sender is dropped at its end.
     told: watch::Receiver<String>,
     file: Option<PathBuf>,
 }
 
 impl Program {
-    /// Starts it on a free port and waits until it listens. The log is JSON.
+    /// Starts the program on a free port and waits until it listens. The log is JSON.
     pub(crate) async fn start(config: &str, arguments: &[&str]) -> Self {
         let file = Self::file_of(config);
         let mut program = Self::start_from(&file, arguments).await;
-        // It stays as long as the program runs, which would notice.
+        // The file stays until the program exits, because the program watches it.
         program.file = Some(file);
         program
     }
 
-    /// The same with a file that stays.
+    /// Starts the program with a file that is not deleted.
     pub(crate) async fn start_from(file: &Path, arguments: &[&str]) -> Self {
         Self::start_with(file, arguments, &[]).await
     }
 
-    /// The same with variables.
+    /// Starts the program with environment variables.
     pub(crate) async fn start_with(file: &Path, arguments: &[&str], variables: &[(String, String)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_glossator"));
         command
@@ -49,7 +49,8 @@ impl Program {
         Self::spawn(command).await
     }
 
-    /// The same at a socket that is open already, as systemd passes it: descriptor 3, and `LISTEN_FDS`.
+    /// Starts the program on a socket that is already open, as systemd passes it: descriptor 3, and
+    /// `LISTEN_FDS`.
     #[cfg(target_os = "linux")]
     pub(crate) async fn start_on(socket: &std::net::TcpListener, config: &str) -> Self {
         let file = std::env::temp_dir().join(format!(
@@ -69,7 +70,7 @@ impl Program {
         program
     }
 
-    /// Starts it with a limit that `ulimit` sets.
+    /// Starts the program with a limit that `ulimit` sets.
     #[cfg(unix)]
     pub(crate) async fn start_limited(config: &str, limit: &str) -> Self {
         let file = Self::file_of(config);
@@ -84,7 +85,7 @@ impl Program {
         program
     }
 
-    /// A file of its own with a configuration.
+    /// Writes a configuration to a new file.
     fn file_of(config: &str) -> PathBuf {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -120,18 +121,18 @@ impl Program {
         Self { address: address.parse().unwrap(), child, told, file: None }
     }
 
-    /// A connection to it.
+    /// Connects to the program.
     pub(crate) async fn connect(&self) -> Client {
         Client::connect(self.address).await
     }
 
-    /// How many files and sockets it has open.
+    /// Number of files and sockets that it has open.
     #[cfg(target_os = "linux")]
     pub(crate) fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// The soft and the hard limit of its open files.
+    /// Soft and hard limit of its open files.
     #[cfg(target_os = "linux")]
     pub(crate) fn file_limits(&self) -> (String, String) {
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).unwrap();
@@ -140,13 +141,13 @@ impl Program {
         (words.next().unwrap(), words.next().unwrap())
     }
 
-    /// How much memory it has in use.
+    /// Resident memory.
     #[cfg(target_os = "linux")]
     pub(crate) fn resident_kib(&self) -> usize {
         self.status_kib("VmRSS:")
     }
 
-    /// How much memory it has had in use at most.
+    /// Peak resident memory.
     #[cfg(target_os = "linux")]
     pub(crate) fn peak_kib(&self) -> usize {
         self.status_kib("VmHWM:")
@@ -163,25 +164,25 @@ impl Program {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Sends it SIGTERM.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         self.signal("TERM");
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     pub(crate) fn signal(&self, name: &str) {
         let kill = Command::new("kill").args(["-s", name]).arg(self.child.id().to_string()).status();
         assert!(kill.unwrap().success());
     }
 
-    /// Waits until so many lines on standard error hold these words, and gives the last of them.
+    /// Waits until this many lines on standard error contain these words, and returns the last of them.
     pub(crate) async fn tells(&mut self, words: &str, times: usize) -> String {
         let found = |told: &String| told.lines().filter(|line| line.contains(words)).count() >= times;
         let told = soon(words, self.told.wait_for(found)).await.unwrap().clone();
         told.lines().rfind(|line| line.contains(words)).unwrap().to_owned()
     }
 
-    /// Waits for its end, and gives what it said on standard error.
+    /// Waits for the exit, and returns standard error.
     pub(crate) async fn ended(mut self) -> (ExitStatus, String) {
         soon("the end of the program", async {
             let told = all(&mut self.told).await;
@@ -190,7 +191,7 @@ impl Program {
         .await
     }
 
-    /// Ends it, and gives the lines of its log.
+    /// Stops the program, and returns the lines of its log.
     pub(crate) async fn log(self) -> Vec<Value> {
         self.terminate();
         let (_, told) = self.ended().await;
@@ -198,7 +199,7 @@ impl Program {
     }
 }
 
-/// Everything that is told until the end.
+/// All output until the end.
 async fn all(told: &mut watch::Receiver<String>) -> String {
     while told.changed().await.is_ok() {}
     told.borrow().clone()
@@ -206,7 +207,7 @@ async fn all(told: &mut watch::Receiver<String>) -> String {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(file) = &self.file {

@@ -1,4 +1,4 @@
-//! The program itself, in this process, before one upstream.
+//! The program in this process, in front of one upstream.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{Client, Response, soon};
 
-/// What a test wants otherwise than usual.
+/// Configuration that a test may change.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) routes: Vec<Route>,
@@ -45,7 +45,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Defaults, with one tool `get_thing` that asks `GET /thing`.
+    /// Defaults, with one tool `get_thing` that sends `GET /thing`.
     pub(crate) fn new(upstream: SocketAddr) -> Self {
         let address = format!("http://{upstream}").parse().unwrap();
         Self {
@@ -70,8 +70,7 @@ impl Setup {
     }
 }
 
-/// A route with default rules; `request` is `METHOD /path/{argument}`, and each argument is a required
-/// string.
+/// Route with default rules. `request` is `METHOD /path/{argument}`, and each argument is a required string.
 pub(crate) fn route(tool: &str, request: &str) -> Route {
     let (method, path) = request.split_once(' ').unwrap();
     let path = PathTemplate::parse(path).unwrap();
@@ -126,7 +125,7 @@ fn set_input(route: &mut Route, schema: Value) {
     route.definition.input_schema = schema.into();
 }
 
-/// Small changes to a route, in the order of a sentence.
+/// Chained changes to a route.
 pub(crate) trait RouteExt {
     fn at(self, endpoint: &str) -> Self;
     fn taking(self, schema: Value) -> Self;
@@ -145,7 +144,7 @@ impl RouteExt for Route {
     }
 }
 
-/// The policies of routes that leave them at their defaults, before one upstream.
+/// Default policies of routes with one upstream.
 pub(crate) fn policies(upstream: Arc<UpstreamPolicies>, routes: &[Route]) -> Policies {
     let name = upstream.name().clone();
     let store = Store::new(0);
@@ -157,7 +156,7 @@ pub(crate) fn policies(upstream: Arc<UpstreamPolicies>, routes: &[Route]) -> Pol
     Policies { upstreams: [(name, upstream)].into(), routes, store: None }
 }
 
-/// The running program.
+/// Running program.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
@@ -190,7 +189,7 @@ impl Proxy {
             setup.server,
             server::HttpHandler::for_clients(rest, mcp, Meters::default(), Tracing::off()),
             async {
-                // A test that is over drops its end, which stops the server as well.
+                // When the test ends, dropping the sender stops the server as well.
                 let _ = stopped.await;
             },
         ));
@@ -201,7 +200,7 @@ impl Proxy {
         Client::connect(self.address).await
     }
 
-    /// Asks over a connection of its own.
+    /// Sends a request over a new connection.
     pub(crate) async fn send(&self, line: &str, headers: &[&str], body: &str) -> Response {
         self.connect().await.send(line, headers, body).await
     }
@@ -215,18 +214,18 @@ impl Proxy {
         self.send(&format!("POST /tools/{tool}"), &["Content-Type: application/json"], arguments).await
     }
 
-    /// Tells it to stop.
+    /// Starts the graceful shutdown.
     pub(crate) fn stop(&mut self) {
         self.stop.take().expect("stopped once").send(()).unwrap();
     }
 
-    /// Waits until it has.
+    /// Waits until it has stopped.
     pub(crate) async fn ended(self) -> Drained {
         soon("the end of the server", self.ended).await.unwrap()
     }
 }
 
-/// What a route asks by HTTP.
+/// HTTP request template of a route.
 pub(crate) fn http_of(route: &mut Route) -> &mut HttpTemplate {
     match &mut route.request {
         RequestTemplate::Http(template) => template,

@@ -1,4 +1,4 @@
-//! A legacy server that does, byte for byte, what a test tells it.
+//! Scripted legacy server, which does byte for byte what a test prescribes.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -10,18 +10,18 @@ use tokio::{
 
 use super::soon;
 
-/// One thing that a server does to a request.
+/// Step of the response to a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// Writes these bytes.
     Send(Vec<u8>),
-    /// Writes these bytes again and again until the peer goes.
+    /// Writes these bytes repeatedly until the peer disconnects.
     Endlessly(Vec<u8>),
-    /// Does nothing until told, or until the peer goes.
+    /// Waits until the gate opens, or the peer disconnects.
     Hold(Gate),
-    /// Writes these bytes one at a time, each in a packet of its own.
+    /// Writes these bytes one at a time, each in its own packet.
     Trickle(Vec<u8>),
-    /// Writes no more, and goes on reading.
+    /// Closes the sending side, and continues to read.
     HalfClose,
     /// Resets the connection.
     Reset,
@@ -29,7 +29,7 @@ pub(crate) enum Step {
     Close,
 }
 
-/// Opened by a test when a held server may go on.
+/// Gate that a test opens to release a held server.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate(Arc<Semaphore>);
 
@@ -51,19 +51,19 @@ impl Gate {
     }
 }
 
-/// A request as it came.
+/// Received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// Which connection it came over, from 0.
+    /// Index of its connection, from 0.
     pub(crate) connection: usize,
     /// Request line and headers.
     pub(crate) head: String,
-    /// As much of the body as has come, framing removed.
+    /// Body received so far, without framing.
     pub(crate) body: Vec<u8>,
 }
 
 impl Asked {
-    /// Such as `GET /path HTTP/1.1`.
+    /// Request line, such as `GET /path HTTP/1.1`.
     pub(crate) fn line(&self) -> &str {
         self.head.lines().next().unwrap_or_default()
     }
@@ -75,18 +75,18 @@ impl Asked {
     }
 }
 
-/// What has happened so far.
+/// State of the server so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    /// The requests.
+    /// Requests.
     pub(crate) asked: Vec<Asked>,
-    /// How many connections were accepted.
+    /// Accepted connections.
     pub(crate) connections: usize,
-    /// How many of them the peer closed.
+    /// Connections that the peer closed.
     pub(crate) left: usize,
 }
 
-/// The server.
+/// Scripted server.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     pub(crate) address: SocketAddr,
@@ -96,7 +96,7 @@ pub(crate) struct Scripted {
 type Script = dyn Fn(&Asked) -> Vec<Step> + Send + Sync;
 
 impl Scripted {
-    /// Starts one that does to each request what `script` says.
+    /// Starts a server that responds to each request as `script` says.
     pub(crate) async fn start(script: impl Fn(&Asked) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -119,13 +119,13 @@ impl Scripted {
         Self { address, state: watching }
     }
 
-    /// Starts one that gives every request the same reply.
+    /// Starts a server that sends the same response to every request.
     pub(crate) async fn answering(reply: impl Into<Vec<u8>>) -> Self {
         let reply = reply.into();
         Self::start(move |_| vec![Step::Send(reply.clone())]).await
     }
 
-    /// Starts one that answers with it once the gate is open.
+    /// Starts a server that sends this response once the gate is open.
     pub(crate) async fn holding(reply: impl Into<Vec<u8>>) -> (Self, Gate) {
         let (reply, gate) = (reply.into(), Gate::new());
         let held = gate.clone();
@@ -133,12 +133,12 @@ impl Scripted {
         (Self::start(script).await, gate)
     }
 
-    /// What has happened so far.
+    /// State so far.
     pub(crate) fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
-    /// Waits until something has happened.
+    /// Waits until the state fulfils a condition.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, test: impl Fn(&State) -> bool) -> impl Future<Output = State> {
         let mut state = self.state.clone();
@@ -216,7 +216,7 @@ impl Conversation<'_> {
         let asked = Asked { connection: self.connection, head, body: Vec::new() };
         let mut place = 0;
         self.state.send_modify(|state| {
-            // At once: another connection may be asked something at the same time.
+            // In one step, as another connection may receive a request at the same time.
             place = state.asked.len();
             state.asked.push(asked.clone());
         });
@@ -256,7 +256,7 @@ impl Conversation<'_> {
     }
 }
 
-/// A reply with a length and a type.
+/// HTTP response with a length and a type.
 pub(crate) fn response(status: &str, media_type: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n{body}")

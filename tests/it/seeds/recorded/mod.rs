@@ -1,4 +1,4 @@
-//! Servers that are played by what the real ones wrote: `server.sh` answers with the line that a test lays before it.
+//! Replay of recorded servers: `server.sh` responds with the line that a test sets.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::folder;
 use crate::support::Loaded as Serving;
 
-/// What was recorded of one server.
+/// Recording of one server.
 #[derive(Deserialize)]
 struct Recording {
     revision: String,
@@ -25,9 +25,9 @@ struct Recording {
 pub(super) struct Recorded {
     #[serde(flatten)]
     pub(super) call: Called,
-    /// What it is replayed to, where the proxy does not let the call through.
+    /// Call to replay instead, if the proxy rejects the recorded one.
     pub(super) instead: Option<Called>,
-    /// The line that the server wrote.
+    /// Line that the server wrote.
     pub(super) answer: String,
 }
 
@@ -40,13 +40,13 @@ pub(super) struct Called {
 /// The program with the sample of a server, in front of its recording.
 pub(super) struct Played {
     pub(super) serving: Serving,
-    /// The folder that the server works in.
+    /// Working folder of the server.
     pub(super) folder: PathBuf,
     pub(super) calls: Vec<Recorded>,
 }
 
 impl Played {
-    /// Starts the sample of `name`, which takes its program and the folder of that from these variables.
+    /// Starts the sample of `name`, which reads its program and the folder of that from these variables.
     pub(super) async fn start(name: &str, program: &str, place: &str) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -81,29 +81,29 @@ impl Played {
         Self { serving, folder: works_in, calls }
     }
 
-    /// Lays a line before the server, which is its answer to every call from now on.
+    /// Sets the line that the server responds with from now on.
     pub(super) fn answers(&self, line: &str) {
         std::fs::write(self.folder.join("answer"), line.to_owned() + "\n").unwrap();
         let _ = std::fs::remove_file(self.folder.join("asked"));
     }
 
-    /// Ends the server with the next call.
+    /// Makes the server exit with the next call.
     pub(super) fn dies(&self) {
         std::fs::write(self.folder.join("die"), "").unwrap();
     }
 
-    /// What the server was called with since a line was laid before it.
+    /// Call that the server received since the last line was set.
     pub(super) fn asked(&self) -> Option<Value> {
         let line = std::fs::read_to_string(self.folder.join("asked")).ok()?;
         Some(serde_json::from_str::<Value>(&line).unwrap()["params"].take())
     }
 
-    /// What an MCP client of a revision gets: the whole JSON-RPC answer.
+    /// Whole JSON-RPC response that an MCP client of a revision gets.
     pub(super) async fn send(&self, revision: &str, method: &str, params: Value) -> Value {
         super::send(&self.serving, revision, method, params).await
     }
 
-    /// The result of a call, or the JSON-RPC error in the place of it.
+    /// Result of a call, or its JSON-RPC error.
     pub(super) async fn call(&self, revision: &str, called: &Called) -> Value {
         let params = json!({ "name": called.tool, "arguments": called.arguments });
         let mut answer = self.send(revision, "tools/call", params).await;
