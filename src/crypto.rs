@@ -1,9 +1,10 @@
-//! Encryption under the secret of all replicas, keyed hashes, hashes and random names.
+//! Encryption with the secret key of all replicas, keyed hashes, hashes and random ids.
 //!
-//! State between two requests is in encrypted tokens, so that every replica with the same secret can handle
-//! the next request: session ids, the state of an input request (`requestState` of MCP 2026-07-28), task ids.
-//! A token is `base64url(encrypt(expiry ‖ content))`; `encrypt` gives `salt ‖ AES-256-GCM(content)` under a
-//! key that HKDF derives from the secret and the salt. The purpose is additional authenticated data.
+//! State between two requests is in encrypted tokens, so that every replica with the same secret key can
+//! handle the next request: session ids, the state of an input request (`requestState` of MCP 2026-07-28),
+//! task ids. A token is `base64url(encrypt(expiry ‖ content))`; `encrypt` returns
+//! `salt ‖ AES-256-GCM(content)` under a key that HKDF derives from the secret key and the salt. The purpose
+//! is additional authenticated data.
 
 use std::{fmt, sync::Arc, time::SystemTime};
 
@@ -22,23 +23,23 @@ use crate::settings::{
     value::text_of,
 };
 
-/// Random for each encryption; long enough to be unique.
+/// Length of the random salt of each encryption; long enough to be unique.
 const SALT_LEN: usize = 24;
 
-/// The configured secret. `Debug` does not show it.
+/// The configured secret key. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<[u8]>);
 
 impl Secret {
-    /// The shortest that is accepted, in bytes.
+    /// Minimum length, in bytes.
     pub const LEAST_BYTES: usize = 16;
 
-    /// A secret of at least [`LEAST_BYTES`](Self::LEAST_BYTES).
+    /// A secret key of at least [`LEAST_BYTES`](Self::LEAST_BYTES).
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (bytes.len() >= Self::LEAST_BYTES).then(|| Self(bytes.into()))
     }
 
-    /// Whether this is the secret, compared in constant time.
+    /// Whether `found` is the secret key, compared in constant time.
     pub fn is(&self, found: &[u8]) -> bool {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
         let own = hmac::sign(&key, &self.0);
@@ -82,9 +83,9 @@ pub enum Purpose<'a> {
     State,
     /// The identity of a client, forwarded by one replica to another.
     ClientIdentity,
-    /// A value that replicas keep in their store under this key.
+    /// A value that replicas store under this key.
     Stored(&'a str),
-    /// A message that replicas publish there on the channel of this prefix.
+    /// A message that replicas publish on the channel with this prefix.
     Published(&'a str),
 }
 
@@ -103,28 +104,28 @@ impl Purpose<'_> {
     }
 }
 
-/// Why a token did not open.
+/// Why a token can't be decrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unsealed {
-    /// It was not made here, is for something else, or was changed.
+    /// It was issued elsewhere or for another purpose, or was changed.
     #[error("it was not given out here")]
     Foreign,
-    /// Its time is over.
+    /// It has expired.
     #[error("it has expired")]
     Expired,
 }
 
-/// Encrypts and decrypts. Clones have the same secret.
+/// Encrypts and decrypts tokens and values. Clones have the same key.
 #[derive(Clone)]
 pub struct Seal(Arc<Prk>);
 
 impl Seal {
-    /// With the secret of all replicas.
+    /// Uses the secret key of all replicas.
     pub fn of(secret: &Secret) -> Self {
         Self::of_bytes(&secret.0)
     }
 
-    /// With a secret of this process alone.
+    /// Uses a random key of this process alone.
     pub fn random() -> Self {
         Self::of_bytes(&random_bytes::<32>())
     }
@@ -133,18 +134,18 @@ impl Seal {
         Self(Arc::new(Salt::new(HKDF_SHA256, b"glossator tokens 1").extract(secret)))
     }
 
-    /// A token of letters, digits, `-` and `_` that holds `content` until `expires`. Its length is about 64
-    /// characters and four thirds of the content.
+    /// Encrypts `content` into a token of letters, digits, `-` and `_` that is valid until `expires`. Its
+    /// length is about 64 characters plus four thirds of the content.
     pub fn seal(&self, purpose: Purpose<'_>, content: &[u8], expires: SystemTime) -> String {
         let content = [&seconds(expires).to_be_bytes()[..], content].concat();
         URL_SAFE_NO_PAD.encode(self.encrypt(purpose, &content))
     }
 
-    /// The content of a token.
+    /// Decrypts a token.
     ///
     /// # Errors
     ///
-    /// [`Unsealed`]. Nothing else is told of a token that does not open.
+    /// [`Unsealed`], which reveals nothing else about the token.
     pub fn open(&self, purpose: Purpose<'_>, token: &str, now: SystemTime) -> Result<Vec<u8>, Unsealed> {
         let encrypted = URL_SAFE_NO_PAD.decode(token).map_err(|_| Unsealed::Foreign)?;
         let opened = self.decrypt(purpose, &encrypted).ok_or(Unsealed::Foreign)?;
@@ -155,7 +156,7 @@ impl Seal {
         }
     }
 
-    /// Encrypts bytes. They do not expire.
+    /// Encrypts bytes, which do not expire.
     pub fn encrypt(&self, purpose: Purpose<'_>, content: &[u8]) -> Vec<u8> {
         let salt = random_bytes();
         let mut encrypted = content.to_vec();
@@ -165,7 +166,7 @@ impl Seal {
         [&salt[..], &encrypted].concat()
     }
 
-    /// Decrypts bytes; `None` of what was not encrypted for this purpose with this secret.
+    /// Decrypts bytes; `None` if they were not encrypted for this purpose with this key.
     pub fn decrypt(&self, purpose: Purpose<'_>, encrypted: &[u8]) -> Option<Vec<u8>> {
         let (salt, encrypted) = encrypted.split_first_chunk()?;
         let mut encrypted = encrypted.to_vec();
@@ -174,13 +175,13 @@ impl Seal {
         Some(content.to_vec())
     }
 
-    /// A keyed hash that is the same wherever the secret is.
+    /// A keyed hash that is the same wherever the secret key is.
     pub fn keyed_hash(&self) -> KeyedHash {
         let key = self.0.expand(&[b"names"], hmac::HMAC_SHA256).expect("a key is as long as a hash");
         KeyedHash(key.into())
     }
 
-    /// The key of one encryption.
+    /// Derives the key of one encryption.
     fn key(&self, salt: &[u8; SALT_LEN]) -> LessSafeKey {
         let info = [salt.as_slice()];
         let key = self.0.expand(&info, &AES_256_GCM).expect("a key is shorter than what HKDF gives");
@@ -194,16 +195,16 @@ impl fmt::Debug for Seal {
     }
 }
 
-/// HMAC-SHA-256 in base64url: names that reveal nothing of what they name. Clones have the same key.
+/// HMAC-SHA-256 in base64url: names that reveal nothing about their parts. Clones have the same key.
 #[derive(Clone)]
 pub struct KeyedHash(hmac::Key);
 
 impl KeyedHash {
-    /// The hash of these parts, one after the other; other parts have another hash.
+    /// The hash of these parts in this order; other parts have another hash.
     pub fn of(&self, parts: &[&[u8]]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {
-            // So that no two lists of parts are the same bytes.
+            // The length, so that different lists of parts are never the same bytes.
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -217,7 +218,7 @@ impl fmt::Debug for KeyedHash {
     }
 }
 
-/// A hash of 256 bits.
+/// A 256-bit hash.
 pub type Digest = [u8; 32];
 
 /// SHA-256.
@@ -235,12 +236,12 @@ pub fn random_key() -> String {
     URL_SAFE_NO_PAD.encode(random_bytes::<32>())
 }
 
-/// A name that nobody can guess: 32 hexadecimal digits.
+/// An unpredictable id: 32 hexadecimal digits.
 pub fn random_id() -> String {
     format!("{:032x}", u128::from_be_bytes(random_bytes()))
 }
 
-/// A key encrypts once, so its nonce may be always the same.
+/// Each key encrypts once, so its nonce may be constant.
 fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; NONCE_LEN])
 }

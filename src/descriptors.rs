@@ -1,14 +1,14 @@
-//! File descriptors: the process uses as many as the system allows it, and keeps some that connections of clients and
-//! upstreams can't take, so that probes and metrics are answered when the others are used up.
+//! File descriptors: raises the limit of open files, and reserves descriptors that connections of clients and
+//! upstreams can't use. So probes and metrics get responses when the others are used up.
 
 use std::io;
 
-/// Descriptors that connections to upstreams leave free: for the admin port, and files that are read.
+/// Descriptors that connections to upstreams leave free: for the admin port, and for files that are read.
 pub(crate) const ADMIN_RESERVE: u64 = 32;
 
 /// Raises the soft limit of open files to the hard one.
 ///
-/// Service managers start programs with 1,024, for the sake of those that use `select`.
+/// Service managers start programs with 1,024, because some use `select`.
 pub(crate) fn raise_limit() {
     #[cfg(unix)]
     {
@@ -16,13 +16,13 @@ pub(crate) fn raise_limit() {
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            // The one that applies is enough for most; `run` warns where it is not.
+            // The current limit is enough for most; `run` warns if it is not.
             tracing::debug!(%error, "the limit of open files can't be raised");
         }
     }
 }
 
-/// The limit of open files; `None` where there is none.
+/// The limit of open files; `None` if there is none.
 pub(crate) fn limit() -> Option<u64> {
     #[cfg(unix)]
     {
@@ -34,17 +34,18 @@ pub(crate) fn limit() -> Option<u64> {
     }
 }
 
-/// Descriptors that connections of clients leave free: for connections to upstreams, programs, and the admin port.
+/// Descriptors that connections of clients leave free: for connections to upstreams, programs, and the admin
+/// port.
 pub(crate) fn client_reserve() -> u64 {
     (limit().unwrap_or(u64::MAX) / 8).clamp(2 * ADMIN_RESERVE, 1024)
 }
 
-/// Checks that at least `reserve` descriptors are free beside this one. The system gives the lowest number that is free
-/// (POSIX, `open`), so a high one says that all below are taken.
+/// Checks that at least `reserve` descriptors are free beside this one. The system assigns the lowest free
+/// number (POSIX, `open`), so a high number means that all below it are in use.
 ///
 /// # Errors
 ///
-/// The one of a process without free descriptors (`EMFILE`).
+/// The error of a process without free descriptors (`EMFILE`).
 #[cfg(unix)]
 pub(crate) fn leaves_free(descriptor: &impl std::os::fd::AsRawFd, reserve: u64) -> io::Result<()> {
     let Some(limit) = limit() else { return Ok(()) };
@@ -55,7 +56,7 @@ pub(crate) fn leaves_free(descriptor: &impl std::os::fd::AsRawFd, reserve: u64) 
     }
 }
 
-/// The same on systems that do not number them so.
+/// Checks nothing on systems that number descriptors differently.
 #[cfg(not(unix))]
 pub(crate) fn leaves_free<T>(_: &T, _: u64) -> io::Result<()> {
     Ok(())

@@ -1,20 +1,20 @@
-//! A reverse proxy that turns the plain replies of legacy servers into MCP tool results.
+//! A reverse proxy that turns the plain responses of legacy servers into MCP tool results.
 //!
 //! The path of a call: `inbound/*` (decode) → [`pipeline`] → [`route`] (which tool, are the arguments valid,
 //! which request) → [`policy`] → [`upstream`] → [`translate::translate`] → `inbound/*` (encode).
 //!
 //! The modules are declared below from the lowest layer up: a module uses only modules declared above it, and
-//! a test reads that order from this file and checks every import. What is deliberately absent:
+//! a test reads that order from this file and checks every import. Deliberately absent:
 //!
-//! - [`model`], [`translate`], [`route`] and [`prompt`] have no `async`, clock, environment, log,
-//!   or wire library (`bytes`, `http`'s types and `serde_json` are words, not wires).
+//! - [`model`], [`translate`], [`route`] and [`prompt`] have no `async`, clock, environment, log, or wire
+//!   library (the types of `bytes`, `http` and `serde_json` are allowed).
 //! - [`translate::translate`] is total and deterministic: any status and any bytes give a result with
-//!   content, and a declared output schema is met by every success.
+//!   content, and every success matches its declared output schema.
 //! - Only [`inbound`]`::mcp` names the MCP library, only [`crypto`] a cipher, only [`tls`] the TLS library,
-//!   only [`shared_state`] the store of several replicas, only [`upstream`] the HTTP client and the programs
-//!   that are started, only [`translate`] the jq engine, only [`model`] the schema validator, only [`settings`]
-//!   the YAML parser, only [`config`] the shape of the file on disk.
-//! - Nothing is read without a bound, what is passed through unread and the responses of our own store aside.
+//!   only [`shared_state`] the client of Redis, only [`upstream`] the HTTP client and child processes, only
+//!   [`translate`] the jq engine, only [`model`] the schema validator, only [`settings`] the YAML parser,
+//!   only [`config`] the format of the file on disk.
+//! - Nothing is read without a limit, except passthrough bodies and the responses of our own store.
 
 pub mod settings;
 pub mod model;

@@ -1,11 +1,11 @@
-//! The program; see the library for everything it does.
+//! The program; the library has everything that it does.
 
 use std::process::ExitCode;
 
 use tikv_jemallocator::Jemalloc;
 
-/// A call makes some fifty small things that live no longer than it: quicker with this than with the system's. A thread
-/// of its own gives freed memory back to the system, also when the program is idle.
+/// A call makes some fifty small allocations that live no longer than it: quicker with this allocator than
+/// with the system's. A thread of its own returns freed memory to the system, also when the program is idle.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

@@ -1,9 +1,10 @@
-//! Prompts: messages for a model that a person selects by name, made of templates.
+//! Prompts: messages for a model that a person selects by name, rendered from templates.
 //!
-//! In reading order: [`Prompt`] is one, with its [`PromptArgument`]s; its messages are made of
-//! [`PartTemplate`]s, each of which renders one or several [`Message`]s; a [`PromptTable`] has all of them.
+//! - [`Prompt`] is a prompt, with its [`PromptArgument`]s.
+//! - A [`PartTemplate`] renders one or several [`Message`]s of it.
+//! - A [`PromptTable`] has all prompts.
 //!
-//! Pure: no `async`, clock, environment or log. The routes that a part shows are called by `pipeline`.
+//! Pure: no `async`, clock, environment or log. `pipeline` calls the routes whose results a part contains.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,32 +22,32 @@ use crate::{
 /// All prompts, by name.
 pub type PromptTable = BTreeMap<ToolName, Arc<Prompt>>;
 
-/// One prompt.
+/// A prompt.
 #[derive(Debug)]
 pub struct Prompt {
     /// Its name, with the syntax of tool names: the specification has none, and clients that turn it into a
     /// command need letters, digits and few other characters.
     pub name: ToolName,
-    /// A name for people.
+    /// A display name.
     pub title: Option<String>,
     /// Its purpose.
     pub description: Option<String>,
-    /// The scopes that a client needs, where clients are distinguished.
+    /// The scopes that a client needs, if clients have identities.
     pub scopes: Scopes,
     /// The arguments that a person enters.
     pub arguments: Vec<PromptArgument>,
-    /// The input requests before its messages are made.
+    /// The input requests before its messages are rendered.
     pub asking: Asking,
     /// The templates of its messages, in order.
     pub parts: Vec<PartTemplate>,
 }
 
-/// One argument of a prompt; its value is a text.
+/// An argument of a prompt; its value is a string.
 #[derive(Debug)]
 pub struct PromptArgument {
     /// Its name.
     pub name: String,
-    /// A name for people.
+    /// A display name.
     pub title: Option<String>,
     /// Its meaning.
     pub description: Option<String>,
@@ -57,10 +58,10 @@ pub struct PromptArgument {
 }
 
 impl Prompt {
-    /// How many parts one prompt may have.
+    /// Maximum number of parts of one prompt.
     pub const PART_LIMIT: usize = 100;
-    /// How many of them may call an upstream: the calls are made at the same time, and each response stays in
-    /// memory until all are there.
+    /// Maximum number of parts that call an upstream: the calls run at the same time, and each response stays
+    /// in memory until all have arrived.
     pub const FETCH_LIMIT: usize = 8;
 
     /// An argument by its name.
@@ -83,7 +84,7 @@ impl Prompt {
     ///
     /// # Errors
     ///
-    /// A sentence that names each argument that is missing, unknown or no text.
+    /// A sentence that names each argument that is missing, unknown or not a string.
     pub fn check(&self, given: Map<String, Value>) -> Result<Arguments, String> {
         let missing = |argument: &&PromptArgument| argument.required && !given.contains_key(&argument.name);
         let missing = self.arguments.iter().filter(missing);
@@ -103,7 +104,7 @@ impl Prompt {
         if wrong.is_empty() { Ok(given.into()) } else { Err(wrong.join(". ")) }
     }
 
-    /// The most errors in the arguments that are reported.
+    /// Maximum number of reported errors in the arguments.
     const ERRORS_LIMIT: usize = 5;
 
     fn known_names(&self) -> String {
@@ -126,7 +127,7 @@ impl PromptArgument {
     }
 }
 
-/// Who says a message.
+/// The speaker of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The person.
@@ -138,50 +139,50 @@ pub enum Role {
 /// One message: one block of content (MCP 2026-07-28, schema, `PromptMessage`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Who says it.
+    /// The speaker.
     pub role: Role,
-    /// What.
+    /// The content.
     pub content: Content,
 }
 
-/// A part of a prompt, which gives one message or several.
+/// A part of a prompt, which renders one message or several.
 #[derive(Debug)]
 pub struct PartTemplate {
-    /// Who says it.
+    /// The speaker.
     pub role: Role,
-    /// What it shows.
+    /// The content.
     pub part: Part,
     /// Hints for clients, for each block that has none of its own.
     pub annotations: Option<Annotations>,
-    /// When it was changed; left out when that is no moment.
+    /// The time of the last change; omitted if it is not a valid timestamp.
     pub last_modified: Option<Template>,
 }
 
-/// What a part shows.
+/// The content of a part.
 #[derive(Debug)]
 pub enum Part {
-    /// A text; an empty one is left out.
+    /// A text; an empty one is omitted.
     Text(Template),
     /// The blocks of the result of a call.
     Route(RouteCall),
-    /// What is read under a URI, by a route that is a resource.
+    /// The contents of the resource with a URI, read by its route.
     Read(Template),
-    /// An embedded document that is written here.
+    /// An embedded document in the configuration.
     Resource {
-        /// What it is called.
+        /// Its URI.
         uri: Template,
         /// Such as `text/csv`.
         media_type: Option<String>,
-        /// What is in it.
+        /// Its text.
         text: Template,
     },
     /// A link.
     ResourceLink {
-        /// Where to.
+        /// Its target.
         uri: Template,
         /// A short name.
         name: Template,
-        /// What it is.
+        /// A description.
         description: Option<Template>,
         /// Such as `text/csv`.
         media_type: Option<String>,
@@ -189,7 +190,7 @@ pub enum Part {
 }
 
 impl Role {
-    /// As MCP writes it.
+    /// The name in MCP.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -251,7 +252,7 @@ impl PartTemplate {
         self.messages(vec![block.into()], names, stop)
     }
 
-    /// The messages of a part that shows a result.
+    /// The messages of a part that contains a result.
     ///
     /// # Errors
     ///
@@ -277,7 +278,7 @@ impl PartTemplate {
         let mut annotations = self.annotations.clone();
         if let Some(template) = &self.last_modified {
             let moment = template.render_until(names, stop)?;
-            // A hint that is none would have strict clients refuse the whole prompt.
+            // Strict clients would reject the whole prompt for an invalid timestamp.
             if is_moment(moment.trim()) {
                 annotations.get_or_insert_default().last_modified = Some(moment.trim().to_owned());
             }
@@ -294,7 +295,7 @@ impl PartTemplate {
 }
 
 impl Message {
-    /// How many bytes it is long, nearly.
+    /// The approximate length in bytes.
     pub fn bytes(&self) -> usize {
         match &self.content.block {
             Block::Text(Text::Plain(text) | Text::Error(text)) => text.len(),
@@ -308,7 +309,7 @@ impl Message {
     }
 }
 
-/// A block that needs no structure beside it: there is none in a prompt.
+/// Replaces a reference to structured content by its text, as a prompt has no structured content.
 fn alone(block: Block, structured: Option<&Structured>) -> Block {
     match (block, structured) {
         (Block::Text(Text::OfStructure), Some(structured)) => {

@@ -1,4 +1,4 @@
-//! `GET /history` and `GET /failures`: how the calls of the last hour went, and the last calls that failed.
+//! `GET /history` and `GET /failures`: statistics of the calls of the last hour, and the last failed calls.
 
 use std::{
     sync::Arc,
@@ -15,16 +15,16 @@ use serde_json::{Map, Value, json};
 use super::{Api, Problem, milliseconds, seconds};
 use crate::telemetry::{Decided, Failure, Past, Tally};
 
-/// How many slots of the history make one point of a route's sparkline.
+/// Number of history slots in one point of a route's sparkline.
 const SLOTS_PER_POINT: usize = 6;
 
-/// The last slots, the one that goes on included, from which the present rate of calls is taken.
+/// Number of the last slots, including the incomplete one, that determine the current rate of calls.
 const RECENT_SLOTS: usize = 5;
 
-/// How many failures are returned without a `limit`.
+/// Number of failures in a response without `limit`.
 const FAILURES_DEFAULT: usize = 100;
 
-/// The hour of all calls slot by slot, and of each route in short.
+/// The last hour of all calls by slot, and a summary of each route.
 pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
     let past = api.past();
     let routes: Map<String, Value> =
@@ -38,7 +38,7 @@ pub(super) async fn history(State(api): State<Arc<Api>>) -> Json<Value> {
     }))
 }
 
-/// The hour of one route, slot by slot.
+/// The last hour of one route, by slot.
 pub(super) async fn history_of_route(
     State(api): State<Arc<Api>>,
     route: Result<Path<String>, PathRejection>,
@@ -115,7 +115,7 @@ fn quantile_ms(tally: &Tally, share: f64) -> Value {
     tally.quantile(share).map_or(Value::Null, |took| rounded(took.as_secs_f64() * 1000.0))
 }
 
-/// To two decimal places.
+/// Rounds to two decimal places.
 fn rounded(number: f64) -> Value {
     json!((number * 100.0).round() / 100.0)
 }
@@ -190,7 +190,7 @@ fn describe_failure(failure: &Failure) -> Value {
     value
 }
 
-/// A sentence for a fault of which the log says no more.
+/// A sentence for an error type, for failures whose log line has no error text.
 fn explain_fault(error_type: &str) -> &'static str {
     match error_type {
         "" => "the client disconnected before the result",

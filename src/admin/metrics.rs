@@ -21,13 +21,13 @@ pub(super) async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> i
     ([(header::CONTENT_TYPE, format.media_type())], format.write(&api.meters.read()))
 }
 
-/// OpenMetrics for those who ask for it by name.
+/// OpenMetrics for clients that accept it by name.
 fn accepted_format(headers: &HeaderMap) -> TextFormat {
     let asks = |range: MediaRange<'_>| range.weight > 0.0 && range.is("application/openmetrics-text");
     if media_ranges(headers).any(asks) { TextFormat::OpenMetrics } else { TextFormat::Prometheus }
 }
 
-/// Metrics that nobody counts: they are read from the active configuration and the state of its parts.
+/// Metrics without counters: they are read from the active configuration and the state of its parts.
 #[derive(Debug)]
 pub(super) struct ProcessMetrics {
     pub(super) process: Process,
@@ -54,7 +54,7 @@ fn configuration(reading: &mut Reading, process: &Process) {
     let version = vec![("version", env!("CARGO_PKG_VERSION").into())];
     reading.gauge("glossator_build_info", "Version of the program").add(version, 1_u64);
     let reloads = reading.counter("glossator_config_reloads", "Reloads of the configuration by result");
-    // The first generation is that of the start.
+    // The first generation is the one of the start, not of a reload.
     for (result, count) in [("success", status.generation.saturating_sub(1)), ("failure", status.failures)] {
         reloads.add(vec![("result", result.into())], count);
     }

@@ -1,25 +1,27 @@
-//! The admin API: whether the process is alive and ready, its metrics, its active configuration, how calls
-//! go, and the admin UI that shows all of it.
+//! The admin API: health and readiness of the process, its metrics, its active configuration and its calls;
+//! and the admin UI.
 //!
 //! | path | |
 //! |---|---|
 //! | `GET /healthz` | 200 as long as the process responds |
-//! | `GET /readyz` | 200 while calls are accepted, 503 from the moment the process is told to stop; with the outcome of the last reload |
+//! | `GET /readyz` | 200 while calls are accepted, 503 during shutdown; with the outcome of the last reload |
 //! | `GET /metrics` | metrics for Prometheus |
-//! | `GET /status` | the status of the process, with the problems of a configuration that was rejected |
+//! | `GET /status` | the status of the process, with the problems of a rejected configuration |
 //! | `GET /config` | the active configuration, without secrets |
 //! | `GET /routes` | the active routes |
 //! | `GET /history`, `GET /history/ROUTE` | the calls of the last hour |
-//! | `GET /failures` | the last calls that failed |
+//! | `GET /failures` | the last failed calls |
 //! | `GET /upstreams` | the upstreams, and the state of their policies |
 //! | `GET /playground`, `POST /playground` | the playground: rules tried on upstream responses |
 //! | `GET /` | the admin UI |
-//! | `POST /reload` | reloads the configuration: 200 when it is active, 422 with its problems when it is not |
+//! | `POST /reload` | reloads the configuration: 200 if it succeeds, 422 with the problems if it fails |
 //!
-//! The first two are for probes, which know neither host names nor a token. In reading order: [`Admin`] is
-//! the router and its layers, `admit` decides who may use a path, and the other files hold the handlers:
-//! `process` with the status and reloads, `metrics`, `inventory` with routes and upstreams, `calls`,
-//! `playground` and `page`.
+//! The first two are for probes, which have neither an allowed host name nor a token.
+//!
+//! - [`Admin`] is the router and its layers; `admit` checks the access to a path.
+//! - `process`: status and reloads. `metrics`: the scrape endpoint.
+//! - `inventory`: routes and upstreams. `calls`: history and failures.
+//! - `playground`: rules tried on upstream responses. `page`: the admin UI.
 
 mod calls;
 mod inventory;
@@ -64,7 +66,7 @@ use crate::{
 pub use playground::{PLAYGROUND_TIMEOUT, Playground};
 pub use process::{Process, ProcessControl, ProcessStatus, ReloadFailure, ReloadRequest};
 
-/// How long a request may take. Longer than reading a body and a reload of a large configuration.
+/// Timeout of a request. Longer than reading a body and a reload of a large configuration.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The admin API. Clones share its state.
@@ -84,28 +86,28 @@ struct Api {
     filter: Filter,
     token: Option<Secret>,
     readiness_upstreams: Vec<String>,
-    /// Run what is tried in the playground.
+    /// Workers that try rules in the playground.
     playground_workers: Workers,
-    /// Read the files of the configuration again. Rules that are being tried do not delay that.
+    /// Workers that read the files of the configuration again. Rules that are being tried do not delay them.
     file_workers: Workers,
 }
 
-/// Who may use a path, and how.
+/// Access rules of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     /// Probes: by any host name, without the token.
     Probe,
     /// Scrapers: by any allowed host name, with the token.
     Scraper,
-    /// The files of the admin UI. They need no token, as the UI itself requests it; links of other pages may
-    /// lead here.
+    /// The files of the admin UI. They need no token, as the UI itself requests it. Other pages may link to
+    /// them.
     Page,
-    /// Everything else: by a host name of ours or an address, with the token.
+    /// Everything else: by an allowed host name or an address, with the token.
     Operator,
 }
 
-/// Pages of other origins can send forms and texts without a preflight request, and no JSON (Fetch,
-/// "CORS-safelisted request-header").
+/// Requires JSON bodies: pages of other origins can send forms and text without a preflight request, but not
+/// JSON (Fetch, "CORS-safelisted request-header").
 const NOT_JSON: &str =
     "send the header `Content-Type: application/json`; a body may be left out where there is nothing to say";
 
@@ -116,7 +118,7 @@ const NOTHING_HERE: &str = "operators find their page at `/`, and `/healthz`, `/
                             `/failures`, `/upstreams`, `/playground` and `/reload`";
 
 impl Admin {
-    /// The admin API over a gateway and a process.
+    /// Creates the admin API of a gateway and a process.
     pub fn new(gateway: Gateway, meters: Meters, process: Process, settings: &AdminSettings) -> Self {
         let filter = Filter::new(&FilterSettings {
             allowed_hosts: settings.allowed_hosts.clone(),
@@ -140,7 +142,7 @@ impl Admin {
         Self { router: router(&api), api }
     }
 
-    /// Records what is counted, for the history; to be called every
+    /// Samples the metrics for the history; must be called every
     /// [`SAMPLE_INTERVAL`](crate::telemetry::SAMPLE_INTERVAL).
     pub fn sample(&self) {
         self.api.history.sample(&self.api.meters, SystemTime::now());
@@ -175,8 +177,8 @@ fn router(api: &Arc<Api>) -> Router {
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, NOTHING_HERE) })
         .layer(admit(Access::Operator));
     let paths: Router = probes.merge(metrics).merge(pages).merge(operators).with_state(Arc::clone(api));
-    // Around that router, which sets `Allow` on whatever its own layers respond. No page of another server
-    // has a response as a picture or script, either.
+    // Around that router, which sets `Allow` on every response of its own layers. Pages of other servers
+    // can't embed a response as an image or script.
     let header = SetResponseHeaderLayer::if_not_present;
     Router::new()
         .fallback_service(paths)
@@ -188,10 +190,10 @@ fn router(api: &Arc<Api>) -> Router {
         .layer(SetSensitiveRequestHeadersLayer::new([header::AUTHORIZATION]))
 }
 
-/// Which pages may have a response as a part of theirs (Fetch, "Cross-Origin-Resource-Policy header").
+/// Header with the pages that may embed a response (Fetch, "Cross-Origin-Resource-Policy header").
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// The errors of the router and of the timeout have no body; here they get ours.
+/// Adds a body to the errors of the router and of the timeout, which have none.
 async fn describe_errors(mut response: Response) -> Response {
     let allowed = response.headers_mut().remove(header::ALLOW);
     match response.status() {
@@ -232,8 +234,8 @@ impl Api {
             let problem = Problem::new(StatusCode::UNAUTHORIZED, message);
             return Err(problem.with_header(header::WWW_AUTHENTICATE, challenge));
         }
-        // A page that has its name point here (DNS rebinding) names neither an origin nor our host where it
-        // only reads.
+        // A page whose DNS name points here (DNS rebinding) sends no `Origin` with a read request, and not
+        // our host.
         let is_open = self.token.is_none() && access != Access::Scraper;
         if is_open && !self.filter.knows_host(head) {
             return Err(Problem::new(StatusCode::FORBIDDEN, ANY_HOST));

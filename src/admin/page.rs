@@ -1,11 +1,11 @@
-//! The admin UI: the files of the folder beside this one.
+//! The admin UI: serves the files of the folder `page`.
 
 use axum::{Router, response::IntoResponse, routing::get};
 use http::{HeaderName, header};
 
 use super::RESOURCE_POLICY;
 
-/// One file of the page.
+/// A file of the admin UI.
 #[derive(Debug, Clone, Copy)]
 struct Asset {
     path: &'static str,
@@ -31,7 +31,7 @@ const ASSETS: [Asset; 11] = [
     Asset { path: "/page/playground.js", media_type: SCRIPT, text: include_str!("page/playground.js") },
 ];
 
-/// Keep the page to itself: nothing is loaded from elsewhere, no script is in the document, nobody frames it.
+/// Isolate the page: nothing is loaded from elsewhere, no script is inline, and no other page may frame it.
 const SECURITY_HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -45,7 +45,7 @@ const SECURITY_HEADERS: [(HeaderName, &str); 6] = [
     (RESOURCE_POLICY, "same-origin"),
 ];
 
-/// A router with all of them.
+/// A router for all files.
 pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     ASSETS.into_iter().fold(Router::new(), |router, asset| {
         router.route(asset.path, get(move || async move { asset.into_response() }))

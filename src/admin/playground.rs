@@ -1,5 +1,6 @@
-//! The playground: `GET /config`, `GET /playground`, `GET /playground/ROUTE` and `POST /playground`. Operators
-//! change rules and try them on upstream responses that nobody sent; the active configuration stays as it is.
+//! The playground: `GET /config`, `GET /playground`, `GET /playground/ROUTE` and `POST /playground`.
+//!
+//! Operators change rules and try them on given upstream responses. The active configuration does not change.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,20 +35,20 @@ const RULE_LIMIT_BYTES: usize = 128 << 10;
 /// Maximum length of a result that is returned, in bytes.
 const RESULT_LIMIT_BYTES: usize = 1 << 20;
 
-/// How long reading or trying a rule may take, waiting for a worker included.
+/// Timeout for reading or trying a rule, including the wait for a worker.
 pub const PLAYGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many rules are tried at once.
+/// Number of rules that are tried at once.
 const WORKERS: usize = 2;
 
-/// The active configuration as it is written, and its routes, to be changed and tried.
+/// The active configuration as it is written, with its routes.
 #[derive(Debug)]
 pub struct Playground {
     importer: Importer,
     routes: Arc<[RouteFile]>,
 }
 
-/// Threads for work that may take long.
+/// Worker threads for expensive work.
 #[derive(Debug)]
 pub(super) struct Workers {
     permits: Arc<Semaphore>,
@@ -110,7 +111,7 @@ pub(super) async fn try_rule(
 }
 
 impl Api {
-    /// Responds with something for which the files of the configuration are gone through once more.
+    /// Responds with a value that is read again from the files of the configuration.
     async fn read_files(
         &self,
         read: impl FnOnce(&Playground) -> Option<Value> + Send + 'static,
@@ -132,12 +133,12 @@ impl Api {
 }
 
 impl Playground {
-    /// That of a configuration.
+    /// Creates the playground of a configuration.
     pub fn new(loaded: &Loaded) -> Self {
         Self { importer: loaded.importer.clone(), routes: loaded.routes.clone() }
     }
 
-    /// A route as it is written, without secrets, and its own examples.
+    /// A route as it is written, without secrets, and its tests.
     fn route(&self, name: &str) -> Option<Value> {
         let file = self.routes.iter().find(|file| file.name().as_str() == name)?;
         let tests = file.tests.iter().enumerate().map(|(index, example)| describe_example(index, example));
@@ -149,7 +150,7 @@ impl Playground {
         }))
     }
 
-    /// Reads the rule and translates the response. May take long, unless `stop` ends it.
+    /// Compiles the rule and translates the response. May take long, unless `stop` ends it.
     fn try_rule(&self, attempt: Attempt, stop: &WorkBudget) -> Value {
         let Draft { route, problems } = self.importer.draft(&attempt.route, &attempt.rule, stop);
         let mut tried = json!({ "problems": problems.iter().map(describe_problem).collect::<Vec<_>>() });
@@ -172,7 +173,7 @@ impl Playground {
         if bytes > RESULT_LIMIT_BYTES {
             tried["result_bytes"] = bytes.into();
         } else {
-            // A browser reads numbers as such, and would show `5.0` as `5`.
+            // A browser parses numbers, and would show `5.0` as `5`.
             let structured = explained.result.get("structuredContent");
             tried["structured_text"] = structured.map(|structured| format!("{structured:#}")).into();
             tried["result"] = explained.result;
@@ -181,7 +182,7 @@ impl Playground {
     }
 }
 
-/// What kind of upstream responds to a route: the parts of a response depend on that.
+/// The kind of upstream of a route, which determines the parts of a response.
 fn answered_by(route: &Route) -> &'static str {
     match &route.request {
         RequestTemplate::Http(_) => "server",
@@ -221,16 +222,16 @@ fn describe_example(index: usize, example: &Example) -> Value {
 struct Attempt {
     /// The name of the route.
     route: String,
-    /// What is below it in the file.
+    /// The configuration of the route, as text.
     rule: String,
-    /// The arguments of the call; made up where there are none.
+    /// The arguments of the call; generated if missing.
     arguments: Map<String, Value>,
     /// The responses to the input requests of the route.
     answers: Map<String, Value>,
     given: Given,
 }
 
-/// The parts of a response. Which of them count depends on the upstream of the route.
+/// The parts of a response. The kind of upstream determines which of them are used.
 #[derive(Debug)]
 struct Given {
     status: StatusCode,
@@ -300,7 +301,7 @@ impl Given {
                 UpstreamResponse::new(status, headers, body)
             }
         };
-        // The response of an MCP server, unless it is an error of HTTP.
+        // Unless it is an HTTP error, an MCP server's response has this media type by default.
         if matches!(route.request, RequestTemplate::Tool(_)) && response.status.is_success() {
             response.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(MCP_MEDIA_TYPE));
         }
@@ -321,7 +322,7 @@ fn headers(pairs: Vec<(String, String)>) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Takes a member, which may be left out; `form` says what it has to be.
+/// Removes a member, which is optional; `form` describes its type in the error.
 fn take<T: DeserializeOwned + Default>(
     members: &mut Map<String, Value>,
     name: &str,
@@ -333,7 +334,7 @@ fn take<T: DeserializeOwned + Default>(
     }
 }
 
-/// Refuses members that nobody has taken.
+/// Rejects members that are left.
 fn refuse_unknown(members: &Map<String, Value>, known: &str) -> Result<(), String> {
     match members.keys().next() {
         None => Ok(()),
@@ -384,7 +385,7 @@ mod tests {
         );
     }
 
-    // A clock that is paused stands still while a thread works.
+    // A paused clock does not advance while a thread works.
     #[tokio::test]
     async fn what_takes_too_long_is_ended_and_gives_its_place_back() {
         let workers = Workers { timeout: Duration::from_millis(20), ..Workers::default() };

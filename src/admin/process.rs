@@ -1,4 +1,4 @@
-//! The process: health, readiness, status, and reloads on request.
+//! The process: health, readiness, status, and reloads by request.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -15,35 +15,35 @@ const WAITING_LIMIT: usize = 16;
 /// The status of the process.
 #[derive(Debug, Clone)]
 pub struct ProcessStatus {
-    /// Whether graceful shutdown has begun.
+    /// Whether the graceful shutdown has begun.
     pub is_ending: bool,
-    /// How many configurations have been active, the present one included.
+    /// Number of configurations that have been active, including the current one.
     pub generation: u64,
-    /// Since when the present one is.
+    /// Time at which the current configuration became active.
     pub since: SystemTime,
-    /// What was wrong with the last one that was read after it; nothing where that is active.
+    /// The failure of the last reload; `None` if it succeeded.
     pub failure: Option<ReloadFailure>,
-    /// How many were read and rejected.
+    /// Number of rejected configurations.
     pub failures: u64,
-    /// The active one as it is written, to be shown and tried.
+    /// The current configuration as it is written, for `GET /config` and the playground.
     pub playground: Arc<Playground>,
-    /// Settings of the active one that apply only from the next start.
+    /// Changed settings that take effect only after a restart.
     pub pending_restart: Vec<String>,
 }
 
-/// A configuration that was rejected.
+/// The failure of a reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReloadFailure {
-    /// When it was read.
+    /// Time of the first failure in a row.
     pub at: SystemTime,
     /// Its problems, as `check` reports them.
     pub report: String,
 }
 
-/// A request to reload the configuration: takes the status of the process after that.
+/// A request to reload the configuration; it receives the status of the process after the reload.
 pub type ReloadRequest = oneshot::Sender<ProcessStatus>;
 
-/// The process as the admin API sees it. Clones are the same one.
+/// The process, as seen by the admin API. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Process {
     started: SystemTime,
@@ -51,7 +51,7 @@ pub struct Process {
     reloads: mpsc::Sender<ReloadRequest>,
 }
 
-/// The other end of a [`Process`], for what runs it.
+/// The other end of a [`Process`], for the code that runs the process.
 #[derive(Debug)]
 pub struct ProcessControl {
     /// Publishes the status.
@@ -81,7 +81,8 @@ impl Process {
         self.status.borrow().clone()
     }
 
-    /// Reloads the configuration. `None` where that is impossible: too many wait for it, or the process never does.
+    /// Reloads the configuration. `None` if too many requests wait for a reload, or the process never
+    /// reloads.
     async fn reload(&self) -> Option<ProcessStatus> {
         let (request, outcome) = oneshot::channel();
         self.reloads.try_send(request).ok()?;
@@ -93,7 +94,7 @@ pub(super) async fn healthz() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// Probes show no token, so problems stay inside.
+/// Probes have no token, so the response omits the problems.
 pub(super) async fn readyz(State(api): State<Arc<Api>>) -> (StatusCode, Json<Value>) {
     let status = api.describe(&api.process.status());
     let code = if status["ready"] == true { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -142,7 +143,7 @@ impl Api {
         }
         if let Some(shared) = self.gateway.shared() {
             let state = shared.state();
-            // No reason not to be ready: policies say what applies without it.
+            // It does not affect readiness: each policy defines its behaviour without the store.
             value["shared"] = json!({ "reachable": state.is_up, "since": seconds(state.since) });
         }
         value
@@ -156,8 +157,8 @@ impl Api {
         value
     }
 
-    /// Whether the upstreams that readiness depends on are reachable, as far as their policies and health checks know.
-    /// No request is sent for it.
+    /// Whether the upstreams that readiness depends on are reachable, according to their policies and health
+    /// checks. No request is sent for it.
     fn readiness_upstreams(&self) -> Map<String, Value> {
         let snapshot = self.gateway.snapshot();
         let is_listed =

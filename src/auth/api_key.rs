@@ -1,4 +1,4 @@
-//! API keys: known by their hashes, so that a file that is read by others gives none away.
+//! API keys, configured by their hashes: a configuration file that others read reveals no key.
 
 use std::{cell::RefCell, collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 
@@ -22,36 +22,36 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(Digest);
 
-/// A text that is no hash of a key.
+/// Error for a text that is not the hash of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAHash {
-    /// It does not say by which hash.
+    /// The prefix with the hash function is missing.
     #[error("expected `{PREFIX}` and 64 hexadecimal digits")]
     Unnamed,
-    /// It has another length, or other characters.
+    /// The digits have the wrong number, or other characters occur.
     #[error("expected 64 hexadecimal digits after `{PREFIX}`, found {found} characters")]
     Digits {
-        /// How many there are.
+        /// The number of characters found.
         found: usize,
     },
 }
 
 const PREFIX: &str = "sha256:";
 
-/// What a key of ours begins with, so that people and scanners know one.
+/// Prefix of generated keys, by which people and secret scanners recognize them.
 const KEY_PREFIX: &str = "glk_";
 
-/// A key that was just made.
+/// A generated key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewKey(String);
 
 impl NewKey {
-    /// A key that nobody can guess: 256 random bits.
+    /// Generates an unpredictable key: 256 random bits.
     pub fn random() -> Self {
         Self(format!("{KEY_PREFIX}{}", random_key()))
     }
 
-    /// The key itself, to be given to its client and to nobody else.
+    /// The key itself, which only its client may know.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -64,18 +64,18 @@ impl fmt::Debug for NewKey {
 }
 
 impl KeyHash {
-    /// Of a key.
+    /// The hash of a key.
     pub fn of(key: &str) -> Self {
         Self::of_bytes(key.as_bytes())
     }
 
-    /// Of anything else.
+    /// The hash of any bytes.
     pub(super) fn of_bytes(bytes: &[u8]) -> Self {
         Self(sha256(bytes))
     }
 }
 
-/// The hash of an API key, and when the key ends.
+/// The hash of an API key, with its expiry.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(name = "a key of a client", id = "client_key", text = "hash", variables, check = Self::check)]
 pub struct ApiKey {
@@ -96,7 +96,7 @@ impl ApiKey {
     }
 }
 
-/// The hashes of one run, by their places.
+/// The hashes of one configuration, with their places, to find duplicates.
 type KnownHashes = RefCell<HashMap<KeyHash, Span>>;
 
 impl Setting for KeyHash {
@@ -124,7 +124,7 @@ impl Setting for KeyHash {
     }
 }
 
-/// A date, or a date and a time.
+/// Reads a date, or a date and a time.
 impl Setting for SystemTime {
     const KIND: ValueKind = ValueKind::Text;
 
@@ -190,7 +190,7 @@ impl Keys {
         Self(each.collect())
     }
 
-    /// Whose key it is.
+    /// Identifies the client of a key.
     pub(super) fn find(&self, key: Secret<'_>, now: SystemTime) -> Result<Identified, AuthError> {
         match self.0.get(&KeyHash::of(key.0)) {
             Some((_, Some(until))) if *until <= now => Err(AuthError::Invalid("the key has expired")),
@@ -201,7 +201,7 @@ impl Keys {
 }
 
 impl ClientSettings {
-    /// The client, whatever it has shown.
+    /// The client, independent of its credential.
     pub(super) fn client(&self) -> Arc<Client> {
         Arc::new(Client::new(&format!("client {}", self.name), &self.name, self.scopes.clone()))
     }

@@ -6,20 +6,20 @@ use std::{collections::HashMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 use super::{AuthError, ClientSettings, Identified, KeyHash};
 use crate::{settings::value::parsed_settings, tls::ClientCertificate, upstream::Client};
 
-/// What a certificate says of whom it is for. Who may say it is for `client_ca` to know.
+/// A name in a certificate that identifies a client. `client_ca` decides who may issue it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CertificateName {
-    /// The common name of its subject, where that has one.
+    /// The common name of the subject, if it has one.
     CommonName(String),
-    /// A host name among its alternative names.
+    /// A host name among the subject alternative names.
     Dns(String),
-    /// A URI among them, such as a SPIFFE id.
+    /// A URI among the subject alternative names, such as a SPIFFE id.
     Uri(String),
-    /// It is this certificate and no other.
+    /// The fingerprint of exactly this certificate.
     Fingerprint(KeyHash),
 }
 
-/// A text that names no certificate.
+/// Error for a text that does not name a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected `cn:NAME`, `dns:NAME`, `uri:URI` or `sha256:…`")]
 pub struct NotACertificateName;
@@ -57,7 +57,7 @@ impl fmt::Display for CertificateName {
     }
 }
 
-/// The clients that are known so.
+/// The clients that are identified by certificates.
 #[derive(Debug)]
 pub(super) struct Certificates(HashMap<CertificateName, Arc<Client>>);
 

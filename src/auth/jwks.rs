@@ -1,8 +1,8 @@
-//! Where the keys of a server are that signs tokens, and those that are in force.
+//! JWKS of an issuer: the keys that verify its tokens, from a file or a server.
 //!
-//! A JWKS is refreshed at intervals, and when a token names an unknown key: once for all waiting requests,
-//! and at most every few seconds, whatever tokens arrive. While the server is unreachable, the last good JWKS
-//! is used for a day.
+//! The JWKS of a server is refreshed at intervals, and when a token names an unknown key: once for all
+//! waiting requests, and at most every few seconds, whatever tokens arrive. While the server is unreachable,
+//! the last good JWKS is used for a day.
 
 use std::{
     fmt,
@@ -37,32 +37,32 @@ use crate::{
     },
 };
 
-/// How long a list may be, in bytes.
+/// Maximum length of a JWKS, in bytes.
 const LIST_LIMIT_BYTES: usize = 256 << 10;
-/// How long a server may take to give it.
+/// Timeout of a refresh.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// After how long it is asked for again.
+/// Age of a JWKS after which it is refreshed.
 const REFRESHED_AFTER: Duration = Duration::from_secs(300);
-/// How long the last good one is kept while none comes.
+/// Age up to which the last good JWKS is used, if refreshes fail.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
-/// How long a server is left alone after it was asked.
+/// Minimum time between two attempts to refresh.
 const REST: Duration = Duration::from_secs(10);
 
-/// Where a list of keys is.
+/// The source of a JWKS.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KeySource {
-    /// Here.
+    /// A document in the configuration or in a file.
     Written(KeyList),
-    /// At a server.
+    /// A server.
     Server {
-        /// How it is reached.
+        /// Its address and connection settings.
         server: Box<HttpSettings>,
-        /// Where on it.
+        /// The path and query of the document.
         path_and_query: PathAndQuery,
     },
 }
 
-/// A document in a file, or the address of a server that has it.
+/// Reads a document, `file:` with a document, or the URL of a server.
 impl Setting for KeySource {
     const KIND: ValueKind = ValueKind::Text;
 
@@ -93,35 +93,35 @@ impl Setting for KeySource {
     }
 }
 
-/// The keys in force. Clones share them.
+/// The active keys of an issuer. Clones share them.
 #[derive(Clone)]
 pub(super) struct KeySet(Arc<Shared>);
 
 struct Shared {
-    /// Asks for the next list, where there may be another.
+    /// Requests the JWKS; `None` if the keys come from a document.
     server: Option<Box<Server>>,
     held: ArcSwapOption<Held>,
     asking: Mutex<Asking>,
 }
 
-/// What asks for a list, for a request of that name.
+/// Function that requests a JWKS, with the context of the call that causes it.
 type Server = dyn Fn(CallContext) -> Listing + Send + Sync;
 
-/// What is on its way from a server.
+/// The future of a requested JWKS.
 type Listing = Pin<Box<dyn Future<Output = Result<KeyList, String>> + Send>>;
 
-/// A list as it came.
+/// A JWKS, with the time when it was received.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) keys: KeyList,
-    /// Which one it is: another list has another number.
+    /// The version: a different JWKS has another number.
     pub(super) number: u64,
     since: Instant,
 }
 
 #[derive(Default)]
 struct Asking {
-    /// The question that was sent last.
+    /// The last refresh.
     coming: Option<SharedTask<()>>,
     asked: Option<Instant>,
 }
@@ -162,11 +162,11 @@ impl KeySet {
         (age < KEPT_FOR).then_some(held)
     }
 
-    /// The list in force for a token: where it has no key that the token names, the next one.
+    /// The active JWKS for a token. If it has no key that the token names, it is refreshed first.
     ///
     /// # Errors
     ///
-    /// [`AuthError::KeysUnavailable`] where there is none.
+    /// [`AuthError::KeysUnavailable`] if there is no JWKS.
     pub(super) async fn for_token(
         &self,
         token: &Jws<'_>,
@@ -179,7 +179,7 @@ impl KeySet {
             return Ok(Arc::clone(held));
         }
         if let Some(coming) = self.0.fetch(asked_for) {
-            // Whether it brought a list is seen below.
+            // The result is seen below.
             let _ = coming.result().await;
         }
         self.current(asked_for).ok_or(AuthError::KeysUnavailable)
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// A server that answers with these one after the other, each after a while, and then with failures.
+    /// A server that returns these lists one after the other, each after a while, and then fails.
     fn server(answers: Vec<Option<KeyList>>) -> (KeySet, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);

@@ -1,8 +1,8 @@
-//! Signed tokens (RFC 7515, section 7.1), and the lists of keys that their signatures are verified with (RFC
+//! Signed tokens (JWS, RFC 7515, section 7.1), and the key sets that verify their signatures (JWKS, RFC
 //! 7517).
 //!
-//! Not by `jsonwebtoken`: it has no provider for `ring`, it ignores `crit`, it does not know the name
-//! `Ed25519` (RFC 9864), and with `arbitrary_precision` of `serde_json` it can't read `exp`.
+//! The crate `jsonwebtoken` is not used: it has no provider for `ring`, it ignores `crit`, it does not know
+//! the name `Ed25519` (RFC 9864), and with `arbitrary_precision` of `serde_json` it can't read `exp`.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 9] = [
         Self::Rs256,
         Self::Rs384,
@@ -56,7 +56,7 @@ impl Algorithm {
         Self::EdDsa,
     ];
 
-    /// As a token names it (RFC 7518, section 3.1; RFC 8037).
+    /// The name in tokens (RFC 7518, section 3.1; RFC 8037).
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -71,9 +71,9 @@ impl Algorithm {
         }
     }
 
-    /// The one of this name.
+    /// The algorithm with this name.
     pub fn named(name: &str) -> Option<Self> {
-        // The name of what `EdDSA` is with the one curve that is known here (RFC 9864, section 2.2).
+        // `Ed25519` is `EdDSA` with the one curve that is supported here (RFC 9864, section 2.2).
         let name = if name == "Ed25519" { "EdDSA" } else { name };
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
     }
@@ -110,28 +110,28 @@ impl Setting for Algorithm {
     }
 }
 
-/// A token, taken apart. Nothing of it is known to be true.
+/// A parsed token, which is not verified yet.
 pub(super) struct Jws<'a> {
     pub(super) algorithm: Algorithm,
     pub(super) key_id: Option<String>,
     pub(super) claims: Map<String, Value>,
-    /// What is signed.
+    /// The signed part.
     pub(super) message: &'a [u8],
     pub(super) signature: Vec<u8>,
 }
 
-/// How long the name of a key may be, in bytes.
+/// Maximum length of a key id, in bytes.
 const KEY_ID_LIMIT_BYTES: usize = 256;
 
-/// What a token may call itself (RFC 9068, section 2.1; RFC 7519, section 5.1).
+/// Accepted values of `typ` (RFC 9068, section 2.1; RFC 7519, section 5.1).
 const TYPES: [&str; 4] = ["jwt", "at+jwt", "application/jwt", "application/at+jwt"];
 
 impl<'a> Jws<'a> {
-    /// Takes a token apart.
+    /// Parses a token.
     ///
     /// # Errors
     ///
-    /// [`AuthError::Invalid`] for what is no token, or none that could be taken.
+    /// [`AuthError::Invalid`] for a text that is not a token, or a token that is never accepted.
     pub(super) fn parse(token: &'a str) -> Result<Self, AuthError> {
         const BROKEN: AuthError = AuthError::Invalid("the token is not a signed JWT");
         let (message, signature) = token.rsplit_once('.').ok_or(BROKEN)?;
@@ -163,11 +163,11 @@ impl<'a> Jws<'a> {
     }
 }
 
-/// Keys as a server lists them.
+/// A set of public keys (JWKS).
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyList(Vec<Jwk>);
 
-/// One key, and what it is for.
+/// A key, with its id and algorithm.
 #[derive(Clone, PartialEq, Eq)]
 struct Jwk {
     id: Option<String>,
@@ -187,32 +187,32 @@ enum Material {
     Ed25519(Vec<u8>),
 }
 
-/// A document that lists no keys.
+/// Error for a document that is not a JWKS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAKeyList {
-    /// It is no JSON object with `keys`.
+    /// It is not a JSON object with `keys`.
     #[error("it is not a JSON object with a list `keys`")]
     NotJson,
-    /// It has more than anybody signs with.
+    /// It has more keys than any issuer uses.
     #[error("it lists more than {} keys", KeyList::LIMIT)]
     TooMany,
-    /// None is of a kind that is known here.
+    /// None of its keys is supported.
     #[error("it lists no key that a signature can be held against")]
     NoneUsable,
 }
 
 impl KeyList {
-    /// How many keys a list may have.
+    /// Maximum number of keys.
     pub const LIMIT: usize = 100;
 
-    /// How many keys are tried for a token that names none.
+    /// Maximum number of keys that are tried for a token that names none.
     const TRIED_LIMIT: usize = 8;
 
-    /// Reads a document. Keys for something else, or of kinds that are not known, are left out.
+    /// Parses a document. Keys for other purposes, or of unsupported types, are omitted.
     ///
     /// # Errors
     ///
-    /// [`NotAKeyList`].
+    /// [`NotAKeyList`] if the document is malformed, too long, or has no usable key.
     pub fn read(document: &[u8]) -> Result<Self, NotAKeyList> {
         let document: Value = serde_json::from_slice(document).map_err(|_| NotAKeyList::NotJson)?;
         let listed = document.get("keys").and_then(Value::as_array).ok_or(NotAKeyList::NotJson)?;
@@ -223,12 +223,12 @@ impl KeyList {
         if keys.is_empty() { Err(NotAKeyList::NoneUsable) } else { Ok(Self(keys)) }
     }
 
-    /// Whether there is a key that a token may be signed with, by what it says of that.
+    /// Whether a key matches the token's key id and algorithm.
     pub(super) fn knows(&self, token: &Jws<'_>) -> bool {
         self.candidates(token).next().is_some()
     }
 
-    /// Whether one of them has signed a token.
+    /// Whether one of the keys verifies the token's signature.
     pub(super) fn have_signed(&self, token: &Jws<'_>) -> bool {
         self.candidates(token).take(Self::TRIED_LIMIT).any(|key| key.has_signed(token))
     }
@@ -239,7 +239,7 @@ impl KeyList {
     }
 }
 
-/// Keys are no secrets, but nobody wants to read them.
+/// Keys are not secret, but of no use in a log.
 impl fmt::Debug for KeyList {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "KeyList({})", self.0.len())
@@ -284,11 +284,11 @@ impl Jwk {
         };
         let id = text("kid").map(str::to_owned);
         let key = Self { id, algorithm, material };
-        // A key that says one thing and is another is none.
+        // A key that contradicts its own `alg` is ignored.
         algorithm.is_none_or(|algorithm| key.fits(algorithm)).then_some(key)
     }
 
-    /// Whether a signature of this kind can be one of it. The key decides, whatever the token says.
+    /// Whether the key can verify a signature of this algorithm. The key decides, whatever the token names.
     fn fits(&self, algorithm: Algorithm) -> bool {
         use Algorithm::{EdDsa, Es256, Es384, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
         let is_its_kind = match self.material {

@@ -27,7 +27,7 @@ use crate::{
     upstream::Client,
 };
 
-/// Which tokens of one server are taken.
+/// The accepted tokens of one issuer.
 #[derive(Debug, Clone, PartialEq, Section)]
 #[section(id = "jwt", process, variables, check = Self::complete)]
 pub struct TokenSettings {
@@ -55,7 +55,7 @@ pub struct TokenSettings {
 }
 
 impl TokenSettings {
-    /// Gives the server of the keys its TLS.
+    /// Completes the settings with TLS for the server of the JWKS.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         if self.algorithms.is_empty() {
             let message = "`algorithms` is empty: no token could be taken".to_owned();
@@ -82,27 +82,27 @@ impl TokenSettings {
     }
 }
 
-/// How long what a token says of its client may be, in bytes.
+/// Maximum length of a token's subject, in bytes.
 const SUBJECT_LIMIT_BYTES: usize = 512;
 
-/// How many verified tokens are cached.
+/// Limit of the cached verified tokens.
 const VERIFIED_LIMIT: usize = 8192;
 
-/// Takes the tokens of one server.
+/// Verifies the tokens of one issuer.
 pub(super) struct Issuer {
     settings: TokenSettings,
     keys: KeySet,
-    /// Clients that are known by name, by what their tokens call them.
+    /// The configured clients, by the subject in their tokens.
     subjects: HashMap<String, Arc<Client>>,
     verified: Cache<Digest, Good>,
 }
 
-/// A token that was verified: verifying a signature is expensive.
+/// A verified token: verifying a signature is expensive.
 #[derive(Clone)]
 struct Good {
     client: Arc<Client>,
     until: SystemTime,
-    /// Of the list of keys that it was held against.
+    /// The version of the JWKS that verified it.
     number: u64,
 }
 
@@ -112,12 +112,12 @@ impl Issuer {
         Self { settings, keys, subjects, verified: Cache::new(VERIFIED_LIMIT) }
     }
 
-    /// Whether a token says that it is one of this server. That is not known to be true.
+    /// Whether a token names this issuer, which is not verified yet.
     pub(super) fn is_named_by(&self, token: &Jws<'_>) -> bool {
         token.claims.get("iss").and_then(Value::as_str) == Some(self.settings.issuer.as_str())
     }
 
-    /// Whose token it is, as far as that was found before and holds still.
+    /// The client of a token that was verified before, if that is still valid.
     pub(super) fn remembers(
         &self,
         secret: Secret<'_>,
@@ -133,11 +133,11 @@ impl Issuer {
             .then_some(Identified { client: good.client, until: Some(good.until) })
     }
 
-    /// Whose token it is.
+    /// Verifies a token, and identifies its client.
     ///
     /// # Errors
     ///
-    /// [`AuthError`].
+    /// [`AuthError`] if the token is invalid or expired, or can't be verified.
     pub(super) async fn identify(
         &self,
         secret: Secret<'_>,
@@ -148,7 +148,7 @@ impl Issuer {
         if !self.settings.algorithms.contains(&token.algorithm) {
             return Err(AuthError::Invalid("the token is signed in a way that is not taken here"));
         }
-        // What it says is looked at first: nobody is asked for keys over a token that is none of ours.
+        // The claims are checked first: a token that is not for us causes no request for keys.
         let (client, until) = self.client_of(&token.claims, now)?;
         let held = self.keys.for_token(token, asked_for).await?;
         if !held.keys.knows(token) {
@@ -162,7 +162,7 @@ impl Issuer {
         Ok(Identified { client, until: Some(until) })
     }
 
-    /// What claims say, and how long they may be believed.
+    /// The client that the claims describe, and the time until which they are valid.
     fn client_of(
         &self,
         claims: &Map<String, Value>,
@@ -211,7 +211,7 @@ impl Issuer {
     }
 }
 
-/// Seconds since 1970, with or without a part of one (RFC 7519, section 2, "NumericDate").
+/// Parses seconds since 1970, with or without a fraction (RFC 7519, section 2, "NumericDate").
 fn time_of(value: &Value) -> Option<SystemTime> {
     let seconds = value.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?;
     SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)

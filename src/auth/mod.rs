@@ -1,13 +1,14 @@
-//! Authentication of clients, and the scopes that each has.
+//! Authentication of clients, and the scopes of each.
 //!
 //! - [`AccessSettings`]: the configured clients and issuers.
-//! - [`Access`]: identifies a client by its credentials ([`PresentedCredential`]), or rejects them ([`AuthError`]).
+//! - [`Access`]: identifies a client by its credential ([`PresentedCredential`]), or rejects it
+//!   ([`AuthError`]).
 //! - `api_key`: API keys, stored as hashes.
 //! - `certificate`: client certificates that TLS has verified.
 //! - `jwt`: access tokens; `jws` verifies their signature with the keys in the `jwks` of the issuer.
 //! - [`Resource`]: protected resource metadata (RFC 9728) and `WWW-Authenticate` challenges (RFC 6750).
 //!
-//! Credentials are in no error, no log and no `Debug`.
+//! Credentials never occur in an error, the log or `Debug`.
 
 mod api_key;
 mod certificate;
@@ -42,24 +43,24 @@ use jwt::Issuer;
 pub use jwt::TokenSettings;
 pub use oauth_metadata::{METADATA_PATH, NotAResource, Resource, ResourceServer, ResourceUrl};
 
-/// Who may call, as an operator says it.
+/// The configured clients and issuers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AccessSettings {
-    /// The clients that are known by name.
+    /// The clients with a name in the configuration.
     pub clients: Vec<ClientSettings>,
-    /// Whose tokens are taken.
+    /// The issuers of accepted tokens.
     pub tokens: Vec<TokenSettings>,
-    /// What clients that know OAuth are told, where there is a server that gives them tokens.
+    /// The metadata for OAuth clients, if there is an authorization server.
     pub resource: Option<Resource>,
-    /// What most routes need: what a client that shows nothing is told to ask for.
+    /// The scopes of most routes, which a client without a credential should request.
     pub scopes: Scopes,
 }
 
-/// A client that is known by name.
+/// A client with a name in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(name = "a client", id = "client", variables, check_keys = Self::check_keys)]
 pub struct ClientSettings {
-    /// What operators call it.
+    /// Its name in the configuration.
     #[key(skip)]
     pub name: String,
     /// Hashes of its API keys, as `glossator key` prints them.
@@ -90,7 +91,7 @@ impl ClientSettings {
 pub enum PresentedCredential<'a> {
     /// Nothing.
     Nothing,
-    /// A key, or a token. A certificate beside it is not looked at.
+    /// An API key or a token. A certificate in addition to it is ignored.
     Secret(Secret<'a>),
     /// A certificate.
     Certificate(&'a ClientCertificate),
@@ -105,7 +106,7 @@ pub struct Identified {
     pub until: Option<SystemTime>,
 }
 
-/// Something that must not be seen.
+/// A text that must not be shown.
 #[derive(Clone, Copy)]
 pub struct Secret<'a>(pub &'a str);
 
@@ -120,7 +121,7 @@ pub enum AuthError {
     /// There are several credentials, or one that can be read in two ways.
     #[error("{0}")]
     Malformed(&'static str),
-    /// The credential is unknown, or expired.
+    /// The credential is unknown or invalid, or has expired.
     #[error("{0}")]
     Invalid(&'static str),
     /// The keys that sign tokens can't be fetched.
@@ -128,19 +129,19 @@ pub enum AuthError {
     KeysUnavailable,
 }
 
-/// Tells by which name the log knows the request for which somebody is to be identified.
+/// Returns the id of the request whose client is identified, for the log.
 pub type AskedFor<'a> = &'a (dyn Fn() -> RequestId + Sync);
 
-/// What is longer is nothing that anybody gives to clients.
+/// Maximum length of a key or token, in bytes: longer ones are never issued.
 const SECRET_LIMIT_BYTES: usize = 16 << 10;
 
 impl Secret<'_> {
-    /// Three parts with points between them.
+    /// Whether it has the form of a JWT: three parts with dots between them.
     fn is_like_a_token(self) -> bool {
         self.0.bytes().filter(|byte| *byte == b'.').count() == 2
     }
 
-    /// How it may be spelt: visible ASCII characters.
+    /// Whether it has a valid length, and visible ASCII characters only.
     fn is_readable(self) -> bool {
         (1..=SECRET_LIMIT_BYTES).contains(&self.0.len()) && self.0.bytes().all(|byte| byte.is_ascii_graphic())
     }
@@ -152,7 +153,7 @@ impl std::fmt::Debug for Secret<'_> {
     }
 }
 
-/// Tells callers apart.
+/// Identifies clients by their credentials.
 #[derive(Debug)]
 pub struct Access {
     settings: AccessSettings,
@@ -163,7 +164,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// By these settings; certificates are those that `tls` vouches for.
+    /// Creates it from settings; `tls` has the CAs that client certificates are checked against.
     pub fn new(settings: AccessSettings, tls: Option<ServerTls>) -> Self {
         let keys = Keys::of(&settings.clients);
         let certificates = Certificates::of(&settings.clients);
@@ -177,12 +178,12 @@ impl Access {
         Self { settings, keys, certificates, tls, issuers }
     }
 
-    /// What it goes by.
+    /// The settings that it was created from.
     pub fn settings(&self) -> &AccessSettings {
         &self.settings
     }
 
-    /// Whether another one with these would tell callers apart in the same way.
+    /// Whether one with these settings would identify clients in the same way.
     pub fn has(&self, settings: &AccessSettings, tls: Option<&ServerTls>) -> bool {
         let has_same_roots = match (&self.tls, tls) {
             (None, None) => true,
@@ -192,12 +193,11 @@ impl Access {
         has_same_roots && self.settings == *settings
     }
 
-    /// An authenticated client. What is said in the log of what has to be asked for that has the name of the
-    /// request.
+    /// Identifies a client. Log lines about a JWKS refresh that this causes have the id of the request.
     ///
     /// # Errors
     ///
-    /// [`AuthError`].
+    /// [`AuthError`] if the credential is missing, unknown, invalid or expired, or can't be checked.
     pub async fn identify(
         &self,
         shown: PresentedCredential<'_>,
@@ -215,7 +215,7 @@ impl Access {
                 }
                 found => found,
             },
-            // A connection can outlive the roots that vouched for its certificate.
+            // A connection can outlive the trusted CAs that its certificate was verified with.
             PresentedCredential::Certificate(certificate)
                 if self.tls.as_ref().is_some_and(|tls| !tls.vouches_for(certificate)) =>
             {
@@ -225,7 +225,7 @@ impl Access {
         }
     }
 
-    /// Whose token it is.
+    /// Identifies the client of a token.
     async fn bearer(
         &self,
         secret: Secret<'_>,

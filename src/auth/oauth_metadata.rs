@@ -19,19 +19,19 @@ use crate::{
     upstream::{Client, http::Address},
 };
 
-/// Where the metadata of a resource is (RFC 9728, section 3); the path of the resource comes after it.
+/// Path of the metadata (RFC 9728, section 3); the path of the resource follows it.
 pub const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 
-/// What we are to servers that give tokens.
+/// This server as a protected resource of authorization servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
-    /// What tokens call us.
+    /// The resource in tokens.
     pub url: ResourceUrl,
-    /// The servers that give tokens for us, by their issuers.
+    /// The issuers of the authorization servers.
     pub servers: Vec<String>,
 }
 
-/// The section `auth` of `server`: whose tokens are taken, and where clients get them.
+/// The section `auth` of `server`: accepted tokens, and the authorization servers that issue them.
 #[derive(Debug, Clone, PartialEq, Section)]
 #[section(name = "`auth` of `server`", id = "server_auth", process, variables)]
 #[section(check = Self::complete, check_keys = Self::check_keys)]
@@ -54,7 +54,7 @@ pub struct ResourceServer {
 }
 
 impl ResourceServer {
-    /// Without `audience`, tokens are for `resource`.
+    /// Uses `resource` as the audience of tokens without `audience`.
     fn complete(mut self, _section: &OpenSection<'_>) -> Checked<Self> {
         let resource = || self.resource.iter().map(|url| url.as_str().to_owned()).collect();
         self.jwt
@@ -65,7 +65,7 @@ impl ResourceServer {
         Ok(self)
     }
 
-    /// The protected resource in the metadata for clients, where it has a name.
+    /// The token settings, and the protected resource of the metadata if `resource` is set.
     pub fn described(self) -> (Vec<TokenSettings>, Option<Resource>) {
         let issuers = || self.jwt.0.iter().map(|token| token.issuer.clone()).collect();
         let servers = self.authorization_servers.clone().unwrap_or_else(issuers);
@@ -73,7 +73,7 @@ impl ResourceServer {
         (self.jwt.0, resource)
     }
 
-    /// Checks that each issuer is there once, and says whom its tokens are for.
+    /// Checks that each issuer occurs once, and that its tokens have an audience.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let tokens: &[Node] = match section.entry("jwt").map(|entry| &entry.value) {
             None => &[],
@@ -88,7 +88,7 @@ impl ResourceServer {
                 checked = Err(section.reject_at(token.span, "this issuer stands there twice", help));
             }
             let entries = token.as_map().unwrap_or_default();
-            // A key that is unknown is probably meant for the one that is missing.
+            // An unknown key is probably meant to be the missing one.
             let is_known = entries.iter().all(|entry| TokenSettings::keys().get(&entry.key.text).is_some());
             let says_nothing = match token.get("audience") {
                 None => section.entry("resource").is_none(),
@@ -128,7 +128,7 @@ impl Setting for ResourceUrl {
     }
 }
 
-/// An address that tokens are given for (RFC 8707, section 2): `https://host/mcp`.
+/// The URL of a resource that tokens are issued for (RFC 8707, section 2): `https://host/mcp`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceUrl {
     written: String,
@@ -136,7 +136,7 @@ pub struct ResourceUrl {
     path: String,
 }
 
-/// A text that is no such address.
+/// Error for a text that is not the URL of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected an `http://` or `https://` address without query and fragment")]
 pub struct NotAResource;
@@ -161,12 +161,12 @@ impl FromStr for ResourceUrl {
 }
 
 impl ResourceUrl {
-    /// As it was written: tokens repeat it letter by letter.
+    /// The URL as it was written: tokens repeat it letter by letter.
     pub fn as_str(&self) -> &str {
         &self.written
     }
 
-    /// Whether it can be reached by others in the clear.
+    /// Whether it is reached over the network without TLS.
     pub fn is_open(&self) -> bool {
         let is_near = self.origin.parse().is_ok_and(|address: Address| address.is_near());
         self.origin.starts_with("http://") && !is_near
@@ -184,7 +184,7 @@ impl fmt::Display for ResourceUrl {
 }
 
 impl AuthError {
-    /// The HTTP status that says so.
+    /// The HTTP status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Missing | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
@@ -193,7 +193,7 @@ impl AuthError {
         }
     }
 
-    /// The code of the error (RFC 6750, section 3.1); who shows nothing is told none.
+    /// The error code (RFC 6750, section 3.1); `None` for a client without a credential.
     fn code(&self) -> Option<&'static str> {
         match self {
             Self::Missing | Self::KeysUnavailable => None,
@@ -204,7 +204,7 @@ impl AuthError {
 }
 
 impl Access {
-    /// What `WWW-Authenticate` says to a caller that is nobody.
+    /// The `WWW-Authenticate` challenge for a client that is not authenticated.
     pub fn challenge(&self, denied: &AuthError) -> HeaderValue {
         let why = denied.code().map(|code| (code, denied.to_string()));
         self.written_challenge(&self.settings.scopes, why)
@@ -234,7 +234,8 @@ impl Access {
         )
     }
 
-    /// What a client is allowed that the file does not allow it: whoever gives tokens knows nothing of that.
+    /// The scopes that a client has by its token, and not by the configuration, which authorization servers
+    /// do not know.
     fn by_token(&self, client: &Client) -> Scopes {
         let known = self.settings.clients.iter().find(|known| *known.client() == *client);
         known.map_or_else(|| client.scopes().clone(), |known| client.scopes().without(&known.scopes))
@@ -259,8 +260,7 @@ impl Access {
         HeaderValue::from_str(&challenge).unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
-    /// The metadata that is at a path, if it is one of ours; `needed` is every scope that something here
-    /// needs.
+    /// The metadata at a path, if it is one of ours; `needed` has every scope that a route or prompt needs.
     pub fn metadata_at(&self, path: &str, needed: &Scopes) -> Option<Value> {
         let resource = self.settings.resource.as_ref()?;
         let below = path.strip_prefix(METADATA_PATH)?.trim_end_matches('/');
@@ -280,7 +280,7 @@ impl Access {
     }
 }
 
-/// A text as it may stand between quotes (RFC 6750, section 3).
+/// A text with the characters that are allowed in a quoted string (RFC 6750, section 3).
 fn plain(text: &str) -> String {
     let fits = |character: char| matches!(character, ' '..='~') && !matches!(character, '"' | '\\');
     text.chars()

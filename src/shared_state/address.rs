@@ -1,4 +1,4 @@
-//! Where the store is, and how it is reached.
+//! Address and settings of the store.
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
@@ -12,16 +12,18 @@ use crate::{
     tls::ClientTls,
 };
 
-/// The address of Redis or Valkey.
+/// The address of a Redis or Valkey.
 ///
-/// One server: `redis://HOST:PORT/DATABASE` or `unix:/path`. The primary that Sentinels know:
-/// `redis+sentinel://HOST:PORT,…/NAME/DATABASE`. A Cluster: `redis+cluster://HOST:PORT,…`. With `rediss` in
-/// the place of `redis` through TLS; `valkey` and `valkeys` mean the same.
+/// - One server: `redis://HOST:PORT/DATABASE` or `unix:/path`.
+/// - The primary that Sentinels name: `redis+sentinel://HOST:PORT,…/NAME/DATABASE`.
+/// - A Cluster: `redis+cluster://HOST:PORT,…`.
+///
+/// `rediss` in place of `redis` uses TLS; `valkey` and `valkeys` have the same meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreAddress {
     pub(super) place: Place,
     is_tls: bool,
-    /// The database that the address names.
+    /// The database in the address.
     pub database: Option<u32>,
 }
 
@@ -39,31 +41,31 @@ pub(super) struct Host {
     pub(super) port: u16,
 }
 
-/// Why a text is no address of a store.
+/// Why a text is not the address of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StoreAddressError {
     /// The scheme is unknown.
     #[error("it begins with neither `redis://`, `rediss://` nor `unix:/`")]
     Scheme,
-    /// There is a user or a password in it.
+    /// It contains a user or a password.
     #[error("it has a user or a password in it")]
     Credentials,
     /// A host is missing or malformed.
     #[error("it has no host")]
     Host,
-    /// Several hosts, and no word on how they belong together.
+    /// Several hosts, but neither a Cluster nor Sentinels.
     #[error("it has several hosts")]
     SeveralHosts,
-    /// The port is none.
+    /// The port is invalid.
     #[error("its port is not a number from 1 to 65535")]
     Port,
-    /// The path is no number.
+    /// The path is not a number.
     #[error("what is behind the host is not a database number")]
     Database,
     /// The name of the primary is missing or malformed.
     #[error("what is behind the hosts is not the name by which Sentinels know the primary")]
     Primary,
-    /// A database of a Cluster.
+    /// A database in the address of a Cluster.
     #[error("a Cluster has no databases")]
     ClusterDatabase,
 }
@@ -72,12 +74,12 @@ impl StoreAddress {
     const PORT_DEFAULT: u16 = 6379;
     const SENTINEL_PORT_DEFAULT: u16 = 26379;
 
-    /// Whether it is reached through TLS.
+    /// Whether it is reached over TLS.
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
 
-    /// Whether Sentinels are asked for the server.
+    /// Whether Sentinels name the server.
     pub fn is_sentinel(&self) -> bool {
         matches!(self.place, Place::Sentinels { .. })
     }
@@ -95,7 +97,7 @@ impl FromStr for StoreAddress {
         use StoreAddressError as Error;
 
         if let Some(path) = text.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
-            // `unix:///run/x` is written, too.
+            // `unix:///run/x` is a common form, too.
             let path = format!("/{}", path.trim_start_matches('/'));
             return Ok(Self { place: Place::Socket(path.into()), is_tls: false, database: None });
         }
@@ -120,7 +122,7 @@ impl FromStr for StoreAddress {
             "sentinel" => {
                 let sentinels = hosts(Self::SENTINEL_PORT_DEFAULT)?;
                 let (primary, database) = path.split_once('/').unwrap_or((path, ""));
-                // What Sentinel itself takes for a name.
+                // The characters that Sentinel itself accepts in a name.
                 let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
                 if primary.is_empty() || !primary.bytes().all(is_good) {
                     return Err(Error::Primary);
@@ -181,7 +183,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// The store of several replicas.
+/// The section `shared_state`: the store of several replicas.
 #[derive(Clone, PartialEq, Eq, Section)]
 #[section(id = "shared_state", text = "url", process, variables)]
 #[section(check = Self::complete, check_keys = Self::check_keys)]
@@ -216,12 +218,12 @@ pub struct StoreSettings {
     #[key(name = "entry_limit", size = 1 << 10..=64 << 20, default = 1 << 20, restart)]
     pub entry_limit_bytes: usize,
     /// Trusted CAs and the client certificate, for `rediss://`.
-    // Nodes of a Cluster are connected to by the library, by what it is made of.
+    // The library itself connects to the nodes of a Cluster, with the options of this.
     #[key(shown = "the CAs of the system", restart)]
     pub tls: Option<ClientTls>,
 }
 
-/// Only characters that make neither a name of another kind nor a pattern of it.
+/// Reads a prefix, whose characters form neither another kind of key nor a pattern.
 fn read_prefix(value: &Cursor<'_>) -> Checked<String> {
     const LIMIT_BYTES: usize = 64;
     let text = text_of(value)?;
@@ -263,7 +265,7 @@ impl StoreSettings {
         self.address.database.or(self.database).unwrap_or_default()
     }
 
-    /// Without a password there is no login.
+    /// Checks that each user has a password: without a password there is no login.
     fn check_keys(section: &OpenSection<'_>) -> Checked<()> {
         let mut checked = Ok(());
         for (user, password) in [("user", "password"), ("sentinel_user", "sentinel_password")] {
@@ -326,7 +328,7 @@ impl StoreSettings {
     }
 }
 
-/// Without passwords and keys.
+/// Omits passwords and keys.
 impl fmt::Debug for StoreSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

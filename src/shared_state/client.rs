@@ -1,11 +1,14 @@
-//! The connection to Redis or Valkey, and the scripts that run there.
+//! Client of Redis or Valkey: the connection, and the scripts that run in the store.
 //!
-//! The `redis` crate speaks the protocol and follows a Cluster. Around it stands how the store fails: a
-//! connection is made in the background, and while there is none every operation fails at once; one on which
-//! several operations in a row fail is closed and made anew. The crate's own manager would have each
-//! operation wait for a connection. Servers are connected to by our own TLS, which can pin a certificate and
-//! check another name; so Sentinels, which answer with addresses, are asked here with two words, too. Only
-//! the nodes of a Cluster are connected to by the crate.
+//! The `redis` crate implements the protocol and follows a Cluster. This module adds the behaviour on
+//! failure:
+//!
+//! - A connection is opened in the background. While there is none, every operation fails at once; the
+//!   crate's own manager would make each operation wait for a connection.
+//! - A connection on which several operations in a row fail is closed and opened again.
+//! - Servers are connected to with our own TLS, which can pin a certificate and check another name. So
+//!   Sentinels, which respond with addresses, are queried here, too. Only the nodes of a Cluster are
+//!   connected to by the crate.
 
 use std::{
     io,
@@ -45,24 +48,25 @@ use crate::{
     tls::{ClientTls, ClientTlsOptions, Trust},
 };
 
-/// How long connecting may take, up to the first response.
+/// Timeout for connecting, up to the first response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long one Sentinel may take to name the primary, and one node of a Cluster to let us in: others may be
-/// quicker.
+/// Timeout for one Sentinel to name the primary, and for one node of a Cluster to accept a connection: others
+/// may be quicker.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
-/// After how many failures in a row a connection is given up.
+/// Number of failures in a row after which a connection is closed.
 const FAILURE_LIMIT: u32 = 3;
-/// How long to wait before the next attempt to connect, at first and at most.
+/// Pause before the next attempt to connect: initial and maximum.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// How many commands may wait to be sent; more wait for room.
+/// Limit of the commands that wait to be sent; further ones wait for space.
 const QUEUE_LIMIT: usize = 4096;
-/// How many messages may wait to be read; with more the connection is given up, as some would be lost.
+/// Limit of the messages that wait to be read; beyond it, the connection is closed, as some would be lost.
 const PUSH_LIMIT: usize = 1024;
-/// How often a command is sent again to another node of a Cluster, which it moved to or which took over.
+/// Number of attempts to send a command to another node of a Cluster, after its key has moved or a node has
+/// failed over.
 const CLUSTER_RETRIES: u32 = 3;
 
-/// Moves a point in time ahead, in microseconds, by the clock of the store; returns how long to wait, or 0. A
-/// point that is further ahead than calls can have moved it is none of ours, or the clock was set back.
+/// Moves a point in time ahead, in microseconds, by the clock of the store. Returns the time to wait, or 0. A
+/// point that is further ahead than calls can have moved it is not ours, or the clock was set back.
 pub(super) static TAKE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "
@@ -80,8 +84,8 @@ return 0
     )
 });
 
-/// A value up to a number of bytes, and for how many milliseconds it is there yet; somebody else may have
-/// written it, and a longer one, or something of another type.
+/// Returns a value up to a number of bytes, and its remaining lifetime in milliseconds. Others may have
+/// written a longer value, or one of another type.
 pub(super) static GET: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "
@@ -92,7 +96,7 @@ return {found, redis.call('PTTL', KEYS[1])}
     )
 });
 
-/// Adds a member to a group that has less than so many, and keeps the group for so many milliseconds.
+/// Adds a member to a group if the limit allows it, and sets the lifetime of the group in milliseconds.
 pub(super) static ADD: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "
@@ -109,21 +113,21 @@ return 1
 /// Whether there is a connection, and since when that is so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreState {
-    /// Whether there is one.
+    /// Whether there is a connection.
     pub is_up: bool,
-    /// Since when it is there, or not.
+    /// Since when there is one, or none.
     pub since: SystemTime,
 }
 
-/// What arrives on the channel of the replicas.
+/// Events on the channel of the replicas.
 pub(super) enum Received {
     /// A message of a replica.
     Message(Vec<u8>),
-    /// The channel is subscribed to from now on; what was published before may be lost.
+    /// The channel is subscribed from now on; messages that were published before may be lost.
     Subscribed,
 }
 
-/// The way to the store, with or without a connection.
+/// Client of the store, with or without a connection.
 pub(super) struct Client {
     pub(super) settings: StoreSettings,
     pub(super) counts: StoreCounts,
@@ -131,11 +135,11 @@ pub(super) struct Client {
     state: watch::Sender<StoreState>,
 }
 
-/// A connection that is there.
+/// An open connection.
 struct Connected {
     connection: Connection,
     failures: AtomicU32,
-    /// Takes why the connection is given up.
+    /// Receives the reason for closing the connection.
     give_up: mpsc::Sender<&'static str>,
 }
 
@@ -164,9 +168,9 @@ impl Client {
         *self.state.borrow()
     }
 
-    /// Ready when there is a connection.
+    /// Completes when there is a connection.
     pub(super) async fn up(&self) {
-        // The sender is ours, so it is there as long as we are.
+        // The sender belongs to `self`, so this can't fail.
         let _ = self.state.subscribe().wait_for(|state| state.is_up).await;
     }
 
@@ -188,7 +192,7 @@ impl Client {
         self.attempt(async |mut connection| script.invoke_async(&mut connection).await).await
     }
 
-    /// Runs a command that nobody waits for. Needs a runtime.
+    /// Runs a command without waiting. Requires a runtime.
     pub(super) fn post(self: &Arc<Self>, command: Cmd, permit: OwnedSemaphorePermit) {
         let client = Arc::clone(self);
         let mut running = Box::pin(async move {
@@ -196,7 +200,7 @@ impl Client {
             let _ = client.run::<()>(&command).await;
             drop(permit);
         });
-        // The first poll puts the command in the connection's queue: what is posted first is sent first.
+        // The first poll puts the command into the connection's queue, so that the order of commands is kept.
         if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             tokio::spawn(running);
         }
@@ -221,13 +225,13 @@ impl Client {
         };
         result.map_err(|failure| {
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
-            // That the connection is lost is logged once, by what keeps it.
+            // The loss of the connection is logged once, by `keep_connected`.
             debug!(error = %Chain(&failure), "shared state operation failed");
             Unreachable
         })
     }
 
-    /// Keeps a connection as long as there can be one.
+    /// Keeps a connection open, and reconnects whenever it is lost.
     pub(super) async fn keep_connected(&self, received: impl Fn(Received)) {
         let address = &self.settings.address;
         let (mut pause, mut is_logged) = (PAUSE.0, false);
@@ -239,13 +243,13 @@ impl Client {
                     let since = Instant::now();
                     let reason = self.carry(opened, &received).await;
                     warn!(%address, reason, "shared state connection lost");
-                    // One that lets us in and is of no use again and again is as good as none.
+                    // Without a reset, if a server accepts connections that fail again and again.
                     if since.elapsed() > PAUSE.1 {
                         pause = PAUSE.0;
                     }
                 }
                 Err(error) => {
-                    // Once for a series: the next attempt says the same.
+                    // Logged once per outage: further attempts fail for the same reason.
                     if !std::mem::replace(&mut is_logged, true) {
                         warn!(%address, error, "shared state unreachable, retrying");
                     }
@@ -256,7 +260,7 @@ impl Client {
         }
     }
 
-    /// Lets operations use a connection until it ends or is given up; says why.
+    /// Uses a connection for operations until it ends or is closed. Returns the reason.
     async fn carry(&self, opened: Opened, received: &impl Fn(Received)) -> &'static str {
         let Opened { connection, give_up, mut given_up, mut pushes, driver: _driver } = opened;
         let connected = Arc::new(Connected { connection, failures: AtomicU32::new(0), give_up });
@@ -267,12 +271,12 @@ impl Client {
                     None => break "the connection ended",
                     Some(PushInfo { kind: PushKind::Subscribe, .. }) => received(Received::Subscribed),
                     Some(PushInfo { kind: PushKind::Message, data }) => {
-                        // The channel stands before it.
+                        // The channel is the first element.
                         if let [_, Value::BulkString(message)] = data.as_slice() {
                             received(Received::Message(message.clone()));
                         }
                     }
-                    // Of one node of a Cluster; when all of them go, these are several failures in a row.
+                    // From one node of a Cluster; if all of them fail, there are several failures in a row.
                     Some(PushInfo { kind: PushKind::Disconnection, .. }) => {
                         connected.record(Some(&Failure::NotConnected));
                     }
@@ -302,42 +306,42 @@ impl Client {
 }
 
 impl Connected {
-    /// Counts failures in a row; with too many the connection is given up.
+    /// Counts failures in a row; too many close the connection.
     fn record(&self, failure: Option<&Failure>) {
         let Some(failure) = failure else {
-            // Seldom anything else than zero, and then nobody has to write it.
+            // Rarely other than zero, so most operations write nothing.
             if self.failures.load(Ordering::Relaxed) > 0 {
                 self.failures.store(0, Ordering::Relaxed);
             }
             return;
         };
-        // A server that says no to everything is as good as none. One that is not the primary any more goes
-        // on to answer what only reads, so that one no is enough.
+        // A server that rejects everything is of no use. A former primary still responds to reads, so that
+        // one rejected write is enough.
         let read_only = ErrorKind::Server(ServerErrorKind::ReadOnly);
         let is_replica = matches!(failure, Failure::Redis(error) if error.kind() == read_only);
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURE_LIMIT || is_replica {
-            // Where it is full, it is being given up.
+            // A full channel means that the connection is being closed already.
             let _ = self.give_up.try_send("several operations in a row had no good response");
         }
     }
 }
 
-/// A connection that has logged in, listens to the channel, and has run a script.
+/// A connection after login, subscription to the channel, and one script.
 pub(super) struct Opened {
     connection: Connection,
     give_up: mpsc::Sender<&'static str>,
     given_up: mpsc::Receiver<&'static str>,
     pushes: mpsc::Receiver<PushInfo>,
-    /// Carries the connection; ends with this.
+    /// The task that drives the connection; it ends with this.
     driver: JoinSet<()>,
 }
 
 impl Opened {
-    /// Opens one.
+    /// Opens a connection.
     ///
     /// # Errors
     ///
-    /// What went wrong, in words for the log.
+    /// The reason for the failure, as text for the log.
     pub(super) async fn open(settings: &StoreSettings, channel: &str) -> Result<Self, String> {
         let primary;
         let server = match &settings.address.place {
@@ -388,7 +392,7 @@ impl Opened {
                     Connection::Server(connection)
                 }
             };
-            // A store may let us in that is loading, or has lost some of its nodes.
+            // A store may accept connections while it is loading, or has lost some of its nodes.
             let probe = format!("{}:probe", settings.prefix);
             GET.key(probe).arg(0).invoke_async::<Value>(&mut connection).await?;
             Ok(connection)
@@ -417,7 +421,7 @@ async fn socket(address: &StoreAddress) -> io::Result<Stream> {
     }
 }
 
-/// Without a password there is no login, without a user it is the default one.
+/// The login. Without a password there is none; without a user it is the default user.
 fn login(user: &Option<String>, password: &Option<String>) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
@@ -431,7 +435,7 @@ fn login(user: &Option<String>, password: &Option<String>) -> RedisConnectionInf
     info
 }
 
-/// The server that is the primary now, by the first Sentinel that says so.
+/// The current primary, according to the first Sentinel that knows it.
 async fn primary_by(settings: &StoreSettings, sentinels: &[Host], name: &str) -> Result<Host, String> {
     let mut last = String::new();
     for sentinel in sentinels {
@@ -497,7 +501,7 @@ fn cluster(
 /// Why connecting failed, without the password, which a server may repeat.
 fn refused(error: &RedisError, settings: &StoreSettings) -> String {
     let text = error.to_string();
-    // One that does not know `HELLO` repeats what came with it, and may cut it short.
+    // A server that does not know `HELLO` repeats its arguments, and may truncate them.
     let is_old = error.kind() == ErrorKind::RESP3NotSupported || text.contains("args beginning with");
     if is_old {
         return "`HELLO` is an unknown command: the server is older than Redis 6".to_owned();

@@ -1,13 +1,13 @@
-//! What several replicas share, in one Redis or Valkey: how much of a limit is used, responses that are
-//! cached, and what one of them publishes to the others.
+//! Shared state of several replicas, in one Redis or Valkey: usage of rate limits, cached responses, and
+//! messages that replicas publish to each other.
 //!
-//! In reading order: [`SharedStore`] is the way to it, with few verbs, and [`Message`] is what replicas
-//! publish; `address` says where the store is ([`StoreSettings`]); `client` keeps the connection and has the
-//! scripts that run there.
+//! - [`SharedStore`] is the store, with a few operations. [`Message`] is a published message.
+//! - `address` is the address of the store ([`StoreSettings`]).
+//! - `client` keeps the connection, and has the scripts that run in the store.
 //!
 //! Operations have a timeout, and fail at once with [`Unreachable`] while the store is known to be down; each
-//! policy decides what follows. Values are encrypted, and their keys are keyed hashes, so the store reveals
-//! nothing without the secret key of the replicas.
+//! policy decides its behaviour then. Values are encrypted, and their keys are keyed hashes, so the store
+//! reveals nothing without the secret key of the replicas.
 
 use std::{
     fmt,
@@ -39,69 +39,69 @@ use client::{Client, Received};
 #[cfg(test)]
 pub(crate) use tests::memory::Memory;
 
-/// How many bytes may be on their way at once that nobody waits for, in [`WRITE_UNIT_BYTES`].
+/// Limit of the bytes of unawaited writes in flight, in [`WRITE_UNIT_BYTES`].
 const WRITE_LIMIT: u32 = 16 << 10;
-/// What a permit is for.
+/// Bytes per permit.
 const WRITE_UNIT_BYTES: usize = 1 << 10;
-/// How far behind one may be who listens.
+/// Limit of the messages that a listener has not read yet.
 const LISTENER_BACKLOG: usize = 256;
-/// How many members of a group are read.
+/// Limit of the members that are read of a group.
 const MEMBER_LIMIT: usize = 1024;
 
-/// Something that every replica should know.
+/// A message to every replica.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// A watched resource is another one: its URI, and what tells these contents from others.
+    /// A watched resource has changed: its URI, and a fingerprint of the new contents.
     Changed {
         /// The resource.
         uri: Arc<str>,
-        /// Of its contents, as the replica that polled it sees them.
+        /// The fingerprint, as computed by the replica that polled the resource.
         fingerprint: u64,
     },
-    /// A session of MCP subscribes to other resources than before.
+    /// The subscriptions of an MCP session have changed.
     Subscribed {
         /// Its id.
         session: Box<str>,
     },
-    /// A session of MCP wants log messages of other levels than before.
+    /// The log level of an MCP session has changed.
     Level {
         /// Its id.
         session: Box<str>,
-        /// The least of them, by its name.
+        /// The name of the new level.
         level: Box<str>,
     },
-    /// A session of MCP was ended by its client.
+    /// An MCP session was ended by its client.
     Ended {
         /// Its id.
         session: Box<str>,
     },
 }
 
-/// What a replica hears.
+/// An event for a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// This.
+    /// A message was received.
     Message(Message),
-    /// The store can be reached again: whatever was published meanwhile is lost.
+    /// The store can be reached again: messages that were published meanwhile are lost.
     Back,
 }
 
-/// The store can't be reached now, or does not answer as it should. It has been counted.
+/// The store can't be reached, or its response is invalid. The failure has been counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the shared store can't be reached")]
 pub struct Unreachable;
 
-/// A value that was kept, and for how much longer it is.
+/// A stored value, with its remaining lifetime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptBytes {
     /// The value.
     pub content: Vec<u8>,
-    /// How much longer.
+    /// The remaining lifetime.
     pub left: Duration,
 }
 
-/// What was asked of the store.
+/// Counters of operations.
 #[derive(Debug, Default)]
 pub struct StoreCounts {
     asked: AtomicU64,
@@ -111,28 +111,28 @@ pub struct StoreCounts {
 }
 
 impl StoreCounts {
-    /// Operations that were tried.
+    /// Operations that were attempted.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Operations without a good response in time, and those that were not tried as there was no connection.
+    /// Operations without a valid response in time, or without a connection.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// What was not written: it was too long, or too much was being written.
+    /// Values that were not written: too long, or too many bytes were being written.
     pub fn not_written(&self) -> u64 {
         self.not_written.load(Ordering::Relaxed)
     }
 
-    /// Values that were not written by a replica with our secret, or were changed since.
+    /// Values that were not written by a replica with our secret key, or were changed since.
     pub fn foreign(&self) -> u64 {
         self.foreign.load(Ordering::Relaxed)
     }
 }
 
-/// What replicas share. Clones are the same one.
+/// The shared state. Clones share the connection.
 #[derive(Clone)]
 pub struct SharedStore(Arc<Inner>);
 
@@ -142,7 +142,7 @@ struct Inner {
     names: KeyedHash,
     heard: broadcast::Sender<Heard>,
     writing: Arc<Semaphore>,
-    /// What keeps the connection; it ends with this.
+    /// The task that keeps the connection; it ends with this.
     task: Mutex<JoinSet<()>>,
 }
 
@@ -153,9 +153,9 @@ impl fmt::Debug for SharedStore {
 }
 
 impl SharedStore {
-    /// The way to a store. Nothing is connected yet.
+    /// Creates the access to a store. Nothing is connected yet.
     ///
-    /// What is written there is sealed with the secret, which is the same on every replica.
+    /// Everything that is written is encrypted with the secret key, which is the same on every replica.
     pub fn new(settings: StoreSettings, secret: &Secret) -> Self {
         let seal = Seal::of(secret);
         Self(Arc::new(Inner {
@@ -168,8 +168,8 @@ impl SharedStore {
         }))
     }
 
-    /// Connects, and keeps the connection from now on; returns when it is there, or after as long as a
-    /// response may take. Needs a runtime.
+    /// Connects, and keeps the connection from now on. Returns when connected, or after the timeout of one
+    /// operation. Requires a runtime.
     pub async fn begin(&self) {
         let (client, weak) = (Arc::clone(&self.0.client), Arc::downgrade(&self.0));
         let keep = async move {
@@ -184,40 +184,40 @@ impl SharedStore {
         let _ = timeout(self.0.client.settings.timeout, self.0.client.up()).await;
     }
 
-    /// Whether it can be reached, and since when that is so.
+    /// Whether the store can be reached, and since when that is so.
     pub fn state(&self) -> StoreState {
         self.0.client.state()
     }
 
-    /// Whether it can be reached, as far as is known.
+    /// Whether the store can be reached, as far as is known.
     pub fn is_reachable(&self) -> bool {
         self.state().is_up
     }
 
-    /// What was asked of it.
+    /// Counters of its operations.
     pub fn counts(&self) -> &StoreCounts {
         &self.0.client.counts
     }
 
-    /// How long one value may be.
+    /// Maximum length of one value.
     pub fn entry_limit_bytes(&self) -> usize {
         self.0.client.settings.entry_limit_bytes
     }
 
-    /// The name of something of a kind that has these parts: the same at every replica, and revealing nothing
-    /// of them.
+    /// The key of a value of this kind that is identified by `parts`: the same at every replica, and without
+    /// information about the parts.
     pub fn name(&self, kind: &str, parts: &[&[u8]]) -> String {
         let mut all = vec![kind.as_bytes()];
         all.extend_from_slice(parts);
         format!("{}:{kind}:{}", self.0.client.settings.prefix, self.0.names.of(&all))
     }
 
-    /// Uses some of a limit: moves its point ahead by `gap`, unless it is ahead by more than `slack`. Returns
-    /// how long there is nothing left, and zero where there was.
+    /// Takes one unit of a rate limit: moves its point in time ahead by `gap`, unless it is ahead by more
+    /// than `slack`. Returns zero if it was taken, and otherwise the time until one is available.
     ///
     /// # Errors
     ///
-    /// [`Unreachable`]. Some of it may be used all the same.
+    /// [`Unreachable`]. The unit may be taken all the same.
     pub async fn take(&self, name: &str, gap: Duration, slack: Duration) -> Result<Duration, Unreachable> {
         let micros = |time: Duration| at_least_one(time.as_micros());
         let wait: u64 =
@@ -225,22 +225,23 @@ impl SharedStore {
         Ok(Duration::from_micros(wait))
     }
 
-    /// What is kept under a name. A value that no replica wrote there is none.
+    /// The value under a key. A value that no replica has written counts as missing.
     ///
     /// # Errors
     ///
-    /// [`Unreachable`].
+    /// [`Unreachable`] if the store can't be reached.
     pub async fn get(&self, name: &str) -> Result<Option<KeptBytes>, Unreachable> {
         let limit_bytes = self.entry_limit_bytes();
         let (sealed, left): (Vec<u8>, i64) =
             self.0.client.run_script(client::GET.key(name).arg(limit_bytes)).await?;
-        // What has no end is none of ours.
+        // Our values always have an expiry.
         let Ok(left) = u64::try_from(left) else { return Ok(None) };
         let content = self.0.opened(Purpose::Stored(name), &sealed);
         Ok(content.map(|content| KeptBytes { content, left: Duration::from_millis(left) }))
     }
 
-    /// Keeps a value under a name for a time. Nobody waits for that; one that is too long is not kept.
+    /// Stores a value under a key for a time. The write is not awaited; a value that is too long is not
+    /// stored.
     pub fn put(&self, name: &str, content: &[u8], life: Duration) {
         let sealed = self.0.seal.encrypt(Purpose::Stored(name), content);
         if sealed.len() > self.entry_limit_bytes() {
@@ -250,16 +251,16 @@ impl SharedStore {
         self.post(cmd("SET").arg(name).arg(&sealed).arg("PX").arg(millis(life)), sealed.len());
     }
 
-    /// Removes a value. Nobody waits for that.
+    /// Removes a value. The removal is not awaited.
     pub fn remove(&self, name: &str) {
         self.post(cmd("DEL").arg(name), 0);
     }
 
-    /// Adds a member to a group, and keeps the group for a time from now on; whether there was room for it.
+    /// Adds a member to a group, and resets the lifetime of the group. Returns whether the limit allowed it.
     ///
     /// # Errors
     ///
-    /// [`Unreachable`].
+    /// [`Unreachable`] if the store can't be reached.
     pub async fn add(
         &self,
         group: &str,
@@ -277,23 +278,23 @@ impl SharedStore {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`].
+    /// [`Unreachable`] if the store can't be reached.
     pub async fn drop_member(&self, group: &str, member: &[u8]) -> Result<(), Unreachable> {
         self.0.client.run(cmd("HDEL").arg(group).arg(self.member_name(group, member))).await
     }
 
-    /// All members of a group that a replica added.
+    /// All members of a group that replicas have added.
     ///
     /// # Errors
     ///
-    /// [`Unreachable`].
+    /// [`Unreachable`] if the store can't be reached.
     pub async fn members(&self, group: &str) -> Result<Vec<Vec<u8>>, Unreachable> {
         let values: Vec<Vec<u8>> = self.0.client.run(cmd("HVALS").arg(group)).await?;
         let some = values.iter().take(MEMBER_LIMIT);
         Ok(some.filter_map(|sealed| self.0.opened(Purpose::Stored(group), sealed)).collect())
     }
 
-    /// Publishes something to all replicas, this one too. Nobody waits for that.
+    /// Publishes a message to all replicas, including this one. It is not awaited.
     pub fn tell(&self, message: &Message) {
         let json = serde_json::to_vec(message).expect("its keys are strings");
         let prefix = &self.0.client.settings.prefix;
@@ -301,7 +302,7 @@ impl SharedStore {
         self.post(cmd("PUBLISH").arg(self.0.client.channel()).arg(&sealed), sealed.len());
     }
 
-    /// Hears from now on what replicas publish.
+    /// Subscribes to the messages of replicas from now on.
     pub fn listen(&self) -> broadcast::Receiver<Heard> {
         self.0.heard.subscribe()
     }
@@ -310,7 +311,7 @@ impl SharedStore {
         self.0.names.of(&[b"member", group.as_bytes(), member])
     }
 
-    /// Runs a command that nobody waits for, unless too many bytes are under way. Needs a runtime.
+    /// Runs a command without waiting, unless too many bytes are in flight. Requires a runtime.
     fn post(&self, command: &mut redis::Cmd, bytes: usize) {
         let units = u32::try_from(bytes / WRITE_UNIT_BYTES + 1).unwrap_or(u32::MAX).min(WRITE_LIMIT);
         match Arc::clone(&self.0.writing).try_acquire_many_owned(units) {
@@ -342,12 +343,12 @@ impl Inner {
                 Heard::Message(message)
             }
         };
-        // Without listeners it is lost, as nobody waits for it.
+        // Without listeners it is lost, as nothing waits for it.
         let _ = self.heard.send(heard);
     }
 }
 
-/// The store has no shorter time than one.
+/// The store has no shorter time than 1.
 fn at_least_one(time: u128) -> u64 {
     u64::try_from(time).unwrap_or(u64::MAX).max(1)
 }

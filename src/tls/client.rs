@@ -1,4 +1,4 @@
-//! TLS to an upstream: whom to trust, and who we are.
+//! TLS to an upstream: trusted CAs, and our client certificate.
 
 use std::{fmt, io, sync::Arc};
 
@@ -22,10 +22,10 @@ use crate::settings::{
     value::{FromText, text_of, text_settings},
 };
 
-/// A connection to an upstream.
+/// A TLS connection to an upstream.
 pub type ClientStream = tokio_rustls::client::TlsStream<TcpStream>;
 
-/// Whom an `https://` upstream is taken for, and how it knows us. TLS 1.2 and 1.3.
+/// Client configuration for an `https://` upstream: its trusted CAs, and our certificate. TLS 1.2 and 1.3.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
@@ -135,37 +135,38 @@ impl Setting for ClientTls {
 const NO_ROOTS_HELP: &str =
     "install `ca-certificates`, or name the roots: `tls: { ca: file:/etc/ssl/our-ca.pem }`";
 
-/// What [`ClientTls`] is made of.
+/// Options of [`ClientTls`].
 #[derive(Debug, Default)]
 pub struct ClientTlsOptions {
-    /// Whom to trust.
+    /// The trusted certificates.
     pub trust: Trust,
-    /// A certificate chain and its private key, both in PEM, for upstreams that ask who calls.
+    /// Our certificate chain and its private key, both in PEM, for upstreams that request a client
+    /// certificate.
     pub identity: Option<Identity>,
-    /// The name that the upstream's certificate must be for, and that is sent as SNI; the host of the address
-    /// where there is none.
+    /// The name that the upstream's certificate must have, and that is sent as SNI. `None` for the host of
+    /// the address.
     pub server_name: Option<String>,
 }
 
-/// Whom to trust.
+/// The trusted certificates.
 #[derive(Debug, Default)]
 pub enum Trust {
-    /// The roots of the system.
+    /// The CAs of the system.
     #[default]
     System,
-    /// These roots in PEM, and no others.
+    /// These CAs in PEM, and no others.
     Roots(Vec<u8>),
-    /// The one certificate with this SHA-256 fingerprint, whatever it says of itself: old servers sign their
-    /// own.
+    /// The one certificate with this SHA-256 fingerprint, independent of its names and issuer: old servers
+    /// have self-signed ones.
     Pinned([u8; 32]),
 }
 
 impl ClientTls {
-    /// Makes a configuration of it.
+    /// Builds a configuration.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] for what can't be read, or does not go together.
+    /// [`TlsError`] if a part can't be read, or the parts do not belong together.
     pub fn new(options: ClientTlsOptions) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let mut parts: Vec<Vec<u8>> = Vec::new();
@@ -198,7 +199,7 @@ impl ClientTls {
                 builder.with_client_auth_cert(certificates, key).map_err(TlsError::Mismatch)?
             }
         };
-        // Nothing of a secret may be written to where `SSLKEYLOGFILE` says.
+        // Secrets must not be written to the file that `SSLKEYLOGFILE` names.
         config.key_log = Arc::new(rustls::NoKeyLog);
         parts.extend(
             options.server_name.iter().flat_map(|name| [b"name".to_vec(), name.clone().into_bytes()]),
@@ -209,40 +210,40 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), server_name, options: Arc::new(options), made_of })
     }
 
-    /// The options that it is made of, for a library that connects by itself.
+    /// The options that it was built from, for a library that opens its own connections.
     pub fn options(&self) -> &ClientTlsOptions {
         &self.options
     }
 
-    /// TLS with every default, where there is no `tls`. `None` where that is impossible, which is reported.
+    /// TLS with all defaults, without a section `tls`. `None` if that is impossible, which is reported.
     pub(crate) fn by_default(report: &Report<'_>, place: Span) -> Option<Self> {
         let made = Self::new(ClientTlsOptions::default());
         made.map_err(|error| report.error(place, error.to_string(), NO_ROOTS_HELP)).ok()
     }
 
-    /// The same, offering these protocols (ALPN, RFC 7301).
+    /// The same, with these protocols in the handshake (ALPN, RFC 7301).
     pub fn offering(&self, protocols: &[&[u8]]) -> Self {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Self { config: Arc::new(config), ..self.clone() }
     }
 
-    /// Shakes hands with the server at the other end, which is to be `host`.
+    /// Performs the handshake with the server `host`.
     ///
     /// # Errors
     ///
-    /// When it is somebody else, speaks no TLS, or goes.
+    /// When the certificate is not trusted, the server does not support TLS, or the connection breaks.
     pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<ClientStream> {
         let server_name = self.server_name(host).map_err(io::Error::other)?;
         TlsConnector::from(self.config.clone()).connect(server_name, stream).await.map_err(in_words)
     }
 
-    /// Whether a connection agreed on HTTP/2.
+    /// Whether HTTP/2 was negotiated.
     pub fn agreed_on_h2(stream: &ClientStream) -> bool {
         stream.get_ref().1.alpn_protocol() == Some(b"h2")
     }
 
-    /// The name to ask for at `host`.
+    /// The name for SNI and certificate checks at `host`.
     fn server_name(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
         if let Some(name) = &self.server_name {
             return Ok(name.clone());
@@ -260,12 +261,12 @@ impl fmt::Debug for ClientTls {
 
 fn system_roots(found: Vec<CertificateDer<'static>>) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
-    // A root that can't be read is one less to trust; the others still hold.
+    // An unreadable CA is not trusted; the others remain valid.
     store.add_parsable_certificates(found);
     if store.is_empty() { Err(TlsError::NoSystemRoots) } else { Ok(store) }
 }
 
-/// Takes one certificate for who it is, and no other. That the peer has its key is checked as always.
+/// Trusts exactly one certificate. The handshake still proves that the peer has its key.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: [u8; 32],
@@ -313,7 +314,7 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-/// SHA-256 of a certificate as it is sent, which is what `openssl x509 -fingerprint -sha256` shows.
+/// SHA-256 of a certificate in DER, which is the output of `openssl x509 -fingerprint -sha256`.
 fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
     let hash = digest::digest(&digest::SHA256, certificate);
     hash.as_ref().try_into().expect("SHA-256 has 32 bytes")

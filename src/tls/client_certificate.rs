@@ -22,15 +22,15 @@ pub struct ClientCertificate {
     pub common_name: Option<String>,
     /// DNS names among its subject alternative names, in lower case.
     pub dns_names: Vec<String>,
-    /// URIs among them.
+    /// URIs among its subject alternative names.
     pub uris: Vec<String>,
     /// When it expires.
     pub until: Option<SystemTime>,
-    /// What it was verified with.
+    /// The certificates that it was verified with.
     pub vouching: Vouching,
 }
 
-/// What a client certificate was verified with.
+/// The certificates that a client certificate was verified with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vouching {
     /// Intermediate certificates from the client.
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_certificate_says_when_it_ends() {
-        // Written in two ways: years from 2050 on need four digits.
+        // Two encodings: years from 2050 on need four digits.
         for (year, seconds) in [(2031, 1_938_211_200), (2050, 2_537_827_200)] {
             let mut params = CertificateParams::new(Vec::new()).unwrap();
             params.not_after = rcgen::date_time_ymd(year, 6, 3);

@@ -1,11 +1,14 @@
-//! TLS 1.2 and 1.3, as a client and as a server: certificates and keys as they are written, and what is made of them.
+//! TLS 1.2 and 1.3 for clients and servers: certificates, keys and the configurations that are built from
+//! them.
 //!
-//! [`Identity`] is a certificate with its key; [`ClientTls`] connects to an upstream, [`ServerTls`] accepts a
-//! client, who may show a [`ClientCertificate`]. The configuration makes both, so that what is wrong with a
-//! file is told when it is read; what is made of the same files is the same (`==`), so that a reload leaves
-//! connections as they are.
+//! - [`Identity`] is a certificate with its private key.
+//! - [`ClientTls`] connects to an upstream.
+//! - [`ServerTls`] accepts a client, which may present a [`ClientCertificate`].
 //!
-//! The only room that names the TLS library.
+//! Both are built when the configuration is loaded, so that errors in a file are reported then. Two that are
+//! built from the same files are equal (`==`), so that a reload leaves connections unchanged.
+//!
+//! Only this module names the TLS library.
 
 mod client;
 mod client_certificate;
@@ -48,7 +51,7 @@ impl Setting for Pem {
     }
 }
 
-/// Reads our certificate and those above it.
+/// Reads our certificate chain.
 fn read_certificate<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
     let pem = Pem::read(value)?;
     read_expiries(value, &pem, TlsError::Certificates, |expiries| expiries.min())?;
@@ -58,12 +61,12 @@ fn read_certificate<T: From<Pem>>(value: &Cursor<'_>) -> Checked<T> {
 /// Reads trusted CAs.
 fn read_trusted_cas(value: &Cursor<'_>) -> Checked<Option<Pem>> {
     let pem = Pem::read(value)?;
-    // Those that were replaced may stay beside the new ones.
+    // Replaced CAs may remain beside the new ones.
     read_expiries(value, &pem, TlsError::Roots, |expiries| expiries.max())?;
     Ok(Some(pem))
 }
 
-/// Reports when certificates expire, for `/metrics` and warnings.
+/// Records when certificates expire, for `/metrics` and warnings.
 fn read_expiries(
     value: &Cursor<'_>,
     pem: &Pem,
@@ -103,22 +106,22 @@ pub struct Identity {
 /// Why TLS can't be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The system's store of roots is missing or empty.
+    /// The system's store of trusted CAs is missing or empty.
     #[error("the system has no root certificates that can be read")]
     NoSystemRoots,
-    /// A PEM text without a certificate in it, or with one that is broken.
+    /// A PEM text without a certificate, or with a malformed one.
     #[error("expected certificates in PEM, found none that can be read")]
     Certificates,
-    /// The same of those who may vouch for others.
+    /// A PEM text without trusted CAs, or with malformed ones.
     #[error("expected root certificates in PEM, found none that can be read")]
     Roots,
-    /// A PEM text without a private key in it.
+    /// A PEM text without a private key.
     #[error("expected a private key in PEM, found none that can be read")]
     Key,
-    /// A key that is not the certificate's, or of a kind that is not known.
+    /// A key that does not belong to the certificate, or is of an unsupported type.
     #[error("the private key does not go with the certificate")]
     Mismatch(#[source] rustls::Error),
-    /// No name of a host, and no address.
+    /// Neither a host name nor an IP address.
     #[error("expected a host name or an IP address")]
     ServerName,
 }
@@ -144,7 +147,7 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-/// When each certificate of a PEM text expires; those that can't be read are left out.
+/// When each certificate of a PEM text expires; unreadable ones are omitted.
 pub fn expiries(pem: &[u8]) -> Vec<SystemTime> {
     certificates(pem)
         .unwrap_or_default()
@@ -158,12 +161,12 @@ fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     found.ok().filter(|found| !found.is_empty())
 }
 
-/// What something was made of, to be compared. Keys are in it as a digest only.
+/// Digest of everything that a configuration was built from, for comparisons. Keys occur only in this digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct MadeOf([u8; 32]);
 
 impl MadeOf {
-    /// Of these parts, in this order.
+    /// Digest of these parts, in this order.
     fn parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
         let mut context = Context::new(&SHA256);
         for part in parts {
@@ -175,7 +178,7 @@ impl MadeOf {
     }
 }
 
-/// What a library says of a handshake, with the words for whoever has to mend it before it.
+/// The error of a handshake, after a sentence for the operator who has to fix it.
 #[derive(Debug, thiserror::Error)]
 #[error("{words}")]
 struct Refused {
@@ -184,7 +187,7 @@ struct Refused {
     source: io::Error,
 }
 
-/// The same error with words before it, where there are any.
+/// Adds the sentence to an error, if there is one for it.
 fn in_words(error: io::Error) -> io::Error {
     let words = error.get_ref().and_then(|inner| inner.downcast_ref()).and_then(words_for);
     match words {
@@ -229,7 +232,8 @@ fn words_for_certificate(reason: &CertificateError) -> Option<&'static str> {
             "its certificate is another one than `fingerprint` of `tls` names"
         }
         CertificateError::Revoked => "its certificate was revoked",
-        // What signs itself is often made as a root is (`openssl req -x509`), and has no variant of its own.
+        // Self-signed certificates are often created as CAs (`openssl req -x509`), and have no variant of
+        // their own.
         CertificateError::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {
             "it has signed its certificate itself, as a root does; name it by `fingerprint` of `tls`"
         }

@@ -1,4 +1,4 @@
-//! TLS with clients: who we are, and whom we let in.
+//! TLS with clients: our certificate, and the trusted CAs of client certificates.
 
 use std::{fmt, io, sync::Arc};
 
@@ -21,23 +21,23 @@ use crate::settings::{
     section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
 };
 
-/// A connection of a client.
+/// A TLS connection of a client.
 pub type ServerStream = tokio_rustls::server::TlsStream<TcpStream>;
 
-/// Who we are to clients, and whether they say who they are. HTTP/2 and HTTP/1.1 are offered.
+/// Server configuration: our certificate, and whether clients present one. HTTP/2 and HTTP/1.1 are offered.
 #[derive(Clone)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
-    /// Who vouches for clients.
+    /// Verifies client certificates with the trusted CAs.
     roots: Option<Arc<dyn ClientCertVerifier>>,
-    /// What they are made of.
+    /// Digest of the trusted CAs.
     roots_made_of: MadeOf,
     made_of: MadeOf,
-    /// Who we are to a replica that asks its clients for certificates.
+    /// Our certificate for another replica, if it requests client certificates.
     identity: Option<Identity>,
 }
 
-/// TLS with clients: who we are, and whom we let in.
+/// The section `tls` of `server`: our certificate, and the trusted CAs of client certificates.
 #[derive(Debug, Section)]
 #[section(name = "`tls` of `server`", id = "server_tls", process, variables)]
 pub struct ServerTlsOptions {
@@ -83,11 +83,11 @@ impl Setting for ServerTls {
 }
 
 impl ServerTls {
-    /// Makes a configuration of it.
+    /// Builds a configuration.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] for what can't be read, or does not go together.
+    /// [`TlsError`] if a part can't be read, or the parts do not belong together.
     pub fn new(options: ServerTlsOptions) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -112,13 +112,13 @@ impl ServerTls {
         };
         let mut config = builder.with_single_cert(certificates, key).map_err(TlsError::Mismatch)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // Nothing of a secret may be written to where `SSLKEYLOGFILE` says.
+        // Secrets must not be written to the file that `SSLKEYLOGFILE` names.
         config.key_log = Arc::new(rustls::NoKeyLog);
         let required: &[u8] = if client_ca.is_some() && is_required { b"required" } else { b"" };
         let roots = client_ca.as_ref().map_or(&[][..], |Pem(pem)| pem);
         let made_of = MadeOf::parts([identity.certificates.as_slice(), &identity.key, roots, required]);
         let roots_made_of = MadeOf::parts([roots]);
-        // Where clients have to show a certificate, replicas show each other their own.
+        // If clients must present a certificate, replicas present their own to each other.
         let identity = client_ca.is_some().then_some(identity);
         Ok(Self { config: Arc::new(config), roots: verifier, roots_made_of, made_of, identity })
     }
@@ -133,16 +133,16 @@ impl ServerTls {
         ClientTls::new(ClientTlsOptions { identity, ..ClientTlsOptions::default() })
     }
 
-    /// Shakes hands with a client.
+    /// Performs the handshake with a client.
     ///
     /// # Errors
     ///
-    /// When it speaks no TLS, is nobody who is let in, or goes.
+    /// When the client does not support TLS, has no trusted certificate, or disconnects.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<ServerStream> {
         TlsAcceptor::from(self.config.clone()).accept(stream).await
     }
 
-    /// The certificate that a client has shown, if it has: one for which the roots vouch.
+    /// The certificate that a client has presented, if any, which a trusted CA has signed.
     pub fn shown_by(&self, stream: &ServerStream) -> Option<ClientCertificate> {
         let (first, others) = stream.get_ref().1.peer_certificates()?.split_first()?;
         let others = others.iter().map(|one| one.clone().into_owned()).collect();
@@ -150,7 +150,8 @@ impl ServerTls {
         ClientCertificate::read(first).map(|read| ClientCertificate { vouching, ..read })
     }
 
-    /// Whether the roots vouch for a certificate: those of now, where the connection was made with others.
+    /// Whether a trusted CA has signed a certificate. Checks the current CAs, if the connection was made with
+    /// others.
     pub fn vouches_for(&self, certificate: &ClientCertificate) -> bool {
         let ClientCertificate { der, vouching, .. } = certificate;
         let Some(roots) = &self.roots else { return false };
@@ -158,12 +159,12 @@ impl ServerTls {
             || roots.verify_client_cert(&der.as_slice().into(), &vouching.others, UnixTime::now()).is_ok()
     }
 
-    /// Whether the same roots vouch for clients.
+    /// Whether another configuration trusts the same CAs.
     pub fn has_roots_of(&self, other: &Self) -> bool {
         self.roots_made_of == other.roots_made_of
     }
 
-    /// Whether a connection agreed on HTTP/2.
+    /// Whether HTTP/2 was negotiated.
     pub fn agreed_on_h2(stream: &ServerStream) -> bool {
         stream.get_ref().1.alpn_protocol() == Some(b"h2")
     }

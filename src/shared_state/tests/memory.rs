@@ -1,5 +1,5 @@
-//! A store in memory, for tests: that of several replicas, under a clock that can be paused. It can be out of
-//! reach.
+//! Store in memory for tests, which several replicas share, under a clock that can be paused. It can become
+//! unreachable.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,7 +17,7 @@ use super::super::{
 };
 use crate::crypto::Secret;
 
-/// The store. Clones are the same one.
+/// The store. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Memory(Arc<Inside>);
 
@@ -35,7 +35,7 @@ struct Kept {
 }
 
 impl SharedStore {
-    /// One replica's way to a store that is in memory.
+    /// The access of one replica to a store in memory.
     pub(crate) fn in_memory(memory: &Memory) -> Self {
         let settings = StoreSettings {
             address: "redis://memory".parse().unwrap(),
@@ -57,33 +57,33 @@ impl SharedStore {
 }
 
 impl Memory {
-    /// From now on nobody reaches it.
+    /// Disconnects all replicas.
     pub(crate) fn leave(&self) {
         self.each_replica(|replica| replica.client.connect_to(None));
     }
 
-    /// And again all do.
+    /// Connects all replicas again.
     pub(crate) fn come_back(&self) {
         self.each_replica(|replica| replica.client.connect_to(Some(self.clone())));
     }
 
-    /// The names of all values.
+    /// The keys of all values.
     pub(crate) fn names(&self) -> Vec<String> {
         self.kept().values.keys().cloned().collect()
     }
 
-    /// Puts a value there that is none of a replica's, or one of another name's.
+    /// Stores a value that no replica wrote, or the value of another key.
     pub(crate) fn plant(&self, name: &str, value: Bytes) {
         let until = Instant::now() + Duration::from_secs(3600);
         self.kept().values.insert(name.to_owned(), (value, until));
     }
 
-    /// A value as it is there.
+    /// A value as it is stored, encrypted.
     pub(crate) fn value(&self, name: &str) -> Bytes {
         self.kept().values[name].0.clone()
     }
 
-    /// Publishes something to all replicas, as somebody else may.
+    /// Publishes a message to all replicas, as another client of the store may.
     pub(crate) fn say(&self, message: &[u8]) {
         self.each_replica(|replica| replica.received(Received::Message(message.to_vec())));
     }
@@ -97,7 +97,7 @@ impl Memory {
         self.0.kept.lock().unwrap()
     }
 
-    /// Does what a command says at once; the response takes a little longer.
+    /// Executes a command at once; the response takes a little longer.
     pub(in crate::shared_state) fn request<'a>(&self, command: &Cmd) -> RedisFuture<'a, Value> {
         let words: Vec<&[u8]> = command
             .args_iter()
@@ -133,7 +133,7 @@ impl Memory {
                 let members = kept.groups.get(&text(1)).into_iter().flat_map(BTreeMap::values);
                 return Value::Array(members.cloned().map(Value::BulkString).collect());
             }
-            // Before the arguments: the command, the hash, how many keys, and the key.
+            // The arguments follow the command, the hash, the number of keys, and the key.
             "EVALSHA" if text(1) == TAKE.get_hash() => {
                 let [gap, slack] = [4, 5].map(|index| Duration::from_micros(number(index)));
                 let point = kept.points.entry(text(3)).or_insert(now);

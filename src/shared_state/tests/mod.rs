@@ -1,4 +1,5 @@
-//! A store that is not there, hangs, or says anything at all: nobody waits for it longer than its timeout.
+//! Tests with a store that is unreachable, hangs, or returns arbitrary bytes: no operation takes longer than
+//! its timeout.
 
 use std::{
     collections::VecDeque,
@@ -48,7 +49,7 @@ async fn listen() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// The commands that come over a connection.
+/// Parses the commands on a connection.
 struct Commands {
     stream: TcpStream,
     lines: VecDeque<String>,
@@ -59,7 +60,7 @@ impl Commands {
         Self { stream, lines: VecDeque::new() }
     }
 
-    /// The name of the next one. What a test sends has no line breaks in it, but for what is sealed.
+    /// The name of the next command. Except for encrypted values, the commands of tests have no line breaks.
     async fn next(&mut self) -> Option<String> {
         let (mut buffer, mut text) = ([0; 4096], String::new());
         while self.lines.is_empty() {
@@ -73,7 +74,7 @@ impl Commands {
         self.lines.pop_front()
     }
 
-    /// Gives the first so many commands good responses, and each that follows this one.
+    /// Sends valid responses to the first `good` commands, and `then` to each further one.
     async fn respond(mut self, good: usize, then: &[u8]) {
         let mut number = 0;
         while let Some(name) = self.next().await {
@@ -94,10 +95,11 @@ fn good_response(name: &str) -> &'static [u8] {
     }
 }
 
-/// `HELLO`, two words on who we are, `SUBSCRIBE`, and a script that shows whether it is of use.
+/// `HELLO`, two commands with the client's name and version, `SUBSCRIBE`, and a script as a probe.
 const TO_BEGIN: usize = 5;
 
-/// A server that gives the first so many commands good responses, and what follows these; on each connection.
+/// A server that sends valid responses to the first `good` commands of each connection, and `then` to the
+/// others.
 async fn server(good: usize, then: &'static [u8]) -> u16 {
     let (listener, port) = listen().await;
     tokio::spawn(async move {
@@ -143,7 +145,7 @@ async fn a_store_that_hangs_is_given_up_after_some_commands() {
         let begun = Instant::now();
         assert_eq!(store.get("a").await, Err(Unreachable));
         waited += usize::from(begun.elapsed() >= TIMEOUT);
-        // Who gives the connection up is another task.
+        // Another task closes the connection.
         tokio::task::yield_now().await;
     }
     assert!((3..=4).contains(&waited), "{waited}");
@@ -217,7 +219,7 @@ async fn sentinels_are_asked_one_after_the_other_until_one_knows_the_primary() {
     let (gone, gone_port) = listen().await;
     drop(gone);
     let primary = server(usize::MAX, b"").await.to_string();
-    // Its login is another one than that of the server.
+    // Its login differs from that of the server.
     let knows = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{primary}\r\n", primary.len());
     let knows = server(TO_BEGIN - 2, knows.leak().as_bytes()).await;
     let ignorant = server(TO_BEGIN - 2, b"_\r\n").await;
