@@ -13,7 +13,7 @@ pub struct ToolDefinition {
     pub name: ToolName,
     /// Display name, for people.
     pub title: Option<String>,
-    /// Description, for models that decide whether to call it.
+    /// Description, by which models decide whether to call it.
     pub description: Option<String>,
     /// Hints such as `readOnlyHint` (MCP 2026-07-28, schema, `ToolAnnotations`).
     pub annotations: Option<Map<String, Value>>,

@@ -286,7 +286,7 @@ pub enum Fault {
     Arguments,
     /// The client is not authorized.
     Forbidden,
-    /// An input request was declined, not answered, or not possible.
+    /// A required input request had no valid answer, or could not be sent.
     Unanswered,
     /// The upstream responded with this HTTP status of 400 or above.
     Upstream {

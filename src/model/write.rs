@@ -1,7 +1,7 @@
 //! Output formats of a tool result: JSON, the same for every API, and the contents of a resource.
 //!
-//! The JSON is written by hand. Its two large parts, the structured content and the text that repeats it, are
-//! spliced and escaped once from the upstream's own bytes, directly into the response.
+//! The JSON is written by hand. Its two large parts are the structured content and the text that repeats it.
+//! They are spliced and escaped once from the upstream's own bytes, directly into the response.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -232,7 +232,7 @@ fn brotli(data: &[u8], out: &mut LimitedWriter) -> Result<(), Wrong> {
     }
 }
 
-/// Minimum of the largest zstd window, in bytes; it is larger if the response limit is (RFC 9659, section 3).
+/// Largest zstd window, in bytes; the response limit if that is larger (RFC 9659, section 3).
 const ZSTD_WINDOW_BYTES: usize = 8 << 20;
 
 fn zstd(data: &[u8], limit_bytes: usize, out: &mut LimitedWriter) -> Result<(), Wrong> {

@@ -13,7 +13,7 @@ pub(super) fn safe_words(text: &str) -> String {
     safe_words_for(text, &Sent::default())
 }
 
-/// The same, except for strings that the client has sent itself.
+/// Like [`safe_words`], except that strings which the client has sent itself stay.
 pub(super) fn safe_words_for(text: &str, sent: &Sent<'_>) -> String {
     const NOT_SHOWN: &str = "The service failed. What it said of it is not for clients.";
     if looks_internal(text) { NOT_SHOWN.to_owned() } else { redacted_for(text, sent) }
@@ -90,7 +90,8 @@ pub(super) fn redacted(text: &str) -> String {
     redacted_for(text, &Sent::default())
 }
 
-/// The same, except for strings that the client has sent itself. Credentials are replaced even then.
+/// Replaces addresses, file paths and credentials in a text, except for strings that the client has sent
+/// itself. Credentials are replaced even then.
 pub(super) fn redacted_for(text: &str, sent: &Sent<'_>) -> String {
     static ADDRESSES: LazyLock<Regex> = LazyLock::new(|| {
         compiled(concat!(

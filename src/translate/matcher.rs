@@ -63,14 +63,14 @@ pub struct Matcher {
 #[derive(Debug, Default)]
 pub struct HeaderPatterns(pub Vec<(HeaderName, Pattern)>);
 
-/// HTTP status, or a range of them.
+/// Pattern of an HTTP status, or of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatusPattern {
     first: u16,
     last: u16,
 }
 
-/// Media type, possibly with wildcards: `text/plain`, `text/*`, `*/*`, `application/*+json`.
+/// Pattern of a media type, possibly with wildcards: `text/plain`, `text/*`, `*/*`, `application/*+json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaPattern {
     kind: String,
@@ -83,7 +83,8 @@ impl Matcher {
         self.status.is_some() || self.exit.is_some()
     }
 
-    /// Whether it has a condition that only a failure can be meant by, so that its rule applies to failures.
+    /// Whether it has a condition on the status, the exit status or standard error, so that an error rule may
+    /// match a 5xx or a failed program.
     pub(super) fn names_failure(&self) -> bool {
         self.names_status() || self.stderr.is_some()
     }
@@ -346,7 +347,8 @@ impl fmt::Display for MediaPattern {
     }
 }
 
-/// End of a program: a range of exit statuses, or a signal. Never matches the response of a server.
+/// Pattern of the end of a program: a range of exit statuses, or a signal. Never matches the response of a
+/// server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitPattern {
     /// Exit statuses from the first to the last.

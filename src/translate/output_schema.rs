@@ -108,7 +108,7 @@ impl OutputSchema {
     /// Types and checks a value.
     ///
     /// `source` is the JSON text of the value, if the value is unchanged; that text is then sent. A check
-    /// that takes more steps than `stop` allows fails.
+    /// that would take more steps than `stop` allows is not run, and fails.
     ///
     /// # Errors
     ///

@@ -36,7 +36,8 @@ impl PatternError {
 impl Pattern {
     /// Limit of the memory of a compiled pattern, in bytes.
     const SIZE_LIMIT_BYTES: usize = 1 << 20;
-    /// The same for an alternation of literal texts, which has no repetition that multiplies its size.
+    /// Limit of the memory of a compiled alternation of literal texts, in bytes. It has no repetition that
+    /// multiplies its size.
     const TEXTS_LIMIT_BYTES: usize = 16 << 20;
 
     /// Compiles a pattern.

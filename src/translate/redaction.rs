@@ -79,7 +79,7 @@ impl Redaction {
         self.hide_part(text, end).0
     }
 
-    /// The same, with the length of the consumed text.
+    /// Like [`Self::hide_until`], but also returns the length of the consumed text.
     fn hide_part<'t>(&self, text: &'t str, end: usize) -> (Cow<'t, str>, usize) {
         let (end, reach) =
             (floor_char_boundary(text, end), floor_char_boundary(text, end.saturating_add(REACH_BYTES)));

@@ -43,8 +43,8 @@ impl Known<'_> {
         self.names_without(&Redaction::default(), asked)
     }
 
-    /// The same with secrets replaced. A template may cut a text so that half a secret is left, which matches
-    /// no pattern.
+    /// Values of these variables, with secrets replaced. A template may cut a text so that half a secret is
+    /// left, which matches no pattern.
     pub(super) fn names_without(&self, redaction: &Redaction, asked: &[&str]) -> Vec<(String, Name)> {
         let view = self.view;
         let shown = |value: &Value| match redaction.is_empty() {

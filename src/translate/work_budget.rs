@@ -27,9 +27,9 @@ impl WorkBudget {
     /// Number of steps of a schema check that take as long as one step of a rule.
     pub const CHECK_STEPS: u64 = 10;
 
-    /// Steps that the templates of a prompt, an input request or a log line may take together, about ten
-    /// milliseconds. They are rendered on threads that serve other calls. Text that they look up counts, so
-    /// it is 6.4 MB; a client may send 4 MiB.
+    /// Steps that the templates of a prompt, an input request or a message may take together, about ten
+    /// milliseconds. They are rendered on threads that serve other calls. Looked-up bytes count, so the limit
+    /// is 6.4 MB of them; a client may send 4 MiB.
     pub const TEXT_STEPS: u64 = 100_000;
 
     /// Budget that cancels itself after so many steps; its owner then restarts the work elsewhere.

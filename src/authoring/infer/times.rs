@@ -181,7 +181,7 @@ pub(super) fn duration(name: &str, texts: &[&str]) -> Option<Guess> {
     let has_letters = |text: &&str| text.contains(char::is_alphabetic);
     let has_days = |text: &&str| text.split_once('-').is_some_and(|(_, clock)| clock.contains(':'));
     let unit = |text: &str| text.trim_start_matches(|c: char| !c.is_alphabetic()).to_owned();
-    // `5 m` is more likely five metres, and `3 h` may have another meaning.
+    // `5 m` is more likely five metres.
     let may_be_length = texts.iter().all(|text| unit(text) == "m");
     let certain = texts.iter().any(has_days) || (texts.iter().all(has_letters) && !may_be_length);
     let says_more = |text: &&str| text.contains(':') || has_letters(text);

@@ -80,7 +80,7 @@ impl JsonText {
         Self::check_text(&text)
     }
 
-    /// The same for text, which is valid UTF-8.
+    /// Checks that a text is one JSON document, and shares it.
     ///
     /// # Errors
     ///

@@ -39,7 +39,8 @@ pub(super) struct Cost {
     pub(super) errors: u64,
     /// To collect the first error and its context.
     pub(super) first_error: u64,
-    /// Cost of `unevaluated…` keywords for the parts of the same value.
+    /// To find the members and items that no part has evaluated, for `unevaluatedProperties` and
+    /// `unevaluatedItems`.
     leftovers: u64,
     /// Visits of references whose result the validator may cache.
     visits: u64,

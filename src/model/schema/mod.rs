@@ -74,8 +74,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`SchemaError`] if the document is not a valid JSON Schema, refers to another document, has a pattern
-    /// that can't run in linear time, or a number out of bounds.
+    /// [`SchemaError`] if the document is not a valid JSON Schema or refers to another document. Also if a
+    /// pattern can't run in linear time, or a number is out of bounds.
     pub fn compile(document: &Map<String, Value>) -> Result<Self, SchemaError> {
         Self::compile_with(jsonschema::options(), document)
     }

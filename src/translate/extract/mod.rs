@@ -219,8 +219,8 @@ impl Extractor {
         typed.map_err(|why| self.with_missing_patterns(why, view))
     }
 
-    /// The same for `pairs`, without the keys that no field uses. `None` if all keys are used, and on errors,
-    /// whose text lists all keys.
+    /// Extracts with `pairs`, without the keys that no field uses. `None` if all keys are used, and on
+    /// errors, whose text lists all keys.
     ///
     /// A status page has many keys, and a route uses few of them. Without this, a call with 2 KB of text
     /// takes twice the instructions.
@@ -314,7 +314,7 @@ impl Extracted {
         }
     }
 
-    /// The same, without a copy.
+    /// Converts to a tree without a copy.
     ///
     /// # Errors
     ///

@@ -50,7 +50,7 @@ impl Extract {
         }
     }
 
-    /// The same, or the schema of an untyped extractor that knows its result.
+    /// JSON Schema of the value, or of an untyped extractor that knows its result.
     ///
     /// For derived output schemas only: a configured output schema may convert the result.
     pub fn found_schema(&self) -> Option<Map<String, Value>> {

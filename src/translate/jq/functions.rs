@@ -32,7 +32,7 @@ pub(super) const READ: &str = "!read";
 pub(super) const WRITTEN: &str = "!written";
 /// Counts the result of a library function.
 const MADE: &str = "!made";
-/// Marks a term with a single value for the engine.
+/// Returns the values of a term, and marks a single value as the last for the engine.
 pub(super) const ONE: &str = "!one";
 pub(super) const SUM: &str = "!sum";
 pub(super) const DIFFERENCE: &str = "!difference";

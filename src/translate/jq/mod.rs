@@ -199,7 +199,7 @@ impl Jq {
         self.apply_to(to_jq(value)?, names, &Spent::until(names.stop))
     }
 
-    /// The same for an owned value, which is not copied.
+    /// Applies the filter to an owned value, which is not copied.
     ///
     /// # Errors
     ///

@@ -3,8 +3,8 @@
 //!
 //! In reading order:
 //!
-//! - [`rewritten`] rewrites a configured filter. It also counts each value of a term that may have several,
-//!   so a list can be iterated freely, and a cross product of lists ends in time.
+//! - [`rewritten`] rewrites a configured filter. It also counts each value of a term that may have several.
+//!   So a list can be iterated freely, and a cross product of lists ends in time.
 //! - [`bounded_definition`] rewrites the standard library. Its loops are tail calls, which they would not be
 //!   if their terms were counted.
 //! - [`with_parts`] is the common traversal of terms.

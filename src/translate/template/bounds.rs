@@ -19,7 +19,8 @@ use crate::translate::work_budget::{STOPPED, WorkBudget};
 /// Limit of the work of one rendering, in instructions of the engine (its "fuel").
 pub(super) const FUEL: u64 = 2_000_000;
 
-/// The same on a thread that serves other calls, too: a rendering that takes more is restarted elsewhere.
+/// Limit of the work of one rendering on a thread that serves other calls, too. A rendering that takes more
+/// is restarted elsewhere.
 pub(super) const SHORT_FUEL: u64 = 10_000;
 
 /// Bytes that are looked up or written in about the time of one step.

@@ -224,8 +224,8 @@ impl Header {
 }
 
 impl Header {
-    /// The last words before a cut that are between two names and under neither, if one of the two columns is
-    /// empty here and filled in most rows. Their column is unknown (`n/a`, left-aligned among numbers).
+    /// The last words before a cut that are between two names and under neither. Their column is unknown if
+    /// one of the two columns is empty here and filled in most rows (`n/a`, left-aligned among numbers).
     fn stray(&self, row: &[char], from: usize, cut: usize, left: usize) -> Option<String> {
         let part = row.get(from..cut.min(row.len()))?;
         let end = from + part.iter().rposition(|c| !c.is_whitespace())? + 1;
