@@ -15,7 +15,7 @@ use crate::config::{Loaded, Problem, listed};
 pub(super) struct CheckArguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// The form of what is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(super) output: Output,
 }

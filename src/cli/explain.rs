@@ -23,32 +23,33 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArguments {
-    /// The route, by its name; or by the URI of a resource, which gives arguments
+    /// Name of a route, or URI of a resource, which sets its arguments
     route: String,
-    /// A recorded reply: a body, a whole reply as `curl -i` prints it, or a HAR file; `-` for standard input
+    /// A recorded response: a body, a whole response as printed by `curl -i`, or a HAR file; `-` for standard
+    /// input
     #[arg(long, value_name = "FILE")]
     response: Option<PathBuf>,
-    /// Which reply of a HAR file: its number from 1, or a part of its URL; the last one where nothing is said
+    /// Entry of a HAR file: its number from 1, or a part of its URL (default: the last entry)
     #[arg(long, value_name = "NUMBER|URL", requires = "response")]
     entry: Option<Choice>,
-    /// The call's arguments, a JSON object; without `--response`, shows the request that is made of them
+    /// Arguments of the call, a JSON object; without `--response`, shows the request for them
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
-    /// The reply's status, from 100 to 599; of a body alone it is 200 where nothing is said
+    /// Status of the response, from 100 to 599 (default for a body alone: 200)
     #[arg(long, value_name = "CODE", requires = "response")]
     status: Option<u16>,
-    /// The reply's media type; a body alone has none where nothing is said
+    /// Media type of the response (default for a body alone: none)
     #[arg(long = "content-type", value_name = "TYPE", requires = "response")]
     media_type: Option<String>,
-    /// Of a command: its exit status, or the signal that ended it such as `SIGKILL`; 0 where nothing is said
+    /// For a command: its exit status, or the signal that ended it, such as `SIGKILL` (default: 0)
     #[arg(long = "exit-status", value_name = "STATUS", requires = "response")]
     exit: Option<End>,
-    /// Of a command: what it wrote to standard error
+    /// For a command: its standard error
     #[arg(long, value_name = "TEXT", requires = "response")]
     stderr: Option<String>,
     #[command(flatten)]
     config: ConfigArgument,
-    /// The form of what is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(super) output: Output,
 }

@@ -14,7 +14,7 @@ use crate::config;
 
 #[derive(Debug, Args)]
 pub(super) struct HealthArguments {
-    /// The address of the operators' port [default: `GLOSSATOR__ADMIN__LISTEN`, or else 127.0.0.1:9901]
+    /// Address of the admin API [default: `GLOSSATOR__ADMIN__LISTEN`, or else 127.0.0.1:9901]
     #[arg(long, value_name = "ADDRESS")]
     address: Option<SocketAddr>,
 }

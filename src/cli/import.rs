@@ -33,13 +33,13 @@ enum From {
 struct OpenapiArguments {
     /// The document; `-` for standard input
     file: PathBuf,
-    /// Where the API is, in the place of the document's first server: `http://host:port/base`
+    /// URL of the API, in place of the document's first server: `http://host:port/base`
     #[arg(long)]
     url: Option<String>,
-    /// Only operations with this tag; may be given several times
+    /// Only operations with this tag; can be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// The form of what is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }

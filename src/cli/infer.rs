@@ -20,26 +20,27 @@ const MOST_ENTRIES_TOLD: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct InferArguments {
-    /// Recorded replies of one endpoint, failures too: bodies, replies as `curl -i` prints them, or HAR files
+    /// Recorded responses of one endpoint, errors included: bodies, responses as printed by `curl -i`, or HAR
+    /// files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Of HAR files: one entry by its number from 1, or all with this in their URL; the last one's endpoint
-    /// by default
+    /// For HAR files: one entry by its number from 1, or all with this in their URL (default: those of the
+    /// last entry's endpoint)
     #[arg(long, value_name = "NUMBER|URL")]
     entry: Option<Choice>,
-    /// The tool's name
+    /// Name of the tool
     #[arg(long)]
     name: Option<String>,
-    /// The upstream's name; the tool's by default, so that several proposals can be in one folder
+    /// Name of the upstream; that of the tool by default, so that several proposals can be in one folder
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
-    /// The URL of the request: `http://host:port/path/{argument}`
+    /// URL of the request: `http://host:port/path/{argument}`
     #[arg(long)]
     url: Option<String>,
-    /// What is asked: `METHOD /path/{argument}`
+    /// Request of the route: `METHOD /path/{argument}`
     #[arg(long, value_name = "REQUEST")]
     request: Option<String>,
-    /// The form of what is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(super) output: Output,
 }

@@ -10,10 +10,10 @@ use crate::auth::{KeyHash, NewKey};
 
 #[derive(Debug, Args)]
 pub(super) struct KeyArguments {
-    /// Hash the key that comes on standard input, and make none
+    /// Hash a key from standard input instead of generating one
     #[arg(long)]
     stdin: bool,
-    /// What is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(super) output: Output,
 }

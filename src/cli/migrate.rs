@@ -23,17 +23,17 @@ const FILE_LIMIT_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct MigrateArguments {
-    /// Files, or folders with all that is in them: configurations (`.yaml`, `.yml`), and pages with blocks of
-    /// YAML (`.md`)
+    /// Files, or folders, searched recursively: configurations (`.yaml`, `.yml`), and pages with YAML blocks
+    /// (`.md`)
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Print what would change as a unified diff, and change nothing
+    /// Print the changes as a unified diff, and change nothing
     #[arg(long)]
     diff: bool,
-    /// Rewrite the other files where one is no YAML
+    /// Rewrite the other files if one is not valid YAML
     #[arg(long)]
     keep_going: bool,
-    /// The form of what is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(super) output: Output,
 }

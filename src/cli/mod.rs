@@ -33,7 +33,7 @@ use crate::{
 };
 use output::Screen;
 
-/// Turns a legacy server's plain replies into MCP tool results.
+/// Turns the plain responses of legacy servers into MCP tool results.
 #[derive(Debug, Parser)]
 #[command(name = "glossator", version, args_conflicts_with_subcommands = true)]
 struct CommandLine {
@@ -47,33 +47,33 @@ struct CommandLine {
 enum Command {
     /// Serve; this is the default
     Run(serve::RunArguments),
-    /// Speak MCP on standard input and output, for clients that start their servers themselves
+    /// Serve MCP over stdio, for clients that start their servers themselves
     Stdio(serve::StdioArguments),
-    /// Answer one request of a web server over CGI (RFC 3875), then exit
+    /// Serve one request of a web server as a CGI program (RFC 3875), then exit
     Cgi(serve::CgiArguments),
-    /// Serve in front of a small built-in legacy server; nothing else is needed
+    /// Serve in front of a small built-in legacy server; needs no configuration
     Demo(demo::DemoArguments),
-    /// Report everything that is wrong with a configuration, with its place and how to fix it
+    /// Report all problems of a configuration, each with its place and a fix
     Check(check::CheckArguments),
-    /// Give files of an earlier program the names of today
+    /// Rename keys of earlier versions in files
     Migrate(migrate::MigrateArguments),
     /// Run the examples in the routes
     Test(test::TestArguments),
-    /// Show step by step how one reply becomes a result
+    /// Show step by step how a response is translated to a result
     Explain(explain::ExplainArguments),
-    /// Propose a route from recorded replies
+    /// Propose a route from recorded responses
     Infer(infer::InferArguments),
-    /// Write routes for an API from its description
+    /// Generate routes from an API description
     Import(import::ImportArguments),
-    /// Report whether the process on this machine is ready, for health checks of containers
+    /// Check whether the process on this machine is ready, for health checks of containers
     Health(health::HealthArguments),
-    /// Make a key for a client, and its hash for the configuration
+    /// Generate an API key for a client, and its hash for the configuration
     Key(key::KeyArguments),
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
 }
 
-/// Which configuration a command reads.
+/// Path of the configuration.
 #[derive(Debug, Args)]
 struct ConfigArgument {
     /// The configuration: a YAML file, or a folder of them [default: ./glossator.yaml, or else
@@ -85,7 +85,7 @@ struct ConfigArgument {
 /// Paths that are tried if the command line names no configuration.
 const DEFAULT_PATHS: [&str; 2] = ["glossator.yaml", "/etc/glossator/glossator.yaml"];
 
-/// The form of what a command prints.
+/// Output format of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// For people

@@ -37,23 +37,23 @@ pub(super) struct RunArguments {
     overrides: Overrides,
 }
 
-/// Settings of the process that the command line gives; they go before the environment and the file.
+/// Process settings from the command line. They override the environment and the file.
 #[derive(Debug, Args)]
 pub(super) struct Overrides {
-    /// The address to listen on; port 0 takes any that is free
+    /// Listen address; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     #[command(flatten)]
     pub(super) log: LogOverrides,
 }
 
-/// The same of the log alone.
+/// Log settings from the command line.
 #[derive(Debug, Args)]
 pub(super) struct LogOverrides {
-    /// How much is logged: off, error, warn, info, debug or trace
+    /// Log level: off, error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// The form of the log: text or json
+    /// Log format: text or json
     #[arg(long, value_name = "FORM")]
     log_format: Option<String>,
 }

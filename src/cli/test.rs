@@ -19,17 +19,17 @@ use crate::{
 pub(super) struct TestArguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Only examples whose name has this in it; names are `ROUTE/EXAMPLE`, an example without a name is its
-    /// number
+    /// Only examples whose name contains this; names are `ROUTE/EXAMPLE`, and the number of an example
+    /// without a name
     filter: Option<String>,
-    /// Only the examples of this route; may be given several times
+    /// Only the examples of this route; can be repeated
     #[arg(long = "route", value_name = "ROUTE")]
     routes: Vec<String>,
-    /// Write the actual results into the files, in place of the expected ones; review the difference. Where
-    /// more than single values differ, comments inside that `expect` are lost
+    /// Write the actual results into the files, in place of the expected ones; review the diff. If more than
+    /// single values differ, comments inside that `expect` are lost
     #[arg(long)]
     update: bool,
-    /// The form of what is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(super) output: Output,
 }

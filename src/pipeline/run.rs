@@ -430,7 +430,7 @@ fn argument_error(route: &Route, sentence: String) -> ToolResult {
     let none = Value::Object(Map::new());
     let facts = CallInput::new(&route.definition.name, &none);
     let mut result = translate(form, facts, &response, &mut Trace::off()).result;
-    // No upstream sent a status. One that the rule sets is kept.
+    // No upstream sent a status. One that the rule sets remains.
     result.meta.remove(STATUS_META_KEY);
     if let Outcome::Error(Fault::Upstream { .. }) = result.outcome {
         result.outcome = Outcome::Error(Fault::Arguments);

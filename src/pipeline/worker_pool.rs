@@ -128,7 +128,7 @@ async fn acquire(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
     semaphore.acquire_owned().await.expect("the semaphore is never closed")
 }
 
-/// Cancels the work when the caller stops waiting.
+/// Cancels the work when its result is no longer awaited.
 #[derive(Debug, Default)]
 struct Waiting(WorkBudget);
 
@@ -143,11 +143,11 @@ impl Drop for Waiting {
 /// serves other calls.
 const LARGE_REPLY_BYTES: usize = 1 << 20;
 
-/// The same for a failure, or a response that rules or a schema apply to: the steps of rules are only counted
-/// in part.
+/// Size limit for a failure, or a response that rules or a schema apply to: the steps of rules are only
+/// counted in part.
 const LARGE_FOR_RULES_BYTES: usize = 8 << 10;
 
-/// The same for the arguments of a call.
+/// Size limit for the arguments of a call.
 const LARGE_ARGUMENTS_BYTES: usize = 32 << 10;
 
 /// Step limit of rules on a thread that also serves other calls: pattern matches, filter iterations, cost of

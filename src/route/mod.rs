@@ -210,12 +210,8 @@ pub struct RouteCall {
 }
 
 impl RouteCall {
-    /// Builds the arguments for the route from those of the caller's call. A string is converted to the type
-    /// in the route's schema; an empty one leaves the argument out. `stop` cancels it.
-    ///
-    /// # Errors
-    ///
-    /// [`RequestError`] if a template can't be rendered.
+    /// Builds the arguments for the route from those of a prompt or a completion. A string is converted to
+    /// the type in the route's schema; an empty one leaves the argument out. `stop` cancels it.
     pub fn fill(
         &self,
         arguments: &Arguments,

@@ -160,7 +160,7 @@ pub(super) fn scalar(name: &str, value: Option<&Value>) -> Result<String, String
     }
 }
 
-/// How many times a path may be decoded before it is used: once by the server, and again by programs behind
+/// Number of times that a path may be decoded before it is used: by the server, and again by programs behind
 /// it.
 const DECODINGS: usize = 3;
 

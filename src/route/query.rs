@@ -26,7 +26,7 @@ const UNWRITTEN: &AsciiSet = &ESCAPED
     .remove(b'?')
     .remove(b'%');
 
-/// The same, and `%` where it is not part of an encoding.
+/// [`UNWRITTEN`] and `%`, for text whose `%` are not part of an encoding.
 const UNWRITTEN_OR_PERCENT: &AsciiSet = &UNWRITTEN.add(b'%');
 
 /// Query template such as `p={repository};a=summary`.

@@ -74,7 +74,7 @@ pub enum UpstreamError {
     Connect {
         /// The upstream.
         upstream: UpstreamName,
-        /// Why.
+        /// Cause.
         #[source]
         source: Cause,
     },
@@ -91,7 +91,7 @@ pub enum UpstreamError {
     NotStarted {
         /// The upstream.
         upstream: UpstreamName,
-        /// Why.
+        /// Cause.
         #[source]
         source: Cause,
     },
@@ -254,7 +254,7 @@ pub enum UpstreamError {
     Unsendable {
         /// The upstream.
         upstream: UpstreamName,
-        /// Why.
+        /// Cause.
         #[source]
         source: Cause,
     },
@@ -265,7 +265,7 @@ pub enum UpstreamError {
 pub struct ErrorProperties {
     /// Label in metrics and spans.
     pub label: &'static str,
-    /// How far the request came.
+    /// Stage at which the request failed.
     pub stage: Stage,
     /// Whether the request may be sent again.
     pub repeat: Repeat,

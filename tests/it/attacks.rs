@@ -486,7 +486,7 @@ routes:
     }
 }
 
-/// An argument is text of its element, whatever it contains.
+/// An argument is text of its element, even if it looks like markup.
 #[tokio::test]
 async fn an_argument_makes_no_element() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;

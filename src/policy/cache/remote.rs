@@ -16,7 +16,7 @@ use crate::{model::UpstreamResponse, policy::Sharing, shared_state::KeptBytes};
 /// Format version, the first byte of an entry.
 const VERSION: u8 = 1;
 
-/// How long a stale response with a validator is stored.
+/// Storage time of a stale response with a validator.
 const ASKED_ABOUT_FOR: Duration = Duration::from_secs(3600);
 
 /// Cached responses of one upstream that all replicas share.
@@ -53,7 +53,7 @@ impl RemoteCache {
     }
 }
 
-/// How long a response may be used from now on, fresh or stale.
+/// Time for which a response may still be used, fresh or stale.
 fn of_use(entry: &Entry, settings: CacheSettings) -> Duration {
     let in_place_of_errors = match settings.lasts {
         Lasts::For(_) => settings.stale_if_error,

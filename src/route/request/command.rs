@@ -1,8 +1,8 @@
 //! Command requests: arguments to the words of a command line.
 //!
-//! There is no shell: each word reaches the program unchanged, whatever it contains. An argument of the
-//! client could still look like an option. So a word that begins with a client's `-` is rejected, unless `--`
-//! precedes it or the route allows it for the argument by name.
+//! There is no shell: each word reaches the program unchanged. An argument of the client could still look
+//! like an option. So a word that begins with a client's `-` is rejected, unless `--` precedes it or the
+//! route allows it for the argument by name.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};

@@ -21,7 +21,7 @@ use crate::{
     telemetry::{CallContext, Chain},
 };
 
-/// How many times one attempt is repeated because a reused connection was closed by the server.
+/// Maximum repetitions of one attempt, after a reused connection was closed by the server.
 const RECONNECT_LIMIT: u32 = 3;
 
 /// `User-Agent` of requests, unless the route or the upstream's settings set another.

@@ -69,7 +69,7 @@ async fn start() -> (Loaded, Scripted) {
     start_with("").await
 }
 
-/// The same with these server settings.
+/// Starts it with these server settings.
 async fn start_with(server: &str) -> (Loaded, Scripted) {
     let echo = |asked: &Asked| {
         let told = format!(
@@ -450,7 +450,7 @@ impl Older {
         self.request("tools/call", tool, arguments, answers).await["result"].clone()
     }
 
-    /// The same for any method. Returns the whole response.
+    /// Sends a request of any method, and returns the whole response.
     async fn request(
         &mut self,
         method: &str,

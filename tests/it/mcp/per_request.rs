@@ -216,7 +216,7 @@ async fn notifications_need_no_headers_of_their_own() {
     assert_eq!(endpoint.send(post.clone()).await.status, StatusCode::ACCEPTED);
     let right = post.clone().header("mcp-method", "notifications/cancelled");
     assert_eq!(endpoint.send(right).await.status, StatusCode::ACCEPTED);
-    // Whoever decides by the header must not be misled by it.
+    // A proxy that decides by the header must not be misled by it.
     for wrong in
         [post.clone().header("mcp-method", "tools/call"), post.clone().header("mcp-method", "caf\u{e9}")]
     {

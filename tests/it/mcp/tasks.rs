@@ -30,7 +30,7 @@ async fn start(upstream: &Scripted, keys: &str, secret: &str) -> Loaded {
     Loaded::start(&load(upstream, keys, &format!("secret_key: '{secret}'"))).await
 }
 
-/// The same, reachable by other replicas.
+/// Replica that others reach.
 async fn start_as_peer(upstream: &Scripted, keys: &str) -> Loaded {
     let listener = glossator::server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -42,7 +42,7 @@ fn load(upstream: &Scripted, keys: &str, server: &str) -> config::Loaded {
     load_for(&format!("'http://{}'", upstream.address), keys, server)
 }
 
-/// The same, in front of an upstream with these settings.
+/// Configuration of a replica in front of an upstream with these settings.
 fn load_for(upstream: &str, keys: &str, server: &str) -> config::Loaded {
     let keys: String = keys.trim().lines().map(|line| format!("    {}\n", line.trim_end())).collect();
     let file = format!(

@@ -28,7 +28,7 @@ impl Served {
         Self::start_after(Duration::from_secs(10), text).await
     }
 
-    /// The same; the first clients connect after servers had this long to list their tools.
+    /// Starts it; the first clients connect after servers had this long to list their tools.
     async fn start_after(patience: Duration, text: &str) -> Self {
         let loaded = config::load(&Sources::of_text("a.yaml", text));
         let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}"));

@@ -194,7 +194,7 @@ impl Drop for InFlightRequest {
     }
 }
 
-/// When an endpoint that fails is ejected, and for how long.
+/// Settings of outlier detection: when a failing endpoint is ejected, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "outlier_detection", default, check = Self::complete)]
 pub struct OutlierDetectionSettings {
@@ -211,7 +211,7 @@ pub struct OutlierDetectionSettings {
 }
 
 impl OutlierDetectionSettings {
-    /// The longest time is never shorter than the first.
+    /// Checks that the maximum ejection time is no shorter than the base, and raises a default to it.
     fn complete(mut self, section: &OpenSection<'_>) -> Checked<Self> {
         if self.max_ejection_time < self.base_ejection_time {
             if let Some(entry) = section.entry("max_ejection_time") {

@@ -33,7 +33,7 @@ use crate::{
 /// Longest body that is read, so that its connection can be reused.
 const BODY_LIMIT_BYTES: usize = 64 << 10;
 
-/// How the health of each endpoint is checked.
+/// Settings of active health checks.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "health_check")]
 pub struct HealthCheckSettings {

@@ -168,7 +168,7 @@ impl Endpoints {
     }
 }
 
-/// State of the lookups, for callers that have checked that there are names.
+/// State of the lookups. Only called if there are names.
 fn names_of(endpoints: &Endpoints) -> &Names {
     endpoints.names.as_ref().expect("names are looked up where there are some")
 }
