@@ -1,10 +1,11 @@
 //! Encryption with the secret key of all replicas, keyed hashes, hashes and random ids.
 //!
 //! State between two requests is in encrypted tokens, so that every replica with the same secret key can
-//! handle the next request: session ids, the state of an input request (`requestState` of MCP 2026-07-28),
-//! task ids. A token is `base64url(encrypt(expiry ‖ content))`; `encrypt` returns
-//! `salt ‖ AES-256-GCM(content)` under a key that HKDF derives from the secret key and the salt. The purpose
-//! is additional authenticated data.
+//! handle the next request. Tokens are session ids, task ids, and the state of an input request
+//! (`requestState` of MCP 2026-07-28).
+//!
+//! A token is `base64url(encrypt(expiry ‖ content))`; `encrypt` returns `salt ‖ AES-256-GCM(content)` under a
+//! key that HKDF derives from the secret key and the salt. The purpose is additional authenticated data.
 
 use std::{fmt, sync::Arc, time::SystemTime};
 

@@ -3,8 +3,8 @@
 //! The path of a call: `inbound/*` (decode) → [`pipeline`] → [`route`] (which tool, are the arguments valid,
 //! which request) → [`policy`] → [`upstream`] → [`translate::translate`] → `inbound/*` (encode).
 //!
-//! The modules are declared below from the lowest layer up: a module uses only modules declared above it, and
-//! a test reads that order from this file and checks every import. Deliberately absent:
+//! The modules are declared below from the lowest layer up. A module uses only modules declared above it; a
+//! test reads that order from this file and checks every import. Deliberately absent:
 //!
 //! - [`model`], [`translate`], [`route`] and [`prompt`] have no `async`, clock, environment, log, or wire
 //!   library (the types of `bytes`, `http` and `serde_json` are allowed).

@@ -25,12 +25,12 @@ pub type PromptTable = BTreeMap<ToolName, Arc<Prompt>>;
 /// A prompt.
 #[derive(Debug)]
 pub struct Prompt {
-    /// Its name, with the syntax of tool names: the specification has none, and clients that turn it into a
+    /// The name, with the syntax of tool names. The specification has none, and clients that turn it into a
     /// command need letters, digits and few other characters.
     pub name: ToolName,
     /// A display name.
     pub title: Option<String>,
-    /// Its purpose.
+    /// The purpose of the prompt.
     pub description: Option<String>,
     /// The scopes that a client needs, if clients have identities.
     pub scopes: Scopes,
@@ -45,15 +45,15 @@ pub struct Prompt {
 /// An argument of a prompt; its value is a string.
 #[derive(Debug)]
 pub struct PromptArgument {
-    /// Its name.
+    /// The name of the argument.
     pub name: String,
     /// A display name.
     pub title: Option<String>,
-    /// Its meaning.
+    /// The meaning of the argument.
     pub description: Option<String>,
     /// Whether it is required.
     pub required: bool,
-    /// Its possible values.
+    /// Completions for its value.
     pub completion: Option<Completion>,
 }
 
@@ -69,7 +69,7 @@ impl Prompt {
         self.arguments.iter().find(|argument| argument.name == name)
     }
 
-    /// The prompt as a list shows it (MCP 2026-07-28, schema, `Prompt`).
+    /// The prompt in the format of `prompts/list` (MCP 2026-07-28, schema, `Prompt`).
     pub fn to_json(&self) -> Map<String, Value> {
         let arguments = || self.arguments.iter().map(PromptArgument::to_json).map(Value::Object).collect();
         object_of_some([
@@ -169,16 +169,16 @@ pub enum Part {
     Read(Template),
     /// An embedded document in the configuration.
     Resource {
-        /// Its URI.
+        /// The URI.
         uri: Template,
         /// Such as `text/csv`.
         media_type: Option<String>,
-        /// Its text.
+        /// The text.
         text: Template,
     },
     /// A link.
     ResourceLink {
-        /// Its target.
+        /// The target.
         uri: Template,
         /// A short name.
         name: Template,

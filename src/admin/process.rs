@@ -36,7 +36,7 @@ pub struct ProcessStatus {
 pub struct ReloadFailure {
     /// Time of the first failure in a row.
     pub at: SystemTime,
-    /// Its problems, as `check` reports them.
+    /// The problems, as `check` reports them.
     pub report: String,
 }
 

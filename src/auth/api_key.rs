@@ -175,7 +175,7 @@ impl fmt::Debug for KeyHash {
 
 /// The keys of all clients, by their hashes.
 ///
-/// How long a comparison of hashes takes reveals nothing of use: nobody can choose the hash of a key, nor
+/// The duration of a comparison of hashes reveals nothing useful. Nobody can choose the hash of a key, nor
 /// find a key of 256 random bits by a part of its hash.
 #[derive(Debug)]
 pub(super) struct Keys(HashMap<KeyHash, (Arc<Client>, Option<SystemTime>)>);

@@ -1,8 +1,8 @@
 //! JWKS of an issuer: the keys that verify its tokens, from a file or a server.
 //!
-//! The JWKS of a server is refreshed at intervals, and when a token names an unknown key: once for all
-//! waiting requests, and at most every few seconds, whatever tokens arrive. While the server is unreachable,
-//! the last good JWKS is used for a day.
+//! The JWKS of a server is refreshed at intervals, and when a token names an unknown key. One refresh serves
+//! all waiting requests, and there is at most one every few seconds, whatever tokens arrive. While the server
+//! is unreachable, the last good JWKS is used for a day.
 
 use std::{
     fmt,
@@ -55,7 +55,7 @@ pub enum KeySource {
     Written(KeyList),
     /// A server.
     Server {
-        /// Its address and connection settings.
+        /// The address and connection settings.
         server: Box<HttpSettings>,
         /// The path and query of the document.
         path_and_query: PathAndQuery,

@@ -1,8 +1,8 @@
 //! Signed tokens (JWS, RFC 7515, section 7.1), and the key sets that verify their signatures (JWKS, RFC
 //! 7517).
 //!
-//! The crate `jsonwebtoken` is not used: it has no provider for `ring`, it ignores `crit`, it does not know
-//! the name `Ed25519` (RFC 9864), and with `arbitrary_precision` of `serde_json` it can't read `exp`.
+//! The crate `jsonwebtoken` is not used. It has no provider for `ring`, it ignores `crit`, and it does not
+//! support the name `Ed25519` (RFC 9864). With `arbitrary_precision` of `serde_json` it can't read `exp`.
 
 use std::fmt;
 

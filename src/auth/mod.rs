@@ -60,7 +60,7 @@ pub struct AccessSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(name = "a client", id = "client", variables, check_keys = Self::check_keys)]
 pub struct ClientSettings {
-    /// Its name in the configuration.
+    /// The name in the configuration.
     #[key(skip)]
     pub name: String,
     /// Hashes of its API keys, as `glossator key` prints them.

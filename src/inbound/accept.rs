@@ -41,7 +41,7 @@ impl<'a> MediaRange<'a> {
         self.essence.eq_ignore_ascii_case(media_type.as_bytes())
     }
 
-    /// How specific the range is for this media type: 2 for the type itself, 1 for `type/*`, 0 for `*/*`.
+    /// The specificity of the range for this media type: 2 for the type itself, 1 for `type/*`, 0 for `*/*`.
     /// `None` if the range does not include it.
     fn specificity(&self, media_type: &str) -> Option<u8> {
         if self.is(media_type) {

@@ -36,7 +36,7 @@ pub struct Connection {
 
 /// Context of a request before the filter: it grants no rights.
 ///
-/// The server puts it into the request's extensions, and the API takes it out.
+/// The server adds it to the request's extensions, and the API removes it.
 #[derive(Debug, Clone)]
 pub struct Arrival {
     /// The connection, shared by all of its requests.

@@ -541,9 +541,10 @@ fn is_trusted(peer: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&peer.to_canonical()))
 }
 
-/// The address of the client: the peer of the connection, or the one that trusted proxies forward for. Each
-/// proxy appends its own peer to `X-Forwarded-For`, so the list is read from the end, as far as its writers
-/// are trusted; earlier entries may be forged.
+/// The address of the client: the peer of the connection, or the one that trusted proxies forward for.
+///
+/// Each proxy appends its own peer to `X-Forwarded-For`. So the list is read from the end, as far as its
+/// writers are trusted; earlier entries may be forged.
 fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |address: IpAddr| is_trusted(address, trusted);
     let mut client = peer.to_canonical();

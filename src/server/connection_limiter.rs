@@ -51,7 +51,7 @@ struct BufferState {
 
 impl ResponseBuffer {
     /// Creates a buffer of `limit_bytes`. With an upstream buffer to charge, the limit is at most half of
-    /// that, so that clients that read nothing leave the other half to those that do.
+    /// that. So clients that read nothing leave the other half to those that do.
     pub(super) fn new(limit_bytes: usize, upstream_buffer: Option<UpstreamBuffer>) -> Self {
         let (held_bytes, is_over) = (AtomicUsize::new(0), Notify::new());
         Self(Arc::new(BufferState { held_bytes, limit_bytes, is_over, upstream_buffer }))

@@ -88,8 +88,8 @@ pub(super) const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5),
 /// Accepts the next connection into `accepted`, unless one waits there already; it stays there when this is
 /// cancelled.
 ///
-/// An error of one client is not logged. An error of the system (no file descriptors left) is, and accepting
-/// is retried after a pause: if the server stopped for it, it would stop for every client.
+/// An error of one client is not logged. An error of the system (no file descriptors left) is logged, and
+/// accepting is retried after a pause: if the server stopped for it, it would stop for every client.
 pub(super) async fn accept(
     listener: &TcpListener,
     accepted: &mut Option<(TcpStream, SocketAddr)>,

@@ -147,8 +147,8 @@ async fn next_requests(reloads: &mut mpsc::Receiver<ReloadRequest>) -> Vec<Reloa
     requests
 }
 
-/// Waits until the files differ from those that were read, and have not changed for an interval: a file that
-/// is being written is read only once it is complete.
+/// Waits until the files differ from those that were read, and have not changed for an interval. So a file
+/// that is being written is read only once it is complete.
 async fn files_changed(
     sources: &Arc<Sources>,
     named_files: &Arc<[PathBuf]>,

@@ -61,19 +61,19 @@ pub enum Message {
     },
     /// The subscriptions of an MCP session have changed.
     Subscribed {
-        /// Its id.
+        /// The id of the session.
         session: Box<str>,
     },
     /// The log level of an MCP session has changed.
     Level {
-        /// Its id.
+        /// The id of the session.
         session: Box<str>,
         /// The name of the new level.
         level: Box<str>,
     },
     /// An MCP session was ended by its client.
     Ended {
-        /// Its id.
+        /// The id of the session.
         session: Box<str>,
     },
 }

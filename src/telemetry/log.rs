@@ -25,7 +25,7 @@ use tracing_subscriber::{
 use super::log_writer::LogWriter;
 use crate::settings::value::Word as _;
 
-/// What to log, and how.
+/// The level and the format of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "log", process, variables, default)]
 pub struct LogSettings {

@@ -197,7 +197,7 @@ impl Service {
         Self { attributes }
     }
 
-    /// Its attributes, by name.
+    /// The attributes, by name.
     pub fn attributes(&self) -> &[(String, String)] {
         &self.attributes
     }

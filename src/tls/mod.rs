@@ -178,7 +178,7 @@ impl MadeOf {
     }
 }
 
-/// The error of a handshake, after a sentence for the operator who has to fix it.
+/// The error of a handshake, preceded by advice for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{words}")]
 struct Refused {
@@ -187,7 +187,7 @@ struct Refused {
     source: io::Error,
 }
 
-/// Adds the sentence to an error, if there is one for it.
+/// Adds advice to an error, if there is some for it.
 fn in_words(error: io::Error) -> io::Error {
     let words = error.get_ref().and_then(|inner| inner.downcast_ref()).and_then(words_for);
     match words {

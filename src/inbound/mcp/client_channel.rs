@@ -58,9 +58,9 @@ pub(super) enum Unanswered {
     /// The client responded with a JSON-RPC error.
     #[error("the client refused: {message} ({})", code.0)]
     Refused {
-        /// Its code.
+        /// The code.
         code: ErrorCode,
-        /// Its message.
+        /// The message.
         message: String,
     },
 }

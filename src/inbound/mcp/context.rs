@@ -262,7 +262,7 @@ pub(super) struct RpcContext<'a> {
     pub(super) revision: Revision,
     pub(super) request: &'a Request<'a>,
     pub(super) carrier: MessageContext<'a>,
-    /// Its id in the log and in errors.
+    /// The id in the log and in errors.
     pub(super) request_id: RequestId,
     /// The queue of messages that are sent before the result.
     pub(super) outbox: &'a Outbox,

@@ -33,7 +33,7 @@ use crate::{
     pipeline::Gateway,
 };
 
-/// Dispatches the messages of all transports, and holds the state of the endpoint.
+/// Dispatches the messages of all transports, and has the state of the endpoint.
 #[derive(Debug)]
 pub(super) struct Protocol {
     pub(super) gateway: Gateway,

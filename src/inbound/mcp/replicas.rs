@@ -1,11 +1,11 @@
 //! Forwarding between replicas: a client's response may reach a replica that did not send the request.
 //!
 //! A client up to 2025-11-25 responds with a message of its own, which a load balancer may send to any
-//! replica. The id of our request holds, encrypted, the address of the replica that sent it. Other replicas
-//! forward the response to that address, once.
+//! replica. The id of our request contains, encrypted, the address of the replica that sent it. Other
+//! replicas forward the response to that address, once.
 //!
 //! The forwarded request names its client in an encrypted token ([`ForwardedIdentity`]) that is valid for
-//! this request and a short time. The client's credentials are not forwarded. The token holds a digest of the
+//! this request and a short time. The client's credentials are not forwarded. The token has a digest of the
 //! request, so it is of no use for another one.
 
 use std::{

@@ -212,7 +212,7 @@ struct Log {
     bytes: usize,
     /// No more events will follow.
     is_over: bool,
-    /// Its session has ended.
+    /// The session has ended.
     is_closed: bool,
     /// The number of readers so far; the last of them is the active one.
     readers: u64,

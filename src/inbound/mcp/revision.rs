@@ -26,7 +26,7 @@ pub(super) enum Revision {
     R2026_07_28,
 }
 
-/// How clients of a revision declare it.
+/// The way in which clients of a revision declare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Era {
     /// With `initialize`, once: up to 2025-11-25.
@@ -185,7 +185,7 @@ impl Revision {
         let in_header = context::sole(headers, &PROTOCOL_VERSION)?;
         let Some(in_body) = request.meta.protocol_version()? else {
             return match request.method.as_ref() {
-                // Its revision is among its parameters, and a header is ignored.
+                // The revision is among the parameters, and a header is ignored.
                 "initialize" => Ok(Self::NEWEST_WITH_HANDSHAKE),
                 _ => match (Self::of_header(in_header)?, request.method.as_ref()) {
                     (Self::R2026_07_28, _) | (_, "server/discover") => Err(missing_meta("protocolVersion")),
@@ -222,7 +222,7 @@ impl Revision {
     pub(super) fn of_line(said: Option<Self>, request: &Request<'_>) -> Result<Self, RpcError> {
         match (request.meta.protocol_version()?, request.method.as_ref(), said) {
             (Some(in_body), _, _) => in_body.parse(),
-            // Its revision is among its parameters; a ping may precede it.
+            // The revision is among the parameters; a ping may precede it.
             (None, "initialize", _) | (None, "ping", None) => Ok(Self::NEWEST_WITH_HANDSHAKE),
             (None, "server/discover", _) => Err(missing_meta("protocolVersion")),
             (None, _, Some(said)) => Ok(said),

@@ -43,7 +43,7 @@ struct SubscribedSessions {
 
 #[derive(Debug, Default)]
 struct SubscribedSession {
-    /// Its number, in the order of creation.
+    /// The number of the session, in the order of creation.
     number: u64,
     /// The number of its streams here.
     streams: usize,

@@ -1,6 +1,6 @@
 //! Sessions of clients up to MCP 2025-11-25.
 //!
-//! - [`Session`]: an encrypted session id that holds what the client sent with `initialize`, so that every
+//! - [`Session`]: an encrypted session id with the parameters of `initialize`, so that every
 //!   replica can read it and none needs a table of sessions.
 //! - [`Sessions`]: ids of ended sessions, in the replica that got the `DELETE`.
 //! - [`Levels`]: log levels (`logging/setLevel`), in the replica that got the request and in those that it
@@ -218,7 +218,7 @@ impl Levels {
         }
     }
 
-    /// The level of a session, if this replica knows it.
+    /// The level of a session, if this replica has stored it.
     pub(super) fn of(&self, session: &str) -> Option<LogLevel> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).levels.get(key(session)).copied()
     }

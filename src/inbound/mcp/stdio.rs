@@ -46,7 +46,7 @@ const IN_FLIGHT_LIMIT: usize = 256;
 /// A line from a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// Its bytes, without the line break.
+    /// A complete line, without the line break.
     Whole(Vec<u8>),
     /// It is longer than a message may be; the rest was skipped.
     TooLong {

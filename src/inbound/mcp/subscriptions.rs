@@ -44,7 +44,7 @@ pub(super) struct Subscription {
 enum Resources {
     /// These, which are polled for it.
     Watched(BTreeMap<Arc<str>, Watching>),
-    /// Those that its session subscribes to.
+    /// The resources that its session subscribes to.
     OfSession(SessionListener),
 }
 

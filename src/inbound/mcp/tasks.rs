@@ -1,9 +1,10 @@
 //! Tasks (the extension `io.modelcontextprotocol/tasks` of 2026-07-28): calls whose result the client polls.
 //!
 //! A task is an asynchronous operation of the upstream. Its id is an encrypted token with the location to
-//! poll and the arguments of the call ([`Task`]); so any replica can handle it, and none stores anything.
-//! Only a task with input requests to its client (`task_elicitation`) is stored by the replica where it
-//! began, to which the others forward requests for it ([`TaskRequest`]).
+//! poll and the arguments of the call ([`Task`]). So any replica can handle it, and none stores anything.
+//!
+//! A task with input requests to its client (`task_elicitation`) is the exception. The replica where it began
+//! stores it, and the others forward requests for it ([`TaskRequest`]).
 
 use std::{
     sync::Arc,
@@ -322,7 +323,7 @@ enum TaskState {
     Operation(OperationState),
     /// It needs input.
     Asking(Vec<Question>),
-    /// Its result, as serialized for clients.
+    /// The result, as serialized for clients.
     Written(Bytes),
 }
 

@@ -248,7 +248,7 @@ pub(super) fn rejected(request: LoggedRequest<'_>, rejection: &Rejection) -> Res
     response
 }
 
-/// Takes the headers, and leaves the method and URI that the log needs.
+/// Moves the parts out of a request; a copy of method and URI remains for the log.
 fn take(head: &mut Parts) -> Parts {
     let (mut left, ()) = Request::new(()).into_parts();
     left.method.clone_from(&head.method);

@@ -1,6 +1,6 @@
 //! `GET /openapi.json`: every operation of every route, as OpenAPI 3.1.
 //!
-//! The schemas of arguments and of structured content are under `components`: a `$ref` inside of them is
+//! The schemas of arguments and of structured content are under `components`. A `$ref` inside of them is
 //! relative to the schema, and can be rewritten to lead there.
 
 use std::collections::BTreeMap;

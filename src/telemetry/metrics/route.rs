@@ -45,7 +45,7 @@ pub struct CallEnd {
     pub api: &'static str,
     /// The MCP revision; empty for other APIs.
     pub protocol: &'static str,
-    /// How it ended: `success`, `error`, `task` or `cancelled`.
+    /// The outcome: `success`, `error`, `task` or `cancelled`.
     pub outcome: &'static str,
     /// The error type, if the outcome is an error.
     pub error_type: Option<&'static str>,
