@@ -40,7 +40,7 @@ impl TranslationRun<'_> {
     ///
     /// # Errors
     ///
-    /// [`Failure`] gives the reason.
+    /// [`Failure`], with the reason.
     pub(super) fn success(
         &mut self,
         rule: &SuccessRule,

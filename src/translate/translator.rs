@@ -190,8 +190,8 @@ impl fmt::Display for Note {
 
 /// Translates a response into a tool result.
 ///
-/// Total: any status, any bytes and any rules give a result with content. Deterministic: the same response
-/// gives the same result. If the route declares an output schema, every success satisfies it.
+/// Total: any status, any bytes and any rules produce a result with content. Deterministic: the same response
+/// produces the same result. If the route declares an output schema, every success satisfies it.
 pub fn translate(
     translator: &Translator,
     facts: CallInput<'_>,
@@ -215,7 +215,7 @@ pub fn translate(
     Translation { result, rule, asks, notes }
 }
 
-/// Reason why a response gives no success.
+/// Reason why a response is not a success.
 pub(super) enum Failure {
     /// It is not in the form that the rule expects: a sentence.
     Unreadable(Why),
@@ -342,7 +342,7 @@ impl TranslationRun<'_> {
         result.unwrap_or_else(|failure| self.failed(view, failure))
     }
 
-    /// Tool error for a response that gives no success.
+    /// Tool error for a response that is not a success.
     fn failed(&mut self, view: &ResponseView<'_>, failure: Failure) -> ToolResult {
         match failure {
             Failure::Raised(raised) => self.raised(view, &raised),

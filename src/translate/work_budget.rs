@@ -7,10 +7,10 @@ use std::sync::{
 
 use super::read_error::Why;
 
-/// Ends a translation when it is cancelled, or after a number of steps. A step is checked between two matches
-/// of a pattern, between two rounds of a filter, and before a check whose cost is known. Only that work may
-/// take time that grows faster than the response. A stopped translation returns an error that no client
-/// reads. Clones share one budget.
+/// Step counter and cancellation flag of a translation. A step is counted between two matches of a pattern,
+/// between two rounds of a filter, and before a check whose cost is known. Only that work may take time that
+/// grows faster than the response. A stopped translation returns an error that no client reads. Clones share
+/// one budget.
 #[derive(Debug, Clone, Default)]
 pub struct WorkBudget(Arc<State>);
 

@@ -15,7 +15,7 @@ use crate::translate::{
 /// Parses `name=value&name=value` into an object of strings.
 ///
 /// `+` is a space, and percent-encoded bytes are in the charset of the response. A name without `=` has an
-/// empty value; a repeated name gives a list of its values, in order. Surrounding white space is ignored.
+/// empty value; the values of a repeated name become a list, in order. Surrounding white space is ignored.
 #[derive(Debug, Clone, Copy, Default, Section)]
 pub struct Form;
 

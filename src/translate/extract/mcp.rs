@@ -1,4 +1,4 @@
-//! `mcp`: MCP tool results. Parses the JSON inside text blocks.
+//! `mcp`: parser of MCP tool results, JSON inside text blocks included.
 
 use base64::{
     Engine, alphabet,

@@ -163,8 +163,8 @@ pub(super) fn gather(found: impl Iterator<Item = Result<Value, Why>>, what: &str
     Ok(records)
 }
 
-/// Adds a value under its name. A repeated name gives a list of its values, in order. The values themselves
-/// are not lists.
+/// Adds a value under its name. The values of a repeated name become a list, in order. They are not lists
+/// themselves.
 pub(super) fn add(members: &mut Map<String, Value>, name: impl Into<String>, value: Value) {
     match members.entry(name) {
         Entry::Vacant(entry) => {

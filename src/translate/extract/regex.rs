@@ -32,7 +32,7 @@ const LONGEST_SHOWN: usize = 60;
 ///
 /// Each pattern is searched separately and their captures are merged, so the parts of a record may occur in
 /// any order. A capture without a match is omitted, and so are all captures of a pattern without a match if
-/// another one matches. A name captured several times gives a list. Lines may end with CRLF; patterns see
+/// another one matches. A name captured several times becomes a list. Lines may end with CRLF; patterns see
 /// `\n`.
 #[derive(Debug, Section)]
 pub struct Regex {
@@ -51,13 +51,13 @@ pub struct Regex {
 /// Scope of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Word)]
 pub enum Each {
-    /// The first match gives an object.
+    /// The first match becomes an object.
     First,
-    /// Each match gives an object of a list.
+    /// Each match becomes an object of a list.
     Match,
-    /// Each matching line gives an object of a list; other lines are skipped.
+    /// Each matching line becomes an object of a list; other lines are skipped.
     Line,
-    /// Each matching block of lines gives an object of a list; other blocks are skipped.
+    /// Each matching block of lines becomes an object of a list; other blocks are skipped.
     Block,
 }
 

@@ -1,5 +1,4 @@
-//! Limit of a result: omits whole rows or lines at the end, and reports how many, and how to request
-//! them.
+//! Limit of a result. Omits whole rows or lines at the end, and reports how many, and how to request them.
 
 mod more;
 #[cfg(test)]

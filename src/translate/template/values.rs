@@ -168,8 +168,9 @@ const COLUMN_LIMIT: usize = 100;
 /// Limit of a table, in bytes.
 const TABLE_LIMIT_BYTES: usize = 16 << 20;
 
-/// Markdown table of a list. Objects give these columns, or all in order of first occurrence; other values
-/// give one column `value`. An object gives a table of `key` and `value`. An empty value gives an empty text.
+/// Markdown table of a list. Objects become rows with these columns, or with all in order of first
+/// occurrence; other values become the single column `value`. An object becomes a table of `key` and `value`.
+/// An empty value becomes an empty text.
 ///
 /// # Errors
 ///

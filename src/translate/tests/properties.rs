@@ -209,8 +209,8 @@ fn any_translator() -> impl Strategy<Value = Translator> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Every response has a translation, every success satisfies its schema, and the same response gives the
-    /// same result.
+    /// Every response has a translation, every success satisfies its schema, and equal responses have equal
+    /// results.
     #[test]
     fn every_reply_has_a_translation(translator in any_translator(), response in any_reply()) {
         let result = run(&translator, &response);

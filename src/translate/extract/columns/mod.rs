@@ -31,8 +31,8 @@ const LINE_LIMIT_BYTES: usize = 1 << 20;
 
 /// Parses a table into a list of objects of strings; white space around cells is removed.
 ///
-/// Blank lines and lines of `-----` are skipped. A table without rows gives an empty list. A response without
-/// a table is an error, unless the rule allows it.
+/// Blank lines and lines of `-----` are skipped. A table without rows is an empty list. A response without a
+/// table is an error, unless the rule allows it.
 #[derive(Debug, Section)]
 #[section(default, check = Self::check, check_keys = Self::check_keys)]
 pub struct Columns {

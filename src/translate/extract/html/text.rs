@@ -25,9 +25,10 @@ const KEPT: [&str; 5] = ["listing", "plaintext", "pre", "textarea", "xmp"];
 /// Elements with a blank line before and after.
 const PARAGRAPHS: [&str; 7] = ["p", "h1", "h2", "h3", "h4", "h5", "h6"];
 
-/// The text without markup. White space collapses to one space. `<br>` and block elements give line breaks,
-/// paragraphs and headings a blank line, and cells of a row a tab. No-break spaces become spaces. White space
-/// in `<pre>` is preserved, even at the beginning of the first line, which may be the header of a table.
+/// The text without markup. White space collapses to one space. `<br>` and block elements become line breaks,
+/// paragraphs and headings have a blank line around them, and cells of a row are separated by a tab. No-break
+/// spaces become spaces. White space in `<pre>` is preserved, even at the beginning of the first line, which
+/// may be the header of a table.
 pub(super) fn shown(root: ElementRef<'_>, work: &mut Work) -> Result<String, Why> {
     let mut writer = Writer::default();
     let mut node = *root;

@@ -32,7 +32,7 @@ use crate::{
 /// The first separator of a line applies. White space around key and value is removed, and so is a dot leader
 /// between key and separator. Lines without a separator (headings, rules, blank lines) are skipped, unless
 /// they are aligned with the value of the line above: then they are further values. A response without pairs
-/// is an error. A repeated key gives an array of its values, in order.
+/// is an error. The values of a repeated key become a list, in order.
 #[derive(Debug, Section)]
 #[section(default, check_keys = Self::check_keys)]
 pub struct Pairs {
@@ -81,7 +81,7 @@ pub struct Pairs {
     pub section_end: Option<Pattern>,
     /// Scope of a record: the whole text, or each block of lines.
     ///
-    /// Each block with pairs gives an object of a list; the whole text gives one object.
+    /// Each block with pairs becomes an object of a list; the whole text becomes one object.
     #[key(default = EachPairs::Text)]
     pub each: EachPairs,
     /// How blocks are separated.

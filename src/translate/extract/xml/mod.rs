@@ -26,9 +26,9 @@ use crate::{
 
 /// Converts a document into objects, by the local names of its elements.
 ///
-/// An element with text only gives a string, an empty one an empty string, and one with `xsi:nil="true"`
-/// null. Other elements give an object: attributes at `@name`, children at their names, mixed text at
-/// `#text`. A repeated name gives a list.
+/// An element with text only becomes a string, an empty one an empty string, and one with `xsi:nil="true"`
+/// null. Other elements become objects: attributes at `@name`, children at their names, mixed text at
+/// `#text`. Repeated names become a list.
 #[derive(Debug, Clone)]
 pub struct Xml {
     /// Part of the document to convert.
