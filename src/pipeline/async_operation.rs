@@ -2,7 +2,6 @@
 //!
 //! A call polls the operation itself ([`Run::follow`]), or returns it as a task to a client that supports
 //! tasks ([`OpenOperation`]). In the second case each request of the client polls it once, or cancels it.
-//! tasks ([`OpenOperation`]). Then each of the client's requests polls it once, or cancels it.
 
 use std::{future::Future, sync::Arc, time::Duration};
 

@@ -154,7 +154,6 @@ impl List {
     /// A cursor contains the key of the last entry on its page. So any replica accepts it, and it continues
     /// at the right place after a reload, even if that entry is gone. A cursor is only valid for its own
     /// list.
-    /// the right place after a reload, even when that entry is gone. A cursor of one list is none of another.
     ///
     /// # Errors
     ///

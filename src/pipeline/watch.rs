@@ -8,7 +8,6 @@
 //!
 //! If replicas share a store, each polls for its own clients and publishes changes to the others. So all
 //! clients are notified when the first replica detects a change, and only once.
-//! all clients hear of a change when the first replica does, and once.
 
 use std::{
     collections::HashMap,

@@ -197,7 +197,6 @@ async fn a_line_feed_in_a_body_is_no_line() {
 }
 
 /// Images, scripts and links on other pages send no `Origin`; browsers report their origin in another header.
-/// they are.
 #[tokio::test]
 async fn a_page_elsewhere_calls_nothing_by_what_it_shows() {
     let upstream = Scripted::answering(response("200 OK", "text/plain", "well")).await;
