@@ -91,7 +91,7 @@ pub enum Purpose<'a> {
 }
 
 impl Purpose<'_> {
-    /// The associated data of the encryption, different for every two purposes.
+    /// The associated data of the encryption, unique for each purpose.
     fn associated_data(self) -> Vec<u8> {
         match self {
             Self::Session => b"session".to_vec(),

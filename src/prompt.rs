@@ -171,12 +171,12 @@ pub enum Part {
     Resource {
         /// The URI.
         uri: Template,
-        /// Such as `text/csv`.
+        /// The media type, such as `text/csv`.
         media_type: Option<String>,
         /// The text.
         text: Template,
     },
-    /// A link.
+    /// A resource link.
     ResourceLink {
         /// The target.
         uri: Template,
@@ -184,7 +184,7 @@ pub enum Part {
         name: Template,
         /// A description.
         description: Option<Template>,
-        /// Such as `text/csv`.
+        /// The media type, such as `text/csv`.
         media_type: Option<String>,
     },
 }

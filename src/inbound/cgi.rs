@@ -38,7 +38,7 @@ use crate::{
 pub struct Mount(Box<str>);
 
 impl Mount {
-    /// Such as `/cgi-bin/tools`.
+    /// The path, such as `/cgi-bin/tools`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,7 +47,7 @@ impl Mount {
 /// Why the variables are not a CGI request. The text may reach the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotARequest {
-    /// No web server started us, or one that does not speak CGI.
+    /// A variable that every CGI web server sets is missing.
     #[error("variable `{0}` is not set: this program is started by a web server that speaks CGI")]
     Missing(&'static str),
     /// A method, path or header that HTTP does not allow.

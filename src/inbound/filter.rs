@@ -42,7 +42,7 @@ use crate::{
 const REJECTED_HOST: &str = "host";
 const REJECTED_ORIGIN: &str = "origin";
 
-/// Settings of the filter. By default it admits this machine only.
+/// Settings of the filter. By default only loopback hosts are allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Section)]
 #[section(id = "server", process, default)]
 pub struct FilterSettings {

@@ -64,7 +64,7 @@ pub use reload::Reloader;
 pub use signals::{Hangups, stop_signal};
 pub use stdio::{CgiError, Pipes, answer_cgi, serve_stdio};
 
-/// Why the server does not serve.
+/// Why the server can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address can't be bound.

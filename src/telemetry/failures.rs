@@ -18,7 +18,7 @@ const REASON_LIMIT_BYTES: usize = 600;
 /// A failed call, without its arguments and without the body of the response.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// When it ended.
+    /// The time at which the call ended.
     pub at: SystemTime,
     /// The tool.
     pub tool: Arc<str>,

@@ -337,7 +337,7 @@ fn request(question: &Question, revision: Revision) -> (&'static str, Value) {
         Inquiry::Link { message, url } => {
             let mut params = json!({ "mode": "url", "message": message, "url": url });
             match revision {
-                // Only this revision names them.
+                // Only this revision has ids for them.
                 Revision::R2025_11_25 => params["elicitationId"] = random_id().into(),
                 Revision::R2024_11_05
                 | Revision::R2025_03_26

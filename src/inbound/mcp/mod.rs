@@ -1,7 +1,8 @@
 //! The Model Context Protocol over Streamable HTTP and stdio: all revisions on one endpoint.
 //!
 //! Transport and messages:
-//! - [`Mcp`]: the HTTP endpoint; `stdio`: the same over pipes.
+//!
+//! - [`Mcp`]: the HTTP endpoint; `stdio`: the same over stdin and stdout.
 //! - `message`: JSON-RPC messages and parameters; `context`: transport, headers, client and revision of a
 //!   message.
 //! - `revision`: protocol revisions and all their differences; `rpc_error`: the table of errors.
@@ -10,11 +11,13 @@
 //! - `resumable`: streams that a client can resume.
 //!
 //! Methods:
+//!
 //! - `server_info` (initialize, discover, lists), `tools`, `prompts`, `resources`, `tasks`.
 //! - `elicitation`: input requests of a route, in the form of each revision; `task_elicitation`: those of a
 //!   task.
 //!
 //! State and notifications:
+//!
 //! - `sessions`, `subscriptions` on open streams, and `session_subscriptions`, the resources that sessions
 //!   subscribe to.
 //! - `replicas`: forwarding of messages that another replica must handle.

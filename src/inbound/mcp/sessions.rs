@@ -27,7 +27,7 @@ use crate::{
 /// Lifetime of a session id.
 const LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The client capabilities that matter to a server.
+/// The client capabilities that a server uses.
 const KEPT: [&str; 3] = ["elicitation", "roots", "sampling"];
 
 /// Limit of one capability, in bytes; a longer one is stored as `{}`.
@@ -234,7 +234,7 @@ const ID_LIMIT_BYTES: usize = 256;
 /// A session, and the id of a request in it as JSON.
 type Key = (Box<str>, Box<str>);
 
-/// The requests of sessions that are in flight in this process: at most as many as there are connections.
+/// The requests of sessions that are in flight in this process. The limits of connections bound their number.
 #[derive(Debug, Default)]
 pub(super) struct InFlight(Mutex<HashMap<Key, Arc<Notify>>>);
 

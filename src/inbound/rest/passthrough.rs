@@ -149,7 +149,7 @@ impl Drop for Line {
     }
 }
 
-/// Makes the upstream's span a child of ours, if there is one.
+/// Adds the trace context of our span, if there is one, to the upstream request.
 fn add_trace_context(span: &Span, parts: &mut Parts, upstream: &Passthrough) {
     let Some(context) = span.context() else { return };
     TraceContext::remove(&mut parts.headers);
