@@ -19,8 +19,8 @@ pub struct ToolDefinition {
     pub annotations: Option<Map<String, Value>>,
     /// JSON Schema of the arguments; its root is always `"type": "object"`.
     pub input_schema: SchemaDocument,
-    /// JSON Schema of `structuredContent` for clients that accept objects only. Its root is always `"type":
-    /// "object"`, because a legacy client would otherwise drop the whole list.
+    /// JSON Schema of `structuredContent` for clients that accept objects only. Its root is always
+    /// `"type": "object"`, because a legacy client would otherwise drop the whole list.
     pub output_schema: Option<SchemaDocument>,
     /// JSON Schema of `structuredContent` for clients that accept any JSON value (2026-07-28 and later), if
     /// the route opted out of the wrapping.

@@ -49,8 +49,8 @@ pub(crate) struct Decoded {
     pub(crate) text: ByteString,
     /// Standard name of the charset.
     pub(crate) charset: &'static str,
-    /// Source of the charset: `the rule`, `a byte order mark`, `Content-Type`, `<meta>`, `the XML
-    /// declaration`, `default`.
+    /// Source of the charset: `the rule`, `a byte order mark`, `Content-Type`, `<meta>`,
+    /// `the XML declaration`, `default`.
     pub(crate) because: &'static str,
 }
 

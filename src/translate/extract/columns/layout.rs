@@ -138,8 +138,8 @@ impl Header {
                 && match joints[index] {
                     Joint::Unknown => apart[index] <= 0,
                     Joint::Within => true,
-                    // The wanted name may also be the first word of a longer one (`Mounted` for `Mounted
-                    // on`).
+                    // The wanted name may also be the first word of a longer one (`Mounted` for
+                    // `Mounted on`).
                     Joint::Beside => apart[index] == -count && count > 0,
                     Joint::Between => false,
                 };
@@ -310,8 +310,8 @@ fn joints(header: &[char], words: &[Range<usize>], wanted: &[&str]) -> Vec<Joint
 ///
 /// Equal counts may be a coincidence, if names and cells have several words each. Two signs in most rows show
 /// that. There are more words under a name than the name has (`RESTARTS`: `1 (3d ago)`). Or the row ends in
-/// two words one space apart, like words of one cell, and the last is not under its name (`Mounted on`: `/my
-/// disk`).
+/// two words one space apart, like words of one cell, and the last is not under its name (`Mounted on`:
+/// `/my disk`).
 fn are_words<'t>(header: &[Range<usize>], rows: impl Iterator<Item = &'t str>, first_is_given: bool) -> bool {
     let expected = header.len() + usize::from(first_is_given);
     let mut begins: Vec<usize> = (0..header.len())
