@@ -86,7 +86,7 @@ impl OutputSchema {
         self.schema.document()
     }
 
-    /// Number of values from which on a check may exceed its limit, if that number is small.
+    /// Number of values from which on a check may exceed its limit; `None` if that number is large.
     pub fn values_too_costly(&self) -> Option<u64> {
         self.schema.values_too_costly()
     }

@@ -177,7 +177,8 @@ pub(super) fn refuse_too_deep(source: &str) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// Limit of the output of all filters and operators of one rendering together, in bytes.
+/// Limit of the output of all filters and operators of one rendering together, in bytes, their input
+/// excluded.
 pub(super) const MADE_LIMIT_BYTES: usize = 64 << 20;
 
 /// Replaces the engine's filters that write long output from short input by bounded ones.
