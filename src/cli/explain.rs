@@ -169,7 +169,7 @@ fn chosen(arguments: &ExplainArguments, file: &Path) -> Result<(UpstreamResponse
     Ok((response, is_whole))
 }
 
-/// Whether a text is a media type such as `text/plain`, with optional parameters (RFC 9110, section 8.3.1).
+/// Whether a string is a media type such as `text/plain`, with optional parameters (RFC 9110, section 8.3.1).
 fn is_media_type(text: &str) -> bool {
     let is_token = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))

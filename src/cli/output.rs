@@ -56,7 +56,7 @@ impl Screen {
         self.line(serde_json::to_string_pretty(value).expect("a tree of JSON values has string keys only"));
     }
 
-    /// Colours a text for [`Screen::line`].
+    /// Colours text for [`Screen::line`].
     pub(super) fn paint(&self, paint: Paint, text: &str) -> String {
         let code = match paint {
             Paint::Good => 32,

@@ -14,7 +14,7 @@ use crate::settings::{
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scopes(Arc<[Box<str>]>);
 
-/// Error for a text that is not a scope.
+/// Error for a string that is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a scope has 1 to {} visible ASCII characters, no quote and no backslash", Scopes::LENGTH_LIMIT)]
 pub struct NotAScope;
@@ -196,7 +196,7 @@ impl TraceContext {
     }
 }
 
-/// Whether a text is a valid `traceparent`, such as
+/// Whether a string is a valid `traceparent`, such as
 /// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. Later versions may append fields.
 fn is_parent(text: &str) -> bool {
     let hex = |part: &str, length: usize| {

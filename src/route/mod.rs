@@ -164,7 +164,7 @@ impl Route {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UpstreamName(Arc<str>);
 
-/// Error for a text that is not a valid upstream name.
+/// Error for a string that is not a valid upstream name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a name for an upstream: 1 to 64 ASCII letters, digits, `_` or `-` are")]
 pub struct UpstreamNameError(String);

@@ -28,7 +28,7 @@ pub(super) enum Part {
     Argument(String),
 }
 
-/// Reason why a text is not a path template.
+/// Reason why a string is not a path template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// It does not begin with `/`.
@@ -115,7 +115,7 @@ impl PathTemplate {
     }
 }
 
-/// Splits a template into fixed texts and arguments.
+/// Splits a template into fixed text and arguments.
 pub(super) fn parts(text: &str) -> Result<Vec<Part>, PathError> {
     let mut parts = Vec::new();
     let fixed = |parts: &mut Vec<Part>, text: &str| {

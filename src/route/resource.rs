@@ -95,7 +95,7 @@ enum Part {
     Argument(Box<str>),
 }
 
-/// Reason why a text is not a resource URI.
+/// Reason why a string is not a resource URI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
     /// No scheme.
@@ -248,7 +248,7 @@ fn decoded(value: &str) -> Option<String> {
     percent_decode_str(value).decode_utf8().ok().map(Into::into)
 }
 
-/// Whether a text is a scheme (RFC 3986, section 3.1).
+/// Whether a string is a scheme (RFC 3986, section 3.1).
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))

@@ -426,7 +426,7 @@ impl JobPlace {
         }
     }
 
-    /// Decodes such a text.
+    /// Decodes it from text.
     pub fn of_text(text: &str) -> Option<Self> {
         match text.strip_prefix('=') {
             Some(name) => Some(Self::Named(name.to_owned())),

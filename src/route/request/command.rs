@@ -302,7 +302,7 @@ mod tests {
                 check(vec![text(template, &[])], json!({"path": value}), Err("may begin with `-`"));
             }
         }
-        // As part of a text, and chosen by a condition, too.
+        // Within a text, and chosen by a condition, too.
         check(vec![text("{{ args.path[2:] }}", &[])], json!({"path": "ab-x"}), Err("may begin with `-`"));
         check(vec![text("{{ args.path[-2:] }}", &[])], json!({"path": "ab-x"}), Err("may begin with `-`"));
         let chosen = "{% if '-' in args.path %}{{ args.path }}{% else %}-n{% endif %}";

@@ -24,7 +24,7 @@ pub struct Address {
     hidden: bool,
 }
 
-/// Reason why a text is not the address of an upstream.
+/// Reason why a string is not the address of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Not a URL.

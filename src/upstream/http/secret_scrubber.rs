@@ -44,7 +44,7 @@ impl ResponseScrubber {
     }
 }
 
-/// Certainty that a text is a secret.
+/// Certainty that a string is a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Certainty {
     /// Certain.
@@ -54,7 +54,7 @@ enum Certainty {
 }
 
 impl SecretScrubber {
-    /// Minimum length. Shorter texts occur in responses by chance.
+    /// Minimum length. Shorter strings occur in responses by chance.
     const SHORTEST: usize = 6;
     /// Minimum length in responses that are not errors, where no data may be lost.
     const SHORTEST_IN_DATA: usize = 16;
@@ -219,7 +219,7 @@ fn is_credential(name: &HeaderName) -> bool {
         || CREDENTIAL_ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// Encodings in which a server may echo a text: as it is, in JSON, in a URL, in HTML, in Base64.
+/// Encodings in which a server may echo a string: as it is, in JSON, in a URL, in HTML, in Base64.
 fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = written_forms(secret);
     for encoded in base64_forms(secret) {
@@ -235,8 +235,8 @@ fn forms(secret: &str) -> BTreeSet<String> {
     forms
 }
 
-/// Base64 of a text in any surrounding: three forms, by the number of preceding bytes that share a group with
-/// its first byte. Characters that also encode neighbouring bytes are left out.
+/// Base64 of a string in any surrounding: three forms, by the number of preceding bytes that share a group
+/// with its first byte. Characters that also encode neighbouring bytes are left out.
 fn base64_forms(secret: &str) -> impl Iterator<Item = String> {
     // A short text leaves too few characters to be distinguished from other text.
     let is_long = secret.len() >= SecretScrubber::SHORTEST;

@@ -102,7 +102,7 @@ fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(member: D) -> Result<Option<&'a 
     <&RawValue>::deserialize(member).map(Some)
 }
 
-/// Transport that a text came from.
+/// Transport that a message came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
     /// Response to an HTTP request. It is a message even if members are missing.
@@ -111,8 +111,8 @@ enum Carrier {
     Line,
 }
 
-/// Parses the messages in a text: one, or an array of them, which revision 2025-03-26 allows. Invalid
-/// messages are skipped. The list is empty if the text is not JSON.
+/// Parses the messages in a string: one, or an array of them, which revision 2025-03-26 allows. Invalid
+/// messages are skipped. The list is empty if the string is not JSON.
 pub(super) fn messages(text: &str) -> Vec<Message<'_>> {
     messages_from(Carrier::Http, text)
 }

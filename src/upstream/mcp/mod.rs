@@ -392,7 +392,7 @@ fn is_of_no_tool(error: &RpcError) -> bool {
         || (error.code == RpcError::INVALID_PARAMS && (says("unknown tool") || says("not found")))
 }
 
-/// Parses the JSON-RPC response in a text.
+/// Parses the JSON-RPC response in a string.
 fn whole_response<'a>(upstream: &UpstreamName, text: &'a [u8]) -> Result<Response<'a>, UpstreamError> {
     let text = std::str::from_utf8(text).map_err(|error| not_mcp(upstream, error))?;
     let response = jsonrpc::messages(text).into_iter().find_map(jsonrpc::Message::into_response);

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::succeeds;
 use crate::support::{Client, Loaded};
 
-/// Runs `glossator key --stdin` with a text.
+/// Runs `glossator key --stdin` with this input.
 fn hashed(key: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_glossator"))
         .args(["key", "--stdin"])

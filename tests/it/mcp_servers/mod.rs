@@ -119,7 +119,7 @@ impl Said<'_> {
         self.answer(&format!(r#""result":{result}"#))
     }
 
-    /// Tool result with a text.
+    /// Tool result with a text block.
     fn text(&self, text: &str) -> Vec<Step> {
         self.result(&json!({ "content": [{ "type": "text", "text": text }] }).to_string())
     }

@@ -1,4 +1,5 @@
-//! Seed 001: JSON in a text becomes structured content. Every exchange was recorded from the real server.
+//! Seed 001: JSON in text content becomes structured content. Every exchange was recorded from the real
+//! server.
 
 use serde_json::{Value, json};
 
