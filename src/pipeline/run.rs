@@ -38,15 +38,17 @@ pub enum CallOutcome {
 impl Snapshot {
     /// Calls a tool. Every failure is a tool result. Dropping the future cancels the upstream request. The
     /// timeout does not include the time of input requests to the client.
-    pub async fn call(
-        &self,
-        route: &Arc<BoundRoute>,
-        call: Call<'_>,
-        elicitor: &mut dyn Elicitor,
-    ) -> ToolResult {
+    pub fn call<'a>(
+        &'a self,
+        route: &'a Arc<BoundRoute>,
+        call: Call<'a>,
+        elicitor: &'a mut dyn Elicitor,
+    ) -> impl Future<Output = ToolResult> + Send + 'a {
         let mut run = Run::new(self, route, call, elicitor);
-        let result = run.result().await;
-        run.finish(result)
+        async move {
+            let result = run.result().await;
+            run.finish(result)
+        }
     }
 
     /// Calls a tool for a client that supports tasks. An asynchronous operation that takes longer than its
@@ -241,7 +243,7 @@ impl<'a> Run<'a> {
         let Some(age) = response.age else { return Ok(response) };
         self.log.age = Some(age);
         Ok(Response {
-            response: upstream_call.charged(response.response, &route.upstream).await?,
+            response: Box::pin(upstream_call.charged(response.response, &route.upstream)).await?,
             ..response
         })
     }

@@ -174,8 +174,11 @@ impl WorkerPool {
         let is_short =
             is_shorter(&response, large) && weighs_less(&known.0, &mut LARGE_ARGUMENTS_BYTES.clone());
         let (name, route) = (&route.definition.name, Arc::clone(route));
-        self.run_counted(name, deadline, is_short, move |stop| translate(&route, &known, &response, stop))
-            .await
+        let work = move |stop: &WorkBudget| translate(&route, &known, &response, stop);
+        match run_inline(is_short, &work) {
+            Some(done) => done,
+            None => Box::pin(self.run(name, deadline, work)).await?,
+        }
     }
 
     /// Applies the polling rules for asynchronous operations to a response. Also returns the response.
@@ -187,11 +190,14 @@ impl WorkerPool {
         questions: impl Fn(&UpstreamResponse, &WorkBudget) -> T + Send + 'static,
     ) -> Result<(T, UpstreamResponse), WorkError> {
         let is_short = is_shorter(&response, LARGE_FOR_RULES_BYTES);
-        let upstream_call = move |stop: &WorkBudget| {
+        let evaluation = move |stop: &WorkBudget| {
             let answers = panic::catch_unwind(AssertUnwindSafe(|| questions(&response, stop)));
             answers.map(|answers| (answers, response.clone())).map_err(|_| WorkError::Panicked)
         };
-        self.run_counted(route, deadline, is_short, upstream_call).await
+        match run_inline(is_short, &evaluation) {
+            Some(done) => done,
+            None => Box::pin(self.run(route, deadline, evaluation)).await?,
+        }
     }
 
     /// Checks the arguments of a route and adds its defaults, until `deadline`.
@@ -228,24 +234,14 @@ impl WorkerPool {
         let (arguments, headers) = (arguments.clone(), headers.clone());
         Box::pin(self.run(name, deadline, move |stop| request(&route, &arguments, &headers, stop))).await
     }
+}
 
-    /// Runs work inline if it takes no more than [`INLINE_STEPS`]; otherwise restarts it in the pool.
-    async fn run_counted<T: Send + 'static>(
-        &self,
-        route: &ToolName,
-        deadline: Instant,
-        begins_here: bool,
-        work: impl Fn(&WorkBudget) -> Result<T, WorkError> + Send + 'static,
-    ) -> Result<T, WorkError> {
-        if begins_here {
-            let stop = WorkBudget::after(INLINE_STEPS);
-            let done = work(&stop);
-            if !stop.has_run_out() {
-                return done;
-            }
-        }
-        Box::pin(self.run(route, deadline, work)).await.and_then(|done| done)
-    }
+/// Runs work on this thread within [`INLINE_STEPS`]. Returns `None` if it needs more, or `is_short` is false:
+/// it then runs in the pool, from the beginning.
+fn run_inline<T>(is_short: bool, work: impl FnOnce(&WorkBudget) -> T) -> Option<T> {
+    let stop = WorkBudget::after(INLINE_STEPS);
+    let done = is_short.then(|| work(&stop))?;
+    (!stop.has_run_out()).then_some(done)
 }
 
 /// Whether a response is shorter than `bytes`. A compressed one may be longer than it looks.

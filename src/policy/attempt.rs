@@ -25,14 +25,14 @@ impl<'a> Attempt<'a> {
         counted: &'a Words,
         upstream_call: &UpstreamCall,
         upstream: &Upstream,
-    ) -> (Self, Option<UpstreamCall>) {
+    ) -> (Self, Option<Box<UpstreamCall>>) {
         let before = upstream_call.context.attempt();
         let Some(call) = upstream_call.context.span() else {
             return (Self { counted, span: Span::default(), is_over: false }, None);
         };
         let (upstream_call, span) =
             traced(call.child(SpanKind::Client, "upstream"), upstream_call.clone(), before, upstream);
-        (Self { counted, span, is_over: false }, Some(upstream_call))
+        (Self { counted, span, is_over: false }, Some(Box::new(upstream_call)))
     }
 
     /// Ends the attempt with its result.

@@ -220,12 +220,12 @@ impl UpstreamPolicies {
         // The upstream client gets the earlier deadline, so that the failure counts as the upstream's.
         let sooner = deadline
             .filter(|deadline| deadline.at < upstream_call.deadline.at)
-            .map(|deadline| UpstreamCall { deadline, ..upstream_call.clone() });
-        let upstream_call = sooner.as_ref().unwrap_or(upstream_call);
+            .map(|deadline| Box::new(UpstreamCall { deadline, ..upstream_call.clone() }));
+        let upstream_call = sooner.as_deref().unwrap_or(upstream_call);
         let request = pin!(async {
             // Metrics and span. Innermost, as they count requests that are really sent.
             let (attempt, traced) = Attempt::begin(&self.counts.attempts, upstream_call, &self.upstream);
-            attempt.end(self.upstream.answer(traced.as_ref().unwrap_or(upstream_call), tried).await)
+            attempt.end(self.upstream.answer(traced.as_deref().unwrap_or(upstream_call), tried).await)
         });
         let Some(deadline) = deadline else { return request.await };
         timeout_at(deadline.at, request).await.unwrap_or_else(|_| {

@@ -9,17 +9,14 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use serde_json::json;
 use settings_derive::{Section, Word};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{
     EnvFilter,
     field::RecordFields,
-    fmt::{
-        FormatFields, Subscriber,
-        format::Writer,
-        time::{FormatTime, SystemTime},
-    },
+    fmt::{FormatFields, Subscriber, format::Writer, time::FormatTime},
 };
 
 use super::log_writer::LogWriter;
@@ -145,6 +142,7 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
     let writer = LogWriter::start(io::stderr(), settings.format).map_err(LogError::NoThread)?;
     let lines = Subscriber::builder()
         .with_env_filter(filter)
+        .with_timer(UtcTime)
         .with_writer(writer.clone())
         // Otherwise a log that can't be written (standard error closed) would end the program, by an error
         // message about it on standard error.
@@ -164,9 +162,16 @@ pub fn init(settings: &LogSettings) -> Result<(), LogError> {
 
 /// The current time in UTC, in the format of log lines: `2026-11-21T23:36:47.647162Z`.
 fn now() -> String {
-    let mut text = String::new();
-    SystemTime.format_time(&mut Writer::new(&mut text)).expect("a String takes everything");
-    text
+    format!("{:.6}", Timestamp::now())
+}
+
+/// The time of a log line, as [`now`] has it.
+struct UtcTime;
+
+impl FormatTime for UtcTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        write!(writer, "{:.6}", Timestamp::now())
+    }
 }
 
 /// Format of the fields of a text line: `name=value`, with spaces between them.
@@ -222,6 +227,9 @@ impl Visit for TextVisitor {
         let start = self.fields.len();
         self.write(format_args!("{value:?}"));
         let value = &self.fields[start..];
+        if value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=')) {
+            return;
+        }
         let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
         let needs_quotes = value.bytes().any(|byte| matches!(byte, b' ' | b'"' | b'='));
         if field.name() != "message" && needs_quotes && !is_quoted {

@@ -162,6 +162,7 @@ fn external_crates_are_named_only_by_their_owners() {
                 "inbound/mcp/tasks",
                 "config/certificates",
                 "auth/api_key",
+                "telemetry/log",
                 "tls/shown",
             ],
         ),

@@ -157,15 +157,15 @@ impl Asking {
         let names = template_names(&arguments.clone().with_answers(known.clone()));
         let stop = WorkBudget::after(WorkBudget::TEXT_STEPS);
         for round in &self.rounds {
-            let deadline: Vec<Question> = round
+            let due: Vec<Question> = round
                 .iter()
                 .filter(|question| !answers.contains_key(&question.name))
                 .filter(|question| question.is_due(&arguments) && holds(question))
                 .filter(|question| lacking(question).is_none())
                 .map(|question| question.render(&arguments, &names, &stop))
                 .collect::<Result<_, _>>()?;
-            if !deadline.is_empty() {
-                return Ok(Next::InputRequests(deadline));
+            if !due.is_empty() {
+                return Ok(Next::InputRequests(due));
             }
         }
         let (given, mut answers) = (answers, known);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use tokio::time::Instant;
 use tracing::info;
@@ -12,6 +13,7 @@ use super::{
     connection::{self, RequestBody},
     credentials::{Credential, CredentialSource},
     endpoints::{AddressView, Endpoint, Endpoints, Lookup},
+    pool::{SendError, SendResult},
     response::{IncomingResponse, announces_unread_body, check_framing, drain, remove_hop_by_hop},
     secret_scrubber::{ResponseScrubber, SecretScrubber},
 };
@@ -219,11 +221,8 @@ impl HttpUpstream {
         request: &Request<Bytes>,
         credential: Option<&Credential>,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
-        let mut request = request.clone().map(connection::whole);
-        if let Some(credential) = credential {
-            request.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
-        }
-        let response = self.send(endpoint, request).await.map_err(|(error, _)| error)?;
+        let response =
+            self.send(endpoint, authorized(request, credential)).await.map_err(|(error, _)| error)?;
         if let (Some(credentials), Some(credential)) = (&self.shared.credentials, credential)
             && response.status() != StatusCode::UNAUTHORIZED
         {
@@ -237,12 +236,16 @@ impl HttpUpstream {
     /// # Errors
     ///
     /// The error, and the request if certainly none of it was sent.
-    pub(super) async fn send(
+    pub(super) fn send(
         &self,
         endpoint: &Endpoint,
         request: Request<RequestBody>,
-    ) -> Result<Response<ResponseBody>, (UpstreamError, Option<Request<RequestBody>>)> {
-        let sent = endpoint.connections().send(request).await;
+    ) -> impl Future<Output = SendResult<UpstreamError>> + Send {
+        endpoint.connections().send(request).map(|sent| self.check_response(sent))
+    }
+
+    /// Checks the framing of a response.
+    fn check_response(&self, sent: SendResult<SendError>) -> SendResult<UpstreamError> {
         let mut response =
             sent.map_err(|(error, unsent)| (UpstreamError::of_client(self.name(), error), unsent))?;
         let not_http =
@@ -290,6 +293,15 @@ impl HttpUpstream {
     pub(super) fn unsendable(&self, source: http::Error) -> UpstreamError {
         UpstreamError::Unsendable { upstream: self.name().clone(), source: source.into() }
     }
+}
+
+/// Copy of a request with its credential.
+fn authorized(request: &Request<Bytes>, credential: Option<&Credential>) -> Request<RequestBody> {
+    let mut request = request.clone().map(connection::whole);
+    if let Some(credential) = credential {
+        request.headers_mut().insert(header::AUTHORIZATION, credential.value.clone());
+    }
+    request
 }
 
 /// Turns a request into the one that follows a redirect.

@@ -94,6 +94,9 @@ enum Connection {
     Http2(Shared),
 }
 
+/// The response to a request, or the error and the request if certainly none of it was sent.
+pub(super) type SendResult<E> = Result<Response<ResponseBody>, (E, Option<Request<RequestBody>>)>;
+
 impl ConnectionPool {
     /// Creates an empty pool.
     pub(super) fn new(settings: &HttpSettings, address: &Address, connector: Connector) -> Arc<Self> {
@@ -112,10 +115,7 @@ impl ConnectionPool {
     /// # Errors
     ///
     /// The error, and the request if certainly none of it was sent.
-    pub(super) async fn send(
-        self: &Arc<Self>,
-        mut request: Request<RequestBody>,
-    ) -> Result<Response<ResponseBody>, (SendError, Option<Request<RequestBody>>)> {
+    pub(super) async fn send(self: &Arc<Self>, mut request: Request<RequestBody>) -> SendResult<SendError> {
         let uri = request.uri().clone();
         loop {
             let connection = match self.take() {

@@ -279,6 +279,9 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 fn without_leader(key: &str) -> &str {
     let key = key.trim_end();
     let bare = key.trim_end_matches(['.', ' ']);
+    if bare.len() == key.len() {
+        return key;
+    }
     if key[bare.len()..].matches('.').count() > 1 && !bare.is_empty() { bare } else { key }
 }
 
@@ -464,10 +467,13 @@ impl<'t> Builder<'_, 't> {
 
     /// Closes every line that is indented by at least `indent`.
     fn close(&mut self, indent: usize) {
-        while let Some(mut line) = self.open.pop_if(|line| line.indent >= indent) {
-            if self.open.is_empty() && self.sections.is_empty() && !self.wants(line.key) {
-                continue;
+        while let Some(last) = self.open.last().filter(|line| line.indent >= indent) {
+            let is_outermost = self.open.len() == 1 && self.sections.is_empty();
+            if is_outermost && !self.wants(last.key) {
+                self.open.clear();
+                return;
             }
+            let Some(mut line) = self.open.pop() else { return };
             let more: Vec<Value> = line.more.iter().map(|value| self.pairs.plain(value).into()).collect();
             let values = match line.value {
                 _ if !line.members.is_empty() => {
