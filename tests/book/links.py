@@ -50,7 +50,7 @@ def main(book, repository):
             ):
                 broken.append(f"{path.relative_to(book)}: {link}")
     for path in sorted(book.rglob("*.md")):
-        if path.name != "SUMMARY.md" and path.with_suffix(".html") not in pages:
+        if path.name not in ("SUMMARY.md", "SKILL.md") and path.with_suffix(".html") not in pages:
             broken.append(f"SUMMARY.md: nothing leads to {path.relative_to(book)}")
     models = book / "config/book/llms.txt"
     for link in re.findall(r"\]\(([^)]+)\)", models.read_text(encoding="utf-8")):
