@@ -9,6 +9,7 @@ use super::{AuthError, ClientSettings, Identified, Secret};
 use crate::{
     crypto::{Digest, random_key, sha256},
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         source::Span,
@@ -90,7 +91,7 @@ pub struct ApiKey {
 impl ApiKey {
     fn check(self, section: &OpenSection<'_>) -> Checked<Self> {
         if self.expires.is_some_and(|end| end <= SystemTime::now()) {
-            section.value.warn("the key has expired".to_owned(), "remove it");
+            section.value.warn(Code::ExpiredKey, "the key has expired".to_owned(), "remove it");
         }
         Ok(self)
     }
@@ -118,7 +119,10 @@ impl Setting for KeyHash {
             None => Ok(hash),
             Some(other) => {
                 let message = format!("this hash stands at {}, too", report.place(other));
-                value.reject(Invalid::without_value(message, "give each client keys of its own"))
+                value.reject(
+                    Invalid::without_value(message, "give each client keys of its own")
+                        .with_code(Code::DuplicateValue),
+                )
             }
         }
     }

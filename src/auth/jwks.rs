@@ -25,6 +25,7 @@ use super::{
 use crate::{
     route::{HttpRequest, PathBase},
     settings::{
+        code::Code,
         keys::ValueKind,
         secret,
         section::{Checked, Context, Cursor, Invalid, Setting},
@@ -86,7 +87,8 @@ impl Setting for KeySource {
         if !address.is_tls() && !address.is_near() {
             let message = "the keys come from another machine without TLS: who is between can sign tokens";
             let help = "write an `https://` address, or `file:/path`";
-            return value.reject(Invalid::without_value(message, help));
+            return value
+                .reject(Invalid::without_value(message, help).with_code(Code::CredentialsWithoutTls));
         }
         let name = "jwks".parse().expect("a word is a name");
         Ok(Self::Server { server: Box::new(HttpSettings::new(name, address)), path_and_query })

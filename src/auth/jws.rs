@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::AuthError;
 use crate::settings::{
+    code::Code,
     keys::ValueKind,
     section::{Checked, Cursor, Invalid, Setting},
     suggest::listed,
@@ -99,7 +100,7 @@ impl Setting for Algorithm {
                     true => "with its variables put in, it is not taken for a signature".to_owned(),
                     false => format!("`{text}` is not taken for a signature"),
                 };
-                value.reject(Invalid::without_value(message, help))
+                value.reject(Invalid::without_value(message, help).with_code(Code::UnknownWord))
             },
             Ok,
         )

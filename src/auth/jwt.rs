@@ -20,6 +20,7 @@ use crate::{
     crypto::{Digest, sha256},
     route::Scopes,
     settings::{
+        code::Code,
         section::{Checked, OpenSection},
         value::OneOrMore,
     },
@@ -71,7 +72,7 @@ impl TokenSettings {
                 None => ("`tls` has no effect: `jwks` is not a server", "leave it out"),
                 Some(_) => ("`tls` has no effect: `jwks` is not `https://`", "leave `tls` out"),
             };
-            return Err(section.reject_at(entry.key.span, message, help));
+            return Err(section.reject_at(Code::EmptyValue.at(entry.key.span), message, help));
         }
         if let Some(server) = server.filter(|_| is_tls) {
             let value = &section.value;

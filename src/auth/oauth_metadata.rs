@@ -11,6 +11,7 @@ use super::{Access, AuthError, TokenSettings};
 use crate::{
     route::Scopes,
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
         tree::{Kind, Node},
@@ -85,7 +86,11 @@ impl ResourceServer {
             let issuer = |node: &Node| node.get("issuer").and_then(Node::as_text).map(str::to_owned);
             if issuer(token).is_some() && tokens[..index].iter().any(|other| issuer(other) == issuer(token)) {
                 let help = "write all of its audiences in one place";
-                checked = Err(section.reject_at(token.span, "this issuer stands there twice", help));
+                checked = Err(section.reject_at(
+                    Code::DuplicateValue.at(token.span),
+                    "this issuer stands there twice",
+                    help,
+                ));
             }
             let entries = token.as_map().unwrap_or_default();
             // An unknown key is probably meant to be the missing one.
@@ -102,7 +107,11 @@ impl ResourceServer {
             if says_nothing && is_known && token.as_map().is_some() {
                 let help =
                     "write `audience`, or `resource` beside `jwt`: what is for others must not be taken here";
-                checked = Err(section.reject_at(token.span, "the tokens have no audience", help));
+                checked = Err(section.reject_at(
+                    Code::MissingKey.at(token.span),
+                    "the tokens have no audience",
+                    help,
+                ));
             }
         }
         if tokens.is_empty() {
@@ -122,7 +131,7 @@ impl Setting for ResourceUrl {
         })?;
         if url.is_open() {
             let message = "tokens are given for an address without TLS, so they come in the clear";
-            value.warn(message.to_owned(), "write an `https://` address");
+            value.warn(Code::CredentialsWithoutTls, message.to_owned(), "write an `https://` address");
         }
         Ok(url)
     }

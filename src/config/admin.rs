@@ -9,6 +9,7 @@ use crate::{
     crypto::Secret,
     inbound::filter::read_hosts,
     settings::{
+        code::Code,
         section::{Checked, Cursor, OpenSection, Setting},
         source::Origin,
     },
@@ -73,7 +74,7 @@ impl AdminSettings {
                 }
             };
             let message = "other machines can reach the admin port, and it asks for no token";
-            report.warning(entry.value.span, message, help);
+            report.warning(Code::OpenAdminPort.at(entry.value.span), message, help);
         }
         Ok(self)
     }

@@ -3,6 +3,7 @@
 use http::{Method, Uri, uri::PathAndQuery};
 
 use super::{
+    code::Code,
     extract,
     keys::{JOB, ROUTE},
     node::{Entry, Kind, Node},
@@ -45,7 +46,11 @@ pub(super) fn read(
         let name = file.settings.name();
         let message =
             format!("`async_operation` is followed by requests over HTTP, and `{name}` has no `url`");
-        report.error(entry.key.span, message, "leave it out; `timeout` says how long a call may take");
+        report.error(
+            Code::WrongUpstreamKind.at(entry.key.span),
+            message,
+            "leave it out; `timeout` says how long a call may take",
+        );
         return None;
     }
     let base = base(context);
@@ -59,7 +64,7 @@ pub(super) fn read(
         let message =
             format!("`async_operation` is `follow_location` or a map, found {}", entry.value.found());
         report.error(
-            entry.value.span,
+            Code::WrongType.at(entry.value.span),
             message,
             "`follow_location` asks at the `Location` of a 202 until it is another status",
         );
@@ -77,7 +82,7 @@ pub(super) fn read(
     {
         let help = "give the argument another name";
         report.error(
-            argument.span,
+            Code::ReservedName.at(argument.span),
             "`job` is the name of the job in its requests, and can't be an argument too",
             help,
         );
@@ -167,7 +172,7 @@ fn task(section: &Section<'_, '_>) -> TaskRule {
     for name in ["task_after", "task_ttl", "task_requests_input"] {
         if let Some(entry) = section.entry(name).filter(|_| offer == TaskOffer::Forbidden) {
             section.report.warning(
-                entry.key.span,
+                Code::ConflictingKeys.at(entry.key.span),
                 format!("`{name}` has no effect beside `task: forbidden`"),
                 "leave it out",
             );
@@ -196,7 +201,11 @@ fn condition(report: &Report<'_>, entry: &Entry, used: &mut Asked) -> Option<Mat
     let matcher = when::read(report, entry, used)?;
     if matcher.is_empty() {
         let message = format!("`{}` says nothing, so it would always hold", entry.key.text);
-        report.error(entry.key.span, message, "write a jq condition, such as `.state == \"done\"`");
+        report.error(
+            Code::EmptyValue.at(entry.key.span),
+            message,
+            "write a jq condition, such as `.state == \"done\"`",
+        );
         return None;
     }
     Some(matcher)
@@ -224,7 +233,7 @@ impl Requests<'_, '_, '_> {
         if self.context.upstream.is_some_and(|upstream| *upstream != compiled.upstream) {
             let message = format!("`{}` asks another upstream than the route does", entry.key.text);
             let help = "a job is followed at the server that began it";
-            self.report.error(entry.value.span, message, help);
+            self.report.error(Code::AsyncOperationUpstream.at(entry.value.span), message, help);
             return None;
         }
         for argument in &asked.arguments {
@@ -232,7 +241,11 @@ impl Requests<'_, '_, '_> {
                 self.asked.add_for(argument, None);
             } else if !self.named {
                 let help = "write `id: .id`, a jq filter that finds the job's name in the first reply";
-                self.report.error(argument.span, "the job has no name to put here", help);
+                self.report.error(
+                    Code::UndeclaredArgument.at(argument.span),
+                    "the job has no name to put here",
+                    help,
+                );
                 return None;
             }
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 use super::{
+    code::Code,
     node::{Kind, Node},
     report::Report,
 };
@@ -28,9 +29,17 @@ pub(super) fn read(report: &Report<'_>, root: &Node) -> Vec<CertificateExpiry> {
         let date = Timestamp::try_from(*at).map_or_else(|_| "another age".to_owned(), |at| at.to_string());
         let help = "renew it; `glossator run` reads the file again when it has changed";
         if *at <= now {
-            report.warning(*span, format!("the certificate has expired: it was valid until {date}"), help);
+            report.warning(
+                Code::ExpiringCertificate.at(*span),
+                format!("the certificate has expired: it was valid until {date}"),
+                help,
+            );
         } else if *at <= now + WARNED_BEFORE {
-            report.warning(*span, format!("the certificate expires within a week, at {date}"), help);
+            report.warning(
+                Code::ExpiringCertificate.at(*span),
+                format!("the certificate expires within a week, at {date}"),
+                help,
+            );
         }
     }
     let mut found = Vec::new();

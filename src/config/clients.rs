@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::{
+    code::Code,
     node::{Kind, Node},
     report::Report,
     section::Section,
@@ -60,12 +61,12 @@ pub(super) fn read(
             let message =
                 format!("the name of a client has 1 to {NAME_LIMIT_BYTES} bytes, all of them visible");
             let help = "write a short word, such as `reports`: it stands in the log";
-            report.error(name.span, message, help);
+            report.error(Code::InvalidName.at(name.span), message, help);
         }
     }
     if let (Some(entry), true, false) = (entry, entries.is_empty(), has_auth) {
         let help = "name one under `clients`, with the hash of its key";
-        report.error(entry.key.span, "no client can call: `clients` is empty", help);
+        report.error(Code::NoClients.at(entry.key.span), "no client can call: `clients` is empty", help);
     }
     if let Some(auth) = &auth {
         check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());
@@ -102,7 +103,7 @@ fn check_subjects<'n>(
                 "give the client its scopes in its tokens",
             ),
         };
-        report.error(node.span, message, help);
+        report.error(Code::AmbiguousSubject.at(node.span), message, help);
     }
 }
 
@@ -120,7 +121,11 @@ impl Clients {
         let Some(access) = &self.access else {
             for node in places {
                 let help = "say who may call, under `clients`, or leave it out: everybody may";
-                report.error(node.span, "`scopes` has no effect: callers are not told apart", help);
+                report.error(
+                    Code::ScopesWithoutClients.at(node.span),
+                    "`scopes` has no effect: callers are not told apart",
+                    help,
+                );
             }
             return;
         };
@@ -134,7 +139,11 @@ impl Clients {
             let is_held = access.clients.iter().any(|client| client.scopes.hold(&scope));
             if !is_held && told.insert(name) {
                 let help = "give it to a client, under `clients`, or leave it out";
-                report.warning(item.span, format!("no client has the scope `{name}`"), help);
+                report.warning(
+                    Code::UnusedScope.at(item.span),
+                    format!("no client has the scope `{name}`"),
+                    help,
+                );
             }
         }
     }
@@ -151,7 +160,7 @@ impl Clients {
             let message =
                 "keys and tokens come in the clear: other machines can connect, and there is no TLS";
             let help = "write `tls` under `server`; where a proxy of yours speaks TLS, name it under `trusted_proxies`";
-            report.warning(place, message, help);
+            report.warning(Code::CredentialsWithoutTls.at(place), message, help);
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{
+    code::Code,
     keys::COMPLETE,
     language,
     node::{Entry, Kind},
@@ -27,7 +28,7 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[Strin
     if let Kind::List(items) = &entry.value.kind {
         if items.is_empty() {
             report.error(
-                entry.value.span,
+                Code::EmptyValue.at(entry.value.span),
                 "`completions` has no value",
                 "write `[short, long]`, or leave it out",
             );
@@ -40,7 +41,11 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, own: &str, known: &[Strin
     }
     if !matches!(entry.value.kind, Kind::Map(_)) {
         let message = format!("`completions` takes a list of values or a map, found {}", entry.value.found());
-        report.error(entry.value.span, message, "write `[short, long]`, or `{ route: NAME }`");
+        report.error(
+            Code::WrongType.at(entry.value.span),
+            message,
+            "write `[short, long]`, or `{ route: NAME }`",
+        );
         return None;
     }
     let section = Section::open(report, entry.key.span, &entry.value, &COMPLETE)?;

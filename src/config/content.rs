@@ -5,6 +5,7 @@ use settings_derive::{Section as DeriveSection, Word};
 use crate::{
     model::Annotations,
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         tree::Kind,
@@ -26,7 +27,8 @@ impl Setting for ContentTemplate {
         let blocks = match &value.node.kind {
             Kind::List(items) if items.is_empty() => {
                 let help = "a result has at least one; leave `content` out for the default";
-                return value.reject(Invalid::new("`content` has no block", help));
+                return value
+                    .reject(Invalid::new("`content` has no block", help).with_code(Code::EmptyValue));
             }
             Kind::List(_) => Vec::read(value)?,
             Kind::Map(_) => vec![BlockTemplate::read(value)?],
@@ -92,7 +94,8 @@ impl BlockSettings {
         let bytes = |kind, media_type| Payload::Bytes(Binary { kind: Some(kind), media_type });
         let typed = |name| {
             let help = "write `media_type: image/png` beside it, or `response` for the response's own bytes and type";
-            let invalid = || Invalid::new("data from a template has no media type", help);
+            let invalid =
+                || Invalid::new("data from a template has no media type", help).with_code(Code::MissingKey);
             let place = value.node.get(name).map_or(value.node.span, |node| node.span);
             media_type.clone().map_or_else(|| value.reject_at(place, invalid()), Ok)
         };
@@ -127,7 +130,7 @@ pub(super) fn check_one_kind(section: &OpenSection<'_>, kinds: &[&str], block: &
         (None, _) => Err(section.missing(format!("{block} shows nothing"), help)),
         (Some(_), Some(second)) => {
             let message = format!("{block} shows one thing, found several");
-            Err(section.reject_at(second.key.span, &message, help))
+            Err(section.reject_at(Code::ConflictingKeys.at(second.key.span), &message, help))
         }
     }
 }

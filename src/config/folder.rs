@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    code::Code,
     problem::Problem,
     source::{self, Files},
     units,
@@ -63,7 +64,12 @@ pub(super) fn add(
             let file = single.add(name, String::from_utf8_lossy(&bytes).into_owned());
             let words = source::Span { file, start: valid, end: valid + '\u{fffd}'.len_utf8() };
             let message = format!("the file is not UTF-8 text: the byte 0x{:02x} stands here", bytes[valid]);
-            problems.push(Problem::at(&single, words, message, Some("save it as UTF-8".to_owned())));
+            problems.push(Problem::at(
+                &single,
+                Code::NotUtf8.at(words),
+                message,
+                Some("save it as UTF-8".to_owned()),
+            ));
             None
         }
     }
@@ -71,7 +77,7 @@ pub(super) fn add(
 
 pub(super) fn list(path: &Path) -> Result<Vec<PathBuf>, Box<Problem>> {
     let refuse = |message: String, help: &str| {
-        Box::new(Problem::of_whole(name_of(path), message, Some(help.to_owned())))
+        Box::new(Problem::of_whole(Code::NotUtf8, name_of(path), message, Some(help.to_owned())))
     };
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -124,7 +130,7 @@ fn is_ours(path: &Path) -> bool {
 
 fn read_one(path: &Path) -> Result<Vec<u8>, Box<Problem>> {
     let refuse = |message: String, help: &str| {
-        Box::new(Problem::of_whole(name_of(path), message, Some(help.to_owned())))
+        Box::new(Problem::of_whole(Code::UnreadableFile, name_of(path), message, Some(help.to_owned())))
     };
     let mut bytes = Vec::new();
     std::fs::File::open(path)

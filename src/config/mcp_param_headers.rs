@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::{
+    code::Code,
     node::{Entry, Kind, Node},
     report::Report,
     source::Span,
@@ -70,18 +71,26 @@ fn check_mark(
 ) {
     let Some(name) = value.as_text().filter(|name| !name.is_empty() && name.bytes().all(is_tchar)) else {
         let message = format!("`{KEY}` takes a part of a header's name, found {}", value.found());
-        report.error(value.span, message, "write letters, digits and `-`: `Region` makes `Mcp-Param-Region`");
+        report.error(
+            Code::InvalidParamHeader.at(value.span),
+            message,
+            "write letters, digits and `-`: `Region` makes `Mcp-Param-Region`",
+        );
         return;
     };
     if let Some(first) = seen.insert(name.to_ascii_lowercase(), value.span) {
         let message = format!("`{KEY}: {name}` is here twice; the other is {}", report.place(first));
-        report.error(value.span, message, "give one another name; upper and lower case are the same");
+        report.error(
+            Code::InvalidParamHeader.at(value.span),
+            message,
+            "give one another name; upper and lower case are the same",
+        );
     }
     match place {
         Place::Property => {}
         Place::Root | Place::Elsewhere => {
             report.error(
-                value.span,
+                Code::InvalidParamHeader.at(value.span),
                 format!("`{KEY}` stands where no client can find the argument"),
                 "move it to a property that only `properties` lead to",
             );
@@ -92,7 +101,7 @@ fn check_mark(
     if !matches!(kind.and_then(Node::as_text), Some("string" | "integer" | "boolean")) {
         let found = kind.map_or_else(|| "no type".to_owned(), Node::found);
         report.error(
-            kind.unwrap_or(value).span,
+            Code::InvalidParamHeader.at(kind.unwrap_or(value).span),
             format!("an argument with `{KEY}` is a string, an integer or a boolean; found {found}"),
             "write `type: string`, or leave the header out",
         );

@@ -69,7 +69,7 @@ use crate::{
     inbound::{filter::FilterSettings, mcp::McpSettings},
     policy::PassthroughSettings,
     route::{Scopes, UpstreamName},
-    settings::{layers::Given, problem, report, secret, source, suggest, tree as node, units},
+    settings::{code, layers::Given, problem, report, secret, source, suggest, tree as node, units},
     shared_state::StoreSettings,
     telemetry::log::LogSettings,
     tls::ServerTls,
@@ -77,6 +77,7 @@ use crate::{
     upstream::UpstreamSettings,
 };
 
+pub use crate::settings::code::Code;
 pub use crate::settings::layers::Flag;
 pub use crate::settings::problem::{Problem, Problems, Severity};
 pub use crate::settings::secret::{Environment, process_variables};

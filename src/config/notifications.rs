@@ -1,6 +1,6 @@
 //! `notifications` of a route: log notifications that are sent to clients during a call.
 
-use super::{keys::LOG_LINE, language, node::Kind, schemas::Asked, section::Section};
+use super::{code::Code, keys::LOG_LINE, language, node::Kind, schemas::Asked, section::Section};
 use crate::route::{LogLevel, LogLine};
 
 /// Reads `notifications`. `None` when something is wrong with it; that has been reported then.
@@ -10,7 +10,7 @@ pub(super) fn read(route: &Section<'_, '_>, used: &mut Asked) -> Option<Vec<LogL
     let Kind::List(items) = &entry.value.kind else {
         let message = format!("`notifications` is a list of lines, found {}", entry.value.found());
         report.error(
-            entry.value.span,
+            Code::WrongType.at(entry.value.span),
             message,
             "write `notifications: [{ level: info, text: \"asked for {{ args.city }}\" }]`",
         );

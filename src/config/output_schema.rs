@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{node::Node, report::Report, response::Compiled, section::Section, source::Span, suggest};
+use super::{
+    code::Code, node::Node, report::Report, response::Compiled, section::Section, source::Span, suggest,
+};
 use crate::{
     model::own_types,
     translate::{Action, Otherwise, OutputSchema, SuccessRule, Wrap, extract::Gives},
@@ -68,7 +70,7 @@ pub(super) fn warn_of_defaults(
         let help = "write `output`, or `default_rules: false`";
         let message =
             "this route promises no output schema: a rule of `defaults.response` may give another shape";
-        report.warning(route.place, message, help);
+        report.warning(Code::NoOutputSchema.at(route.place), message, help);
     }
 }
 
@@ -143,7 +145,7 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
         && extract.gives() == Gives::Block
     {
         let message = "`binary` gives no value, and `output` promises one";
-        report.error(compiled.span, message, "leave `output` out");
+        report.error(Code::OutputShape.at(compiled.span), message, "leave `output` out");
         return;
     }
     let Some(promised) = schema_of(rule) else { return };
@@ -158,12 +160,12 @@ fn compare_rule(report: &Report<'_>, output: &OutputSchema, node: &Node, compile
     match document.get("properties").and_then(|properties| properties.get("result")?.as_object()) {
         Some(result) => comparison.value(&promised, result, node.at_pointer("/properties/result"), ""),
         None if value_kinds == ["array"] => report.error(
-            span,
+            Code::OutputShape.at(span),
             "this rule gives a list, and `output` promises none",
             "write `output: { type: array, items: { … } }`",
         ),
         None => report.error(
-            span,
+            Code::OutputShape.at(span),
             format!(
                 "this rule gives one value, `{}`, and `output` promises an object",
                 value_kinds.join("` or `")
@@ -197,7 +199,7 @@ impl Comparison<'_, '_> {
             && found != expected
         {
             self.report.error(
-                node.get("format").map_or(self.span, |node| node.span),
+                Code::OutputFieldType.at(node.get("format").map_or(self.span, |node| node.span)),
                 format!("{} is a `{found}`, and `output` says `{expected}`", name_of(place)),
                 "write the same format in both places, or leave `output` out",
             );
@@ -229,7 +231,7 @@ impl Comparison<'_, '_> {
             )
         };
         self.report.error(
-            node.get("type").map_or(self.span, |node| node.span),
+            Code::OutputFieldType.at(node.get("type").map_or(self.span, |node| node.span)),
             message,
             "write the same type in both places, or leave `output` out",
         );
@@ -247,7 +249,11 @@ impl Comparison<'_, '_> {
             let listed = expected.iter().map(ToString::to_string).collect::<Vec<_>>();
             let help = suggest::help(&value.to_string(), "it lists", listed.iter().map(String::as_str));
             let message = format!("{} may be `{value}`, which `output` does not list", name_of(place));
-            self.report.error(node.get(key).map_or(self.span, |node| node.span), message, help);
+            self.report.error(
+                Code::OutputFieldType.at(node.get(key).map_or(self.span, |node| node.span)),
+                message,
+                help,
+            );
         }
     }
 
@@ -266,11 +272,15 @@ impl Comparison<'_, '_> {
             if !fields.contains_key(&name) && !open {
                 let message = format!("`output` requires `{full}`, which these fields don't give");
                 let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-                self.report.error(self.span, message, suggest::help(&name, "they give", names));
+                self.report.error(
+                    Code::OutputMissingField.at(self.span),
+                    message,
+                    suggest::help(&name, "they give", names),
+                );
             } else if !always.contains(&name) {
                 let message = format!("`output` requires `{full}`, which is optional here");
                 let help = format!("take `{full}` out of `required`, or the `?` off the field");
-                self.report.error(self.span, message, help);
+                self.report.error(Code::OutputMissingField.at(self.span), message, help);
             }
         }
         for (name, field) in fields {
@@ -284,14 +294,22 @@ impl Comparison<'_, '_> {
                     let names: Vec<&str> =
                         properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
                     let message = format!("`output` has no place for the field `{full}`");
-                    self.report.error(self.span, message, suggest::help(name, "its properties", names));
+                    self.report.error(
+                        Code::OutputUnknownField.at(self.span),
+                        message,
+                        suggest::help(name, "its properties", names),
+                    );
                 }
                 _ => {}
             }
         }
         if closed && open {
             let message = format!("`output` has no place for fields of other names{}", of(place));
-            self.report.error(self.span, message, "take `additionalProperties: false` out, or `\"*\"`");
+            self.report.error(
+                Code::OutputUnknownField.at(self.span),
+                message,
+                "take `additionalProperties: false` out, or `\"*\"`",
+            );
         }
     }
 }

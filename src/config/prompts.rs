@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{
-    clients, completions, content,
+    clients,
+    code::Code,
+    completions, content,
     extract::media_type,
     input_requests,
     keys::{PROMPT, PROMPT_ARGUMENT, PROMPT_BLOCK, PROMPT_MESSAGE, PROMPT_RESOURCE},
@@ -55,7 +57,11 @@ pub(super) fn read(
     let before = report.errors();
     let name = entry.key.text.parse::<ToolName>().map_err(|error| {
         let what = format!("a prompt is named as a tool is, and {error}");
-        report.error(entry.key.span, what, "letters, digits, `_`, `-` and `.` make a name");
+        report.error(
+            Code::InvalidName.at(entry.key.span),
+            what,
+            "letters, digits, `_`, `-` and `.` make a name",
+        );
     });
     let section = Section::open(report, entry.key.span, &entry.value, &PROMPT)?;
     let written = section.map("arguments").unwrap_or_default();
@@ -69,7 +75,7 @@ pub(super) fn read(
     let (title, description) = (section.text("title"), section.text("description"));
     if section.get("description").is_none() && !section.is_misspelt() {
         report.warning(
-            entry.key.span,
+            Code::MissingDescription.at(entry.key.span),
             format!("the prompt `{}` has no `description`", entry.key.text),
             "a person reads it to choose among prompts",
         );
@@ -88,7 +94,11 @@ pub(super) fn read(
     for unused in written.iter().filter(|entry| is_whole && !asked.names(&entry.key.text)) {
         let name = &unused.key.text;
         let message = format!("the argument `{name}` is used nowhere in the prompt");
-        report.warning(unused.key.span, message, format!("put it into a message: `{{{{ args.{name} }}}}`"));
+        report.warning(
+            Code::UnusedArgument.at(unused.key.span),
+            message,
+            format!("put it into a message: `{{{{ args.{name} }}}}`"),
+        );
     }
     parts.iter().filter_map(|part| part.call.as_ref()).for_each(|call| call.check(report, routes));
     if report.errors() > before {
@@ -141,7 +151,7 @@ fn argument(
     let name = entry.key.text.clone();
     if name.is_empty() || name.len() > LONGEST_NAME_BYTES {
         let message = format!("the name of an argument has 1 to {LONGEST_NAME_BYTES} bytes");
-        report.error(entry.key.span, message, "write a short word, such as `city`");
+        report.error(Code::InvalidName.at(entry.key.span), message, "write a short word, such as `city`");
         return None;
     }
     let bare = PromptArgument { name, title: None, description: None, required: false, completion: None };
@@ -176,11 +186,15 @@ fn messages(section: &Section<'_, '_>, routes: Routes<'_>, asked: &mut Asked) ->
     let help = "write `messages: [{ user: \"…\" }]`";
     let node = section.required("messages", help)?;
     let Kind::List(items) = &node.kind else {
-        report.error(node.span, format!("`messages` takes a list, found {}", node.found()), help);
+        report.error(
+            Code::WrongType.at(node.span),
+            format!("`messages` takes a list, found {}", node.found()),
+            help,
+        );
         return None;
     };
     if items.is_empty() {
-        report.error(node.span, "`messages` has no message", help);
+        report.error(Code::EmptyValue.at(node.span), "`messages` has no message", help);
         return None;
     }
     let parts: Vec<ReadPart> = items.iter().flat_map(|item| message(report, routes, item, asked)).collect();
@@ -191,7 +205,11 @@ fn messages(section: &Section<'_, '_>, routes: Routes<'_>, asked: &mut Asked) ->
     ] {
         if let Some(part) = parts {
             let message = format!("a prompt has at most {limit} {what}");
-            report.error(part.span, message, "put some of them into one, or into another prompt");
+            report.error(
+                Code::TooMany.at(part.span),
+                message,
+                "put some of them into one, or into another prompt",
+            );
         }
     }
     Some(parts)
@@ -208,13 +226,17 @@ fn message(report: &Report<'_>, routes: Routes<'_>, node: &Node, asked: &mut Ask
     };
     if let Some((_, other)) = said.next() {
         let help = "write `- user: …`, and another `- assistant: …`";
-        report.error(other.key.span, "a message is said by one, found two", help);
+        report.error(Code::TooMany.at(other.key.span), "a message is said by one, found two", help);
         return Vec::new();
     }
     let value = &entry.value;
     match &value.kind {
         Kind::List(items) if items.is_empty() => {
-            report.error(value.span, "the message has no block", "write a text, or `[{ text: … }]`");
+            report.error(
+                Code::EmptyValue.at(value.span),
+                "the message has no block",
+                "write a text, or `[{ text: … }]`",
+            );
             Vec::new()
         }
         Kind::List(items) => {
@@ -259,7 +281,11 @@ fn block(
         match kinds.get(1) {
             None => section.missing("a block of a message shows nothing".to_owned(), help),
             Some(second) => {
-                report.error(second.key.span, "a block of a message shows one thing, found several", help);
+                report.error(
+                    Code::ConflictingKeys.at(second.key.span),
+                    "a block of a message shows one thing, found several",
+                    help,
+                );
             }
         }
         return None;
@@ -292,7 +318,11 @@ fn block(
                 None => {
                     if let Some(entry) = inner.entry("media_type") {
                         let help = "leave it out: what is read has its own";
-                        report.error(entry.key.span, "`media_type` has no effect without `text`", help);
+                        report.error(
+                            Code::RequiresKey.at(entry.key.span),
+                            "`media_type` has no effect without `text`",
+                            help,
+                        );
                     }
                     read_of(report, node?, uri?, routes)?
                 }
@@ -319,7 +349,7 @@ fn read_of(report: &Report<'_>, node: &Node, uri: Template, routes: Routes<'_>) 
         let help =
             suggest::help(uri.source(), "their URIs", resources().map(|resource| resource.uri.as_str()));
         report.error(
-            node.span,
+            Code::UnknownResource.at(node.span),
             message,
             help.unwrap_or_else(|| "write `text: …` for what is in it".to_owned()),
         );
@@ -370,7 +400,11 @@ fn refuse_what_can_not_be_filled_in(report: &Report<'_>, part: &ReadPart, argume
                 ),
                 false => "an argument is a text, with nothing inside".to_owned(),
             };
-            return report.error(language::words_in(report, part.span, name), message, help);
+            return report.error(
+                Code::FailingTemplate.at(language::words_in(report, part.span, name)),
+                message,
+                help,
+            );
         }
     }
 }

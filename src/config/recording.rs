@@ -4,7 +4,7 @@ use std::{fs::File, io::Read, path::Path};
 
 use bytes::Bytes;
 
-use super::{source::why, units};
+use super::{code::Code, source::why, units};
 use crate::{
     model::{Choice, Recording, UpstreamResponse},
     settings::{
@@ -33,12 +33,17 @@ impl Setting for Recorded {
         };
         let bytes = bytes(&folder.join(name)).or_else(|message| {
             let help = "name a file by its path from the folder of this one: `replies/ok.http`";
-            value.reject(Invalid::new(format!("the recording {message}"), help))
+            value.reject(
+                Invalid::new(format!("the recording {message}"), help).with_code(Code::UnreadableFile),
+            )
         })?;
         let read = Recording::read(&bytes).and_then(|recording| recording.choose(choice.as_ref()));
         read.map(Self).or_else(|error| {
             let help = "keep what `curl -i` prints, the body alone, or a HAR file";
-            value.reject(Invalid::new(format!("the recording is not a reply: {error}"), help))
+            value.reject(
+                Invalid::new(format!("the recording is not a reply: {error}"), help)
+                    .with_code(Code::InvalidRecording),
+            )
         })
     }
 }

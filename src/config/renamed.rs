@@ -4,6 +4,7 @@
 //! `config/upgrading.md` lists it. A row is here only when the program does not take the old name any more.
 
 use super::{
+    code::Code,
     keys::{FILE, Key, Keys, Takes},
     node::{self, Node},
     report::Report,
@@ -216,9 +217,15 @@ impl Renames {
         match self.key(section, name) {
             Some(Now::Key(now)) => {
                 let message = format!("`{name}` in {of} is called `{now}` now");
-                report.error(key.span, message, format!("write `{now}`, or run `glossator migrate`"));
+                report.error(
+                    Code::RenamedKey.at(key.span),
+                    message,
+                    format!("write `{now}`, or run `glossator migrate`"),
+                );
             }
-            Some(Now::Gone(help)) => report.error(key.span, format!("`{name}` in {of} is gone"), help),
+            Some(Now::Gone(help)) => {
+                report.error(Code::RenamedKey.at(key.span), format!("`{name}` in {of} is gone"), help)
+            }
             Some(Now::Word(..)) | None => return false,
         }
         true
@@ -235,7 +242,11 @@ pub(super) fn report_word(report: &Report<'_>, node: &Node, section: &str, key: 
     let Some(was) = node.scalar() else { return false };
     let Some(now) = RENAMES.word(section, key, &was) else { return false };
     let message = format!("`{was}` of `{key}` is called `{now}` now");
-    report.error(node.span, message, format!("write `{now}`, or run `glossator migrate`"));
+    report.error(
+        Code::RenamedKey.at(node.span),
+        message,
+        format!("write `{now}`, or run `glossator migrate`"),
+    );
     true
 }
 

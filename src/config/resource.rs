@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    code::Code,
     content::BlockAnnotations,
     extract::media_type,
     keys::READ_AS,
@@ -46,7 +47,7 @@ pub(super) fn read(report: &Report<'_>, entry: &Entry, asked: &mut Asked) -> Opt
             let (uri, uri_span) = uri?;
             if let Some(entry) = section.entry("size").filter(|_| uri.is_template()) {
                 let message = "`size` is of one resource, and this is a template of many";
-                report.error(entry.key.span, message, "leave it out");
+                report.error(Code::ConflictingKeys.at(entry.key.span), message, "leave it out");
             }
             ReadAs { uri, uri_span, media_type, size_bytes: size, annotations, watch }
         }
@@ -77,7 +78,7 @@ fn uri_of(report: &Report<'_>, node: &Node, help: &str) -> Option<UriTemplate> {
             | UriError::Brace(_)
             | UriError::Adjacent(..) => node.span,
         };
-        report.error(span, error.to_string(), help);
+        report.error(Code::InvalidValue.at(span), error.to_string(), help);
     });
     told.ok()
 }
@@ -88,7 +89,11 @@ fn annotations(report: &Report<'_>, entry: &Entry) -> Option<Annotations> {
     let (annotations, template) = read.into();
     if let (Some(_), Some(node)) = (template, entry.value.get("lastModified")) {
         let help = "write a moment, such as `\"2026-11-21T09:30:00Z\"`, or leave it out";
-        report.error(node.span, "`lastModified` of a resource takes no template", help);
+        report.error(
+            Code::NotEvaluated.at(node.span),
+            "`lastModified` of a resource takes no template",
+            help,
+        );
     }
     annotations
 }
@@ -105,7 +110,7 @@ impl ReadAs {
         let missing = input.required().filter(|name| !self.uri.arguments().any(|known| known == *name));
         for name in missing {
             report.error(
-                self.uri_span,
+                Code::ResourceArgument.at(self.uri_span),
                 format!("the resource has no `{name}`, which the request needs"),
                 format!("put `{{{name}}}` into the URI, or give it a `default` under `input`"),
             );
@@ -114,14 +119,14 @@ impl ReadAs {
         if route.get("async_operation").is_some() {
             let help = "leave one of the two out";
             report.error(
-                span,
+                Code::ConflictsWithAsyncOperation.at(span),
                 "`poll_interval` looks at one reply, and the work of `async_operation` gives several",
                 help,
             );
         }
         if !route.flag("idempotent").unwrap_or_else(|| request.is_safe()) {
             report.warning(
-                span,
+                Code::PollsUnsafeRequest.at(span),
                 format!("`poll_interval` sends this {} again and again", request.in_words()),
                 "say `idempotent: true` where that does no harm",
             );
@@ -129,7 +134,7 @@ impl ReadAs {
         // Those of `defaults` are for whoever needs them.
         if let Some((_, header)) = route.texts("forward_headers").and_then(|texts| texts.first().copied()) {
             report.warning(
-                span,
+                Code::PollsWithoutClient.at(span),
                 format!("`poll_interval` asks without the caller's `{header}`: there is no caller"),
                 "put what the upstream needs under its `headers`, or leave `poll_interval` out",
             );

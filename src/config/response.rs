@@ -3,6 +3,7 @@
 use settings_derive::Section as DeriveSection;
 
 use super::{
+    code::Code,
     extract, input_requests,
     keys::SAMPLE_FORM,
     language,
@@ -64,7 +65,7 @@ pub(super) fn warn_of_programs(report: &Report<'_>, own: &[Compiled]) {
     let is_idle = |rule: &&Compiled| rule.via.is_none() && rule.rule.matcher.is_about_programs();
     for rule in own.iter().filter(is_idle) {
         let message = "this rule never holds: `exit_status` and `stderr` are for commands";
-        report.warning(rule.span, message, "write `when: { status: … }`");
+        report.warning(Code::UnreachableRule.at(rule.span), message, "write `when: { status: … }`");
     }
 }
 
@@ -129,7 +130,11 @@ impl RuleSettings {
         match (section.entry("error"), section.entry("structured")) {
             (Some(_), Some(entry)) => {
                 let help = "write it inside: `error: { text: …, structured: … }`";
-                Err(section.reject_at(entry.key.span, "`structured` has no effect beside `error`", help))
+                Err(section.reject_at(
+                    Code::ConflictingKeys.at(entry.key.span),
+                    "`structured` has no effect beside `error`",
+                    help,
+                ))
             }
             _ => Ok(()),
         }
@@ -138,7 +143,7 @@ impl RuleSettings {
     fn compile(self, value: &Cursor<'_>) -> Checked<Compiled> {
         let reject = |name: &str, message: &str, help: &str| {
             let place = value.node.entry(name).map_or(value.place, |entry| entry.key.span);
-            value.reject_at(place, Invalid::new(message, help))
+            value.reject_at(place, Invalid::new(message, help).with_code(Code::ConflictingKeys))
         };
         let fields_span = self.extract.as_ref().and_then(|extract| extract.fields_span);
         let extract = self.extract.map(|extract| extract.extract);
@@ -170,7 +175,7 @@ impl RuleSettings {
                 {
                     let message = "`extract` has no effect: nothing of this rule looks at the value";
                     let help = "it is for `value` in a template, `structured` of the error, and `when: { value: … }`";
-                    value.context.report.warning(entry.key.span, message, help);
+                    value.context.report.warning(Code::UnusedExtract.at(entry.key.span), message, help);
                 }
                 (Action::Error(rule), None)
             }
@@ -212,7 +217,7 @@ fn read_error_text(value: &Cursor<'_>) -> Checked<Template> {
     if value.node.as_text().is_some_and(|text| text.trim().is_empty()) {
         let help = "say what is wrong, and what to do: `error: \"No such city. Try Oslo.\"`";
         let message = "`error` is empty, and a model would not know what is wrong";
-        value.context.report.error(value.node.span, message, help);
+        value.context.report.error(Code::EmptyValue.at(value.node.span), message, help);
     }
     Template::read(value)
 }
@@ -245,7 +250,8 @@ fn refuse_missing_paths(value: &Cursor<'_>, content: &Node, rule: &SuccessRule) 
             let message = format!("the template asks for `{path}`, and this rule gives no `{name}`");
             let help = suggest::help(&name, "it gives", names.iter().map(String::as_str));
             let place = language::words_in(value.context.report, content.span, path);
-            checked = value.reject_at(place, Invalid { message, help, shows_value: true });
+            checked =
+                value.reject_at(place, Invalid { code: Code::UnknownName, message, help, shows_value: true });
         }
     }
     checked
@@ -305,10 +311,10 @@ fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
                 let message =
                     format!("this rule is never asked: the one {place} has no `when` and comes first");
                 match context {
-                    Some(context) => {
-                        report.within(Some(context), || report.warning(later.span, message, help))
-                    }
-                    None => report.warning(later.span, message, help),
+                    Some(context) => report.within(Some(context), || {
+                        report.warning(Code::UnreachableRule.at(later.span), message, help)
+                    }),
+                    None => report.warning(Code::UnreachableRule.at(later.span), message, help),
                 }
             }
             (_, Some(span)) => {
@@ -317,7 +323,7 @@ fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
                     told.push(span);
                     let message =
                         format!("these rules are never asked: the one {place} has no `when` and comes first");
-                    report.warning(span, message, help);
+                    report.warning(Code::UnreachableRule.at(span), message, help);
                 }
             }
             (from, None) => {
@@ -326,7 +332,7 @@ fn warn_unreachable(report: &Report<'_>, rules: &[Compiled]) {
                 });
                 let message =
                     format!("this rule is never asked: the one {place} has no `when` and comes first");
-                report.warning(later.span, message, help);
+                report.warning(Code::UnreachableRule.at(later.span), message, help);
             }
         }
     }

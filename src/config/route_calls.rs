@@ -2,8 +2,8 @@
 //! values.
 
 use super::{
-    node::Entry, report::Report, request, routes::RouteFile, schemas::Asked, section::Section, source::Span,
-    suggest,
+    code::Code, node::Entry, report::Report, request, routes::RouteFile, schemas::Asked, section::Section,
+    source::Span, suggest,
 };
 use crate::{model::ToolName, route::RouteCall};
 
@@ -40,7 +40,11 @@ pub(super) fn read(section: &Section<'_, '_>, asked: &mut Asked) -> Option<(Rout
     let written = WrittenCall { route: name.to_owned(), route_span: node.span, arguments };
     // What is no name of a tool is no route's either; `check` says so.
     let route = name.parse::<ToolName>().map_err(|error| {
-        report.error(node.span, format!("unknown route `{name}`: {error}"), "write the name of a route");
+        report.error(
+            Code::UnknownRoute.at(node.span),
+            format!("unknown route `{name}`: {error}"),
+            "write the name of a route",
+        );
     });
     good.then_some((RouteCall { route: route.ok()?, arguments: templates }, written))
 }
@@ -56,7 +60,11 @@ impl WrittenCall {
         let names = || routes.written.iter().map(|entry| entry.key.text.as_str());
         if !names().any(|name| name == self.route) {
             let help = suggest::help(&self.route, "known routes", names());
-            return report.error(self.route_span, format!("unknown route `{}`", self.route), help);
+            return report.error(
+                Code::UnknownRoute.at(self.route_span),
+                format!("unknown route `{}`", self.route),
+                help,
+            );
         }
         let Some(file) = self.route(routes) else { return };
         let document = file.route.input.document();
@@ -66,13 +74,21 @@ impl WrittenCall {
         for (name, span) in self.arguments.iter().filter(|(name, _)| closed && !known().any(|k| k == name)) {
             let help = suggest::help(name, "its arguments", known())
                 .unwrap_or_else(|| "it takes none; leave `args` out".to_owned());
-            report.error(*span, format!("the route `{}` has no argument `{name}`", self.route), help);
+            report.error(
+                Code::UnknownArgument.at(*span),
+                format!("the route `{}` has no argument `{name}`", self.route),
+                help,
+            );
         }
         let required = document.get("required").and_then(serde_json::Value::as_array);
         for name in required.into_iter().flatten().filter_map(serde_json::Value::as_str) {
             if !self.arguments.iter().any(|(given, _)| given == name) {
                 let message = format!("the route `{}` needs the argument `{name}`", self.route);
-                report.error(self.route_span, message, format!("write `args: {{ {name}: … }}` beside it"));
+                report.error(
+                    Code::MissingArgument.at(self.route_span),
+                    message,
+                    format!("write `args: {{ {name}: … }}` beside it"),
+                );
             }
         }
     }
@@ -90,6 +106,6 @@ pub(super) fn refuse_unknown(
         let name = &argument.name;
         let nearest = suggest::nearest(name, known.iter().map(String::as_str));
         let help = nearest.map_or_else(|| help(name), |nearest| format!("did you mean `{nearest}`?"));
-        report.error(argument.span, format!("{missing} `{name}`"), help);
+        report.error(Code::UndeclaredArgument.at(argument.span), format!("{missing} `{name}`"), help);
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use settings_derive::Section as DeriveSection;
 
 use super::{
+    code::Code,
     node::{Entry, Kind, Node},
     recording::Recorded,
     report::Report,
@@ -171,7 +172,11 @@ struct ExampleResponse {
 pub(super) fn read(report: &Report<'_>, node: &Node, answerer: Answerer) -> Vec<Example> {
     let Kind::List(items) = &node.kind else {
         let help = "write `tests: [ { response: { body: \"…\" }, expect: { … } } ]`";
-        report.error(node.span, format!("`tests` takes a list, found {}", node.found()), help);
+        report.error(
+            Code::WrongType.at(node.span),
+            format!("`tests` takes a list, found {}", node.found()),
+            help,
+        );
         return Vec::new();
     };
     let example = |item| {
@@ -186,7 +191,7 @@ fn example(value: &Cursor<'_>, answerer: Answerer) -> Checked<Example> {
         |node: &Node| matches!(node.kind, Kind::Nothing) || node.as_map().is_some_and(<[Entry]>::is_empty);
     if value.node.as_map().is_some() && value.node.get("expect").is_none_or(is_empty) {
         let help = "`glossator test --update` writes what is found";
-        value.context.report.warning(value.place, "the example expects nothing", help);
+        value.context.report.warning(Code::EmptyTest.at(value.place), "the example expects nothing", help);
     }
     let (read, fits) = (ExampleSettings::read(value), check_answerer(value, answerer));
     let ExampleSettings { name, args, answers, response, expect } = read?;
@@ -209,7 +214,10 @@ fn check_answerer(value: &Cursor<'_>, answerer: Answerer) -> Checked<()> {
     let mut checked = Ok(());
     for entry in other.iter().filter_map(|name| response.entry(name)) {
         let message = format!("`{}` has no effect: {whose}", entry.key.text);
-        checked = value.reject_at(entry.key.span, Invalid::new(message, "leave it out"));
+        checked = value.reject_at(
+            entry.key.span,
+            Invalid::new(message, "leave it out").with_code(Code::WrongUpstreamKind),
+        );
     }
     checked
 }
@@ -219,7 +227,11 @@ impl ExampleResponse {
         match (section.entry("body"), section.entry("body_base64")) {
             (Some(_), Some(other)) => {
                 let message = "`body_base64` has no effect beside `body`";
-                Err(section.reject_at(other.value.span, message, "remove one of the two"))
+                Err(section.reject_at(
+                    Code::ConflictingKeys.at(other.value.span),
+                    message,
+                    "remove one of the two",
+                ))
             }
             _ => Ok(()),
         }

@@ -2,6 +2,7 @@
 //! switch a check off without a word.
 
 use super::{
+    code::Code,
     node::{Entry, Kind, Node},
     report::Report,
     suggest,
@@ -116,14 +117,18 @@ fn tell(report: &Report<'_>, entry: &Entry) {
     let name = entry.key.text.as_str();
     let message = format!("JSON Schema has no keyword `{name}`");
     if let Some(meant) = suggest::nearest(name, KEYWORDS) {
-        report.error(entry.key.span, message, format!("did you mean `{meant}`?"));
+        report.error(Code::UnknownKeyword.at(entry.key.span), message, format!("did you mean `{meant}`?"));
     } else if entry.value.as_map().is_some() {
         report.error(
-            entry.key.span,
+            Code::UnknownKeyword.at(entry.key.span),
             message,
             format!("a property stands under `properties`: `properties: {{ {name}: … }}`"),
         );
     } else {
-        report.warning(entry.key.span, message, "it has no effect; keywords of your own begin with `x-`");
+        report.warning(
+            Code::UnknownKeyword.at(entry.key.span),
+            message,
+            "it has no effect; keywords of your own begin with `x-`",
+        );
     }
 }

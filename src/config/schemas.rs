@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{
+    code::Code,
     mcp_param_headers,
     node::{Entry, Kind, Node},
     report::Report,
@@ -41,7 +42,7 @@ pub(super) fn input(
 fn warn_of_cost(report: &Report<'_>, name: &str, node: &Node, values_too_costly: Option<u64>) {
     let Some(values) = values_too_costly else { return };
     report.warning(
-        node.span,
+        Code::CostlySchema.at(node.span),
         format!(
             "`{name}` may take more steps to check than the {CHECK_STEP_LIMIT} that a call has, from {values} value{} on",
             if values == 1 { "" } else { "s" }
@@ -92,7 +93,11 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &Asked) -> Option<Map
         Some(_) => {
             let node = entry.value.get("type").unwrap_or(&entry.value);
             let message = format!("the root of `input` must be of type `object`, found {}", node.found());
-            report.error(node.span, message, "arguments are an object; name each under `properties`");
+            report.error(
+                Code::InputIsNoObject.at(node.span),
+                message,
+                "arguments are an object; name each under `properties`",
+            );
             return None;
         }
     }
@@ -110,13 +115,17 @@ fn written_input(report: &Report<'_>, entry: &Entry, used: &Asked) -> Option<Map
             let place = entry.value.get("required").unwrap_or(&entry.value).span;
             let message = format!("`{name}` is required, and is not a property of `input`");
             let help = suggest::help(name, "its properties", names());
-            report.error(super::language::words_in(report, place, name), message, help);
+            report.error(
+                Code::RequiredWithoutProperty.at(super::language::words_in(report, place, name)),
+                message,
+                help,
+            );
         }
     }
     if !used.all {
         for property in properties.iter().filter(|property| !used.has(&property.key.text)) {
             report.warning(
-                property.key.span,
+                Code::UnusedArgument.at(property.key.span),
                 format!("the argument `{}` is used nowhere in the route", property.key.text),
                 format!(
                     "put it into the request: `{{{}}}` in the path, `{{{{ args.{} }}}}` elsewhere",
@@ -141,7 +150,11 @@ fn refuse_unknown<'a>(
         let help = suggest::help(&argument.name, "the arguments", names.clone())
             .unwrap_or_else(|| "put it into the request, or add it under `input: properties`".to_owned());
         report.within(argument.context.clone(), || {
-            report.error(argument.span, format!("{missing} `{}`", argument.name), help);
+            report.error(
+                Code::UndeclaredArgument.at(argument.span),
+                format!("{missing} `{}`", argument.name),
+                help,
+            );
         });
     }
 }
@@ -159,7 +172,11 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: Wrap) -> Option<Out
             None
         }
         Err(error @ OutputSchemaError::RootReference) => {
-            report.error(node.span, error.to_string(), "write `$ref: \"#/$defs/NAME\"`");
+            report.error(
+                Code::InvalidSchema.at(node.span),
+                error.to_string(),
+                "write `$ref: \"#/$defs/NAME\"`",
+            );
             None
         }
     }
@@ -169,7 +186,11 @@ pub(super) fn output(report: &Report<'_>, node: &Node, wrap: Wrap) -> Option<Out
 fn document(report: &Report<'_>, name: &str, node: &Node) -> Option<Map<String, Value>> {
     let Some(entries) = node.as_map() else {
         let help = "write a JSON Schema: `{ type: object, properties: { … } }`";
-        report.error(node.span, format!("`{name}` takes a JSON Schema, found {}", node.found()), help);
+        report.error(
+            Code::WrongType.at(node.span),
+            format!("`{name}` takes a JSON Schema, found {}", node.found()),
+            help,
+        );
         return None;
     };
     let before = report.errors();
@@ -199,7 +220,7 @@ fn refuse_what_clients_cannot_read(report: &Report<'_>, node: &Node) {
                         }
                     }
                     ("$ref" | "$dynamicRef", Some(reference)) if !reference.starts_with('#') => report.error(
-                        value.span,
+                        Code::ForeignReference.at(value.span),
                         format!("`{reference}` is another document, which clients don't read"),
                         "put the schema under `$defs`, and write `$ref: \"#/$defs/NAME\"`",
                     ),
@@ -216,7 +237,7 @@ fn refuse_what_clients_cannot_read(report: &Report<'_>, node: &Node) {
 fn check_pattern(report: &Report<'_>, span: Span, pattern: &str) {
     if let Some(why) = schema_patterns::refused_by_clients(pattern) {
         report.error(
-            span,
+            Code::ForeignPattern.at(span),
             format!(
                 "clients run patterns on ECMAScript's engine, which refuses {}",
                 why.split("; ").next().unwrap_or(&why)
@@ -229,7 +250,7 @@ fn check_pattern(report: &Report<'_>, span: Span, pattern: &str) {
 fn report_schema(report: &Report<'_>, node: &Node, error: &SchemaError) {
     let place = node.at_pointer(&error.pointer);
     report.error(
-        place.span,
+        Code::InvalidSchema.at(place.span),
         format!("not a JSON Schema: {error}"),
         "see https://json-schema.org/understanding-json-schema",
     );

@@ -6,6 +6,7 @@ use std::{cell::RefCell, collections::BTreeSet};
 
 use super::{
     AdminSettings, Environment,
+    code::Code,
     extract::{self, ExtractSettings},
     keys::{DEFAULTS, FILE, Keys, REQUEST, ROUTE, Takes, UPSTREAM},
     node::{Entry, Key, Kind, Node},
@@ -54,7 +55,7 @@ impl<'s, 'f> Section<'s, 'f> {
         }
         let Some(entries) = node.as_map() else {
             report.error(
-                node.span,
+                Code::WrongType.at(node.span),
                 format!("expected a map with the keys of {}, found {}", keys.section, node.found()),
                 format!("known keys: {}", suggest::listed(keys.names())),
             );
@@ -98,14 +99,14 @@ impl<'s, 'f> Section<'s, 'f> {
     /// Says that something is missing, unless a key was misspelt: then that is it, most likely.
     pub(super) fn missing(&self, message: String, help: &str) {
         if !self.misspelt {
-            self.report.error(self.place, message, help);
+            self.report.error(Code::MissingKey.at(self.place), message, help);
         }
     }
 
     /// The same at a place of its own.
     pub(super) fn missing_at(&self, place: Span, message: &str, help: &str) {
         if !self.misspelt {
-            self.report.error(place, message, help);
+            self.report.error(Code::MissingKey.at(place), message, help);
         }
     }
 
@@ -210,7 +211,11 @@ impl<'s, 'f> Section<'s, 'f> {
         if found.is_none() {
             let message =
                 format!("`{name}` must be a whole number from {least} to {most}, found {}", node.found());
-            self.report.error(node.span, message, format!("write a number such as `{}`", least.max(1)));
+            self.report.error(
+                Code::OutOfRange.at(node.span),
+                message,
+                format!("write a number such as `{}`", least.max(1)),
+            );
         }
         found
     }
@@ -234,7 +239,7 @@ impl<'s, 'f> Section<'s, 'f> {
     pub(super) fn refuse_beside(&self, names: &[&'static str], other: &str) {
         for entry in names.iter().filter_map(|name| self.entry(name)) {
             let message = format!("`{}` has no effect beside `{other}`", entry.key.text);
-            self.report.error(entry.key.span, message, "remove one of the two");
+            self.report.error(Code::ConflictingKeys.at(entry.key.span), message, "remove one of the two");
         }
     }
 
@@ -243,13 +248,17 @@ impl<'s, 'f> Section<'s, 'f> {
     }
 
     fn unit_error<T>(&self, node: &Node, error: UnitError) -> Option<T> {
-        self.report.error(node.span, error.message, error.help);
+        self.report.error(error.code.at(node.span), error.message, error.help);
         None
     }
 
     fn wrong_kind(&self, name: &str, node: &Node, expected: &str) {
         let means = self.keys.get(name).map(super::keys::Key::help);
-        self.report.error(node.span, format!("`{name}` takes {expected}, found {}", node.found()), means);
+        self.report.error(
+            Code::WrongType.at(node.span),
+            format!("`{name}` takes {expected}, found {}", node.found()),
+            means,
+        );
     }
 }
 
@@ -321,7 +330,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
     }
     let message = format!("unknown key `{}` in {}", key.text, keys.section);
     if let Some(nearest) = suggest::nearest(&key.text, keys.names()) {
-        return report.error(key.span, message, format!("did you mean `{nearest}`?"));
+        return report.error(Code::UnknownKey.at(key.span), message, format!("did you mean `{nearest}`?"));
     }
     let large: [&'static Keys; 8] = [
         ServerSettings::keys(),
@@ -342,7 +351,7 @@ pub(super) fn report_unknown_key(report: &Report<'_>, key: &Key, keys: &Keys) {
         Some((name, of)) => format!("`{name}` is a key of {of}"),
         None => format!("known keys: {}", suggest::listed(keys.names())),
     };
-    report.error(key.span, message, help);
+    report.error(Code::UnknownKey.at(key.span), message, help);
 }
 
 /// A text; `what` says of whom.
@@ -357,7 +366,7 @@ pub(super) fn text_of<'n>(report: &Report<'_>, node: &'n Node, what: &str) -> Op
         }
         Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
     };
-    report.error(node.span, format!("{what} takes a text, found {}", node.found()), help);
+    report.error(Code::WrongType.at(node.span), format!("{what} takes a text, found {}", node.found()), help);
     None
 }
 
@@ -371,7 +380,11 @@ pub(super) fn flag_of(report: &Report<'_>, node: &Node, name: &str) -> Option<bo
         Some("no" | "off" | "false" | "0") => "write `false`",
         _ => "write `true` or `false`",
     };
-    report.error(node.span, format!("`{name}` takes `true` or `false`, found {}", node.found()), help);
+    report.error(
+        Code::WrongType.at(node.span),
+        format!("`{name}` takes `true` or `false`, found {}", node.found()),
+        help,
+    );
     None
 }
 
@@ -389,7 +402,11 @@ pub(super) fn word_of(
     let message =
         format!("{what} must be one of {}; found {}", suggest::listed(words.iter().copied()), node.found());
     let nearest = suggest::nearest(&found, words.iter().copied());
-    report.error(node.span, message, nearest.map(|word| format!("did you mean `{word}`?")));
+    report.error(
+        Code::UnknownWord.at(node.span),
+        message,
+        nearest.map(|word| format!("did you mean `{word}`?")),
+    );
     None
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{node::Node, report::Report, response::Compiled};
+use super::{code::Code, node::Node, report::Report, response::Compiled};
 use crate::translate::{Action, Limit, ListPath, OutputSchema};
 
 /// Warns of such rules: every longer list is a tool error.
@@ -19,7 +19,7 @@ pub(super) fn warn(report: &Report<'_>, output: &OutputSchema, node: &Node, rule
         let span = node.at_pointer(&place).get("minItems").map_or(node.span, |node| node.span);
         let line = report.files().place(compiled.span).line;
         report.warning(
-            span,
+            Code::LimitBelowMinItems.at(span),
             format!("`minItems` is {least}, and the rule in line {line} shows {rows} of the rows at most"),
             format!("write `minItems: {rows}` or less, or `rows: {least}` or more in `limit`"),
         );

@@ -1,6 +1,7 @@
 //! `version`: which language a file is written in.
 
 use super::{
+    code::Code,
     node::{Kind, Node},
     report::Report,
 };
@@ -21,7 +22,7 @@ pub(super) fn check(report: &Report<'_>, trees: &[Node]) -> Option<()> {
                 let message =
                     format!("this file is of version {text}, and this program reads version {VERSION}");
                 let help = "install a newer glossator, which reads both; nothing else in the file has been looked at";
-                report.error(node.span, message, help);
+                report.error(Code::UnsupportedVersion.at(node.span), message, help);
             }
             Kind::Nothing
             | Kind::Flag(_)
@@ -30,7 +31,11 @@ pub(super) fn check(report: &Report<'_>, trees: &[Node]) -> Option<()> {
             | Kind::List(_)
             | Kind::Map(_) => {
                 let message = format!("there is no such version: found {}", node.found());
-                report.error(node.span, message, format!("write `version: {VERSION}`, or leave it out"));
+                report.error(
+                    Code::UnsupportedVersion.at(node.span),
+                    message,
+                    format!("write `version: {VERSION}`, or leave it out"),
+                );
             }
         }
     }

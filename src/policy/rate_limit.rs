@@ -13,6 +13,7 @@ use super::{Count, Sharing};
 use crate::{
     route::UpstreamName,
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
         units::{self, UnitError},
@@ -68,6 +69,7 @@ impl CallsPer {
             let digits: String = text.trim().chars().take_while(is_digit).collect();
             let example = digits.replace(['_', ','], "").parse::<u32>().unwrap_or(100);
             UnitError {
+                code: Code::InvalidUnit,
                 message: format!("takes a number of calls and a time, found `{text}`"),
                 help: format!("write `{example} per second`, `{example} per minute`, or `{example} per 10s`"),
             }
@@ -76,6 +78,7 @@ impl CallsPer {
         let count: u32 = count.trim().parse().map_err(|_| wrong())?;
         if !(1..=Self::MOST).contains(&count) {
             return Err(UnitError {
+                code: Code::OutOfRange,
                 message: format!("takes from 1 to {} calls, found `{count}`", Self::MOST),
                 help: "write another number, or leave the limit out".into(),
             });
@@ -90,6 +93,7 @@ impl CallsPer {
         if per.is_zero() || per > Self::LONGEST {
             let help = format!("write another time: `{count} per second`, `{count} per day`");
             return Err(UnitError {
+                code: Code::OutOfRange,
                 message: format!("takes a time of at most a day, found `{text}`"),
                 help,
             });
@@ -104,8 +108,8 @@ impl Setting for CallsPer {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         // A bare number is read too, so that the message can say what is missing.
         let text = value.node.scalar().unwrap_or_else(|| value.node.found());
-        Self::parse(&text).or_else(|UnitError { message, help }| {
-            value.reject(Invalid::new(format!("{} {message}", value.name), help))
+        Self::parse(&text).or_else(|UnitError { code, message, help }| {
+            value.reject(Invalid::new(format!("{} {message}", value.name), help).with_code(code))
         })
     }
 }

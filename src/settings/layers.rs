@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use config::{Config, ConfigError, Map, Source, Value, ValueKind as Merged};
 
 use super::{
+    code::Code,
     keys::{KeyTable, ShortForm, ValueKind},
     problem::Problem,
     report::Report,
@@ -125,7 +126,9 @@ pub(crate) fn merge(
             let new: Vec<_> = found.into_iter().filter(is_new).collect();
             entries.extend(new);
         }
-        Err(error) => report.add(Problem::of_whole("settings", error.to_string(), None)),
+        Err(error) => {
+            report.add(Problem::of_whole(Code::UnmergedSettings, "settings", error.to_string(), None))
+        }
     }
     root
 }
@@ -142,18 +145,24 @@ fn report_unknown_variables(
     for (name, _) in environment.iter().filter(|(name, _)| !name.starts_with(PREFIX)) {
         if let Some(meant) = known.iter().find(|known| without_pairs(known) == *name) {
             let help = format!("write `{meant}`, with two underscores each time");
-            report.add(Problem::of_whole(name, "this variable sets nothing", Some(help)));
+            report.add(Problem::of_whole(
+                Code::UnknownVariable,
+                name,
+                "this variable sets nothing",
+                Some(help),
+            ));
         }
     }
     for (name, _) in given.variables.iter().filter(|(name, _)| !known.contains(name)) {
-        let (message, help) = match renamed(name) {
-            Some((message, help)) => (message, Some(help)),
+        let (code, message, help) = match renamed(name) {
+            Some((message, help)) => (Code::RenamedKey, message, Some(help)),
             None => (
+                Code::UnknownVariable,
                 "this variable sets nothing: no setting of the process is called so".to_owned(),
                 suggest::help(name, "known variables", known.iter().map(String::as_str)),
             ),
         };
-        report.add(Problem::of_whole(name, message, help));
+        report.add(Problem::of_whole(code, name, message, help));
     }
 }
 

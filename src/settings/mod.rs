@@ -1,7 +1,8 @@
 //! A setting of the configuration: where it is written, what is wrong with it, and how it is declared.
 //!
 //! - `tree`: the YAML text of a file as a tree in which every key and value has its place.
-//! - `source`: the files themselves; `problem` and `report`: what is wrong with them, all found in one run.
+//! - `source`: the files themselves; `problem` and `report`: what is wrong with them, all found in one run,
+//!   each with its `code`.
 //! - `units`: durations and sizes; `secret`: `${VARIABLE}` and `file:`, and what no message may show;
 //!   `suggest`: "did you mean".
 //!
@@ -10,6 +11,7 @@
 //!
 //! The module knows no section of the file: those are in `config` and in the modules that own a setting.
 
+pub(crate) mod code;
 pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod problem;

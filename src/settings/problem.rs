@@ -5,7 +5,10 @@ use std::fmt;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use unicode_width::UnicodeWidthChar;
 
-use super::source::{Files, Origin, Span};
+use super::{
+    code::{Code, CodedSpan},
+    source::{Files, Origin, Span},
+};
 
 /// One thing wrong, with its place, its words and a way out.
 ///
@@ -15,6 +18,8 @@ use super::source::{Files, Origin, Span};
 pub struct Problem {
     /// Whether the configuration can be used all the same.
     pub severity: Severity,
+    /// What kind of problem it is.
+    pub code: Code,
     /// The file, environment variable or flag that is wrong.
     pub file: String,
     /// Line, from 1; `None` when the whole file, a variable or a flag is meant.
@@ -52,12 +57,14 @@ struct Excerpt {
 impl Problem {
     /// A problem of a whole file, variable or flag.
     pub(crate) fn of_whole(
+        code: Code,
         file: impl Into<String>,
         message: impl Into<String>,
         help: Option<String>,
     ) -> Self {
         Self {
             severity: Severity::Error,
+            code,
             file: file.into(),
             line: None,
             column: None,
@@ -68,17 +75,23 @@ impl Problem {
     }
 
     /// A problem of some words in a file.
-    pub(crate) fn at(files: &Files, span: Span, message: impl Into<String>, help: Option<String>) -> Self {
+    pub(crate) fn at(
+        files: &Files,
+        at: impl Into<CodedSpan>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> Self {
+        let CodedSpan { code, span } = at.into();
         // A variable and a flag have no lines.
         if matches!(files.origin(span), Origin::Variable | Origin::Flag) {
-            return Self::of_whole(files.name(span), message, help);
+            return Self::of_whole(code, files.name(span), message, help);
         }
         let place = files.place(span);
         Self {
             line: Some(place.line),
             column: Some(place.column),
             excerpt: Some(Excerpt::of(files, span)),
-            ..Self::of_whole(files.name(span), message, help)
+            ..Self::of_whole(code, files.name(span), message, help)
         }
     }
 
@@ -88,17 +101,22 @@ impl Problem {
     }
 }
 
+impl fmt::Display for Severity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        })
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.file)?;
         if let (Some(line), Some(column)) = (self.line, self.column) {
             write!(formatter, ":{line}:{column}")?;
         }
-        formatter.write_str(match self.severity {
-            Severity::Error => ": ",
-            Severity::Warning => ": warning: ",
-        })?;
-        formatter.write_str(&self.message)?;
+        write!(formatter, ": {}[{}]: {}", self.severity, self.code, self.message)?;
         match (&self.excerpt, self.line) {
             (Some(excerpt), Some(line)) => {
                 let number = line.to_string();
@@ -121,8 +139,9 @@ impl fmt::Display for Problem {
 
 impl Serialize for Problem {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Problem", 6)?;
-        out.serialize_field("severity", if self.is_error() { "error" } else { "warning" })?;
+        let mut out = serializer.serialize_struct("Problem", 7)?;
+        out.serialize_field("severity", &self.severity.to_string())?;
+        out.serialize_field("code", &self.code)?;
         out.serialize_field("file", &self.file)?;
         out.serialize_field("line", &self.line)?;
         out.serialize_field("column", &self.column)?;
@@ -141,6 +160,7 @@ impl Problems {
         if list.is_empty() {
             // Who refuses says why; should a reader forget to, the refusal must not be an empty page.
             list.push(Problem::of_whole(
+                Code::UnreadableFile,
                 "configuration",
                 "it could not be read, for no reason that was told",
                 None,
@@ -297,7 +317,8 @@ mod tests {
         let files = Files::of_one("a.yaml", text);
         let start = text.find(words).unwrap();
         let span = Span { file: 0, start, end: start + words.len() };
-        let problem = Problem::at(&files, span, "no good", Some("do better".to_owned()));
+        let problem =
+            Problem::at(&files, Code::InvalidValue.at(span), "no good", Some("do better".to_owned()));
         assert_eq!(problem.to_string(), expected);
     }
 
@@ -306,7 +327,7 @@ mod tests {
         check(
             "a: 1\n  b: oops # x\n",
             "oops",
-            "a.yaml:2:6: no good\n2 |   b: oops # x\n  |      ^^^^ help: do better",
+            "a.yaml:2:6: error[G0109]: no good\n2 |   b: oops # x\n  |      ^^^^ help: do better",
         );
     }
 
@@ -315,7 +336,7 @@ mod tests {
         check(
             "\t日本: oops",
             "oops",
-            "a.yaml:1:6: no good\n1 |     日本: oops\n  |           ^^^^ help: do better",
+            "a.yaml:1:6: error[G0109]: no good\n1 |     日本: oops\n  |           ^^^^ help: do better",
         );
     }
 
@@ -324,7 +345,7 @@ mod tests {
         check(
             "a\u{1b}[2J: oops",
             "oops",
-            "a.yaml:1:8: no good\n1 | a\\u{1b}[2J: oops\n  |             ^^^^ help: do better",
+            "a.yaml:1:8: error[G0109]: no good\n1 | a\\u{1b}[2J: oops\n  |             ^^^^ help: do better",
         );
     }
 
@@ -332,8 +353,13 @@ mod tests {
     fn a_long_line_is_cut_round_the_caret() {
         let text = format!("{}oops{}", "x".repeat(300), "y".repeat(300));
         let files = Files::of_one("a.yaml", &text);
-        let problem =
-            Problem::at(&files, Span { file: 0, start: 300, end: 304 }, "no good", None).to_string();
+        let problem = Problem::at(
+            &files,
+            Code::InvalidValue.at(Span { file: 0, start: 300, end: 304 }),
+            "no good",
+            None,
+        )
+        .to_string();
         let lines: Vec<_> = problem.lines().collect();
         assert_eq!(lines[1], format!("1 | …{}oops{}…", "x".repeat(60), "y".repeat(96)));
         assert_eq!(lines[2].find("^^^^"), Some(4 + 61));
@@ -344,22 +370,23 @@ mod tests {
         check(
             "h: { Authorization: \"Bearer abc\", b: oops }",
             "oops",
-            "a.yaml:1:38: no good\n1 | h: { Authorization: *****, b: oops }\n  |                               ^^^^ help: do better",
+            "a.yaml:1:38: error[G0109]: no good\n1 | h: { Authorization: *****, b: oops }\n  |                               ^^^^ help: do better",
         );
         check(
             "u: http://me:pw@host/oops",
             "oops",
-            "a.yaml:1:22: no good\n1 | u: http://*****@host/oops\n  |                      ^^^^ help: do better",
+            "a.yaml:1:22: error[G0109]: no good\n1 | u: http://*****@host/oops\n  |                      ^^^^ help: do better",
         );
     }
 
     #[test]
     fn programs_read_the_same_as_json() {
         let files = Files::of_one("a.yaml", "oops");
-        let problem = Problem::at(&files, Span { file: 0, start: 0, end: 4 }, "no good", None);
+        let problem =
+            Problem::at(&files, Code::InvalidValue.at(Span { file: 0, start: 0, end: 4 }), "no good", None);
         assert_eq!(
             serde_json::to_string(&problem).unwrap(),
-            r#"{"severity":"error","file":"a.yaml","line":1,"column":1,"message":"no good","help":null}"#
+            r#"{"severity":"error","code":"G0109","file":"a.yaml","line":1,"column":1,"message":"no good","help":null}"#
         );
     }
 }

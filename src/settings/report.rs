@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    code::{Code, CodedSpan},
     problem::{self, Problem, Problems, Severity},
     source::{Files, Span},
     tree::{Kind, Node, Style},
@@ -70,6 +71,7 @@ impl<'f> Report<'f> {
         let is_stopped = self.is_cancelled.is_some_and(|is_cancelled| is_cancelled());
         if is_stopped && self.errors() == 0 {
             self.add(Problem::of_whole(
+                Code::Cancelled,
                 "configuration",
                 "it was not read to its end, which took too long",
                 None,
@@ -156,17 +158,24 @@ impl<'f> Report<'f> {
     }
 
     /// Something that makes the configuration unusable.
-    pub(crate) fn error(&self, span: Span, message: impl Into<String>, help: impl Into<Help>) {
+    pub(crate) fn error(&self, at: impl Into<CodedSpan>, message: impl Into<String>, help: impl Into<Help>) {
+        let CodedSpan { code, span } = at.into();
         self.errors.set(self.errors.get() + 1);
         if let Some((span, message)) = self.told(span, message.into()).filter(|_| self.has_room()) {
-            self.found.borrow_mut().push(Problem::at(self.files, span, message, help.into().0));
+            self.found.borrow_mut().push(Problem::at(self.files, code.at(span), message, help.into().0));
         }
     }
 
     /// Something that works, but not as its writer thinks.
-    pub(crate) fn warning(&self, span: Span, message: impl Into<String>, help: impl Into<Help>) {
+    pub(crate) fn warning(
+        &self,
+        at: impl Into<CodedSpan>,
+        message: impl Into<String>,
+        help: impl Into<Help>,
+    ) {
+        let CodedSpan { code, span } = at.into();
         if let Some((span, message)) = self.told(span, message.into()).filter(|_| self.has_room()) {
-            let mut problem = Problem::at(self.files, span, message, help.into().0);
+            let mut problem = Problem::at(self.files, code.at(span), message, help.into().0);
             problem.severity = Severity::Warning;
             self.found.borrow_mut().push(problem);
         }
@@ -199,7 +208,12 @@ impl<'f> Report<'f> {
         problem::sort(&mut found);
         if found.len() >= Problems::MOST_TOLD {
             let message = format!("there may be more than these {} problems", found.len());
-            found.push(Problem::of_whole("configuration", message, Some("mend these first".to_owned())));
+            found.push(Problem::of_whole(
+                Code::MoreProblems,
+                "configuration",
+                message,
+                Some("mend these first".to_owned()),
+            ));
         }
         found
     }

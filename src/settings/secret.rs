@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{report::Report, source::Span};
+use super::{code::Code, report::Report, source::Span};
 
 /// The variables that a configuration may name, as they were when it was loaded.
 #[derive(Clone, Default)]
@@ -97,7 +97,7 @@ pub(crate) fn expand(
         out.push_str(&rest[..at]);
         let Some(end) = rest[at..].find('}') else {
             report.error(
-                span,
+                Code::InvalidReference.at(span),
                 "`${` is never closed",
                 "write `${NAME}`, or `$${` for the characters themselves",
             );
@@ -149,7 +149,7 @@ fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: 
         && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
     if !is_name {
         report.error(
-            span,
+            Code::InvalidReference.at(span),
             "between `${` and `}` stands the name of an environment variable: letters, digits and `_`",
             "write `${NAME}`, `${NAME:-default}`, or `$${` for the characters themselves",
         );
@@ -161,7 +161,7 @@ fn value_of(report: &Report<'_>, environment: &Environment, span: Span, inside: 
         (None, None) => {
             let state = if environment.get(name).is_some() { "empty" } else { "not set" };
             report.error(
-                span,
+                Code::UnsetVariable.at(span),
                 format!("the environment variable `{name}` is {state}"),
                 format!("set it, or write `${{{name}:-value}}` with a value for when it is not"),
             );
@@ -182,7 +182,7 @@ fn secret_file(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
 /// The contents of a file without the line end that editors put there.
 fn contents_of(report: &Report<'_>, span: Span, path: &str) -> Option<String> {
     let refuse = |message: String, help: &str| {
-        report.error(span, message, help);
+        report.error(Code::UnreadableFile.at(span), message, help);
         None
     };
     if !Path::new(path).is_absolute() {

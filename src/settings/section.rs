@@ -6,6 +6,7 @@
 use std::any::Any;
 
 use super::{
+    code::{Code, CodedSpan},
     keys::{KeySpec, KeyTable, Row, ShortForm, ValueKind},
     layers,
     report::Report,
@@ -41,6 +42,7 @@ pub(crate) struct Context<'a> {
 
 /// What is wrong with a value, and how to fix it.
 pub(crate) struct Invalid {
+    pub(crate) code: Code,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
     /// Whether the message shows the value, which must not happen to one from a variable.
@@ -49,18 +51,23 @@ pub(crate) struct Invalid {
 
 impl Invalid {
     pub(crate) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { message: message.into(), help: Some(help.into()), shows_value: true }
+        Self { code: Code::InvalidValue, message: message.into(), help: Some(help.into()), shows_value: true }
     }
 
     /// The same with a message in which the value does not appear.
     pub(crate) fn without_value(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { shows_value: false, ..Self::new(message, help) }
     }
+
+    /// The same as another kind of problem.
+    pub(crate) fn with_code(self, code: Code) -> Self {
+        Self { code, ..self }
+    }
 }
 
 impl From<UnitError> for Invalid {
-    fn from(UnitError { message, help }: UnitError) -> Self {
-        Self::new(message, help)
+    fn from(UnitError { code, message, help }: UnitError) -> Self {
+        Self::new(message, help).with_code(code)
     }
 }
 
@@ -213,7 +220,7 @@ impl<'a> Cursor<'a> {
 
     /// The same at another place.
     pub(crate) fn reject_at<T>(&self, span: Span, invalid: Invalid) -> Checked<T> {
-        let Invalid { message, help, shows_value } = invalid;
+        let Invalid { code, message, help, shows_value } = invalid;
         let report = self.context.report;
         match self.key {
             Some(key) if shows_value && report.files().origin(span) == Origin::Variable => {
@@ -222,7 +229,7 @@ impl<'a> Cursor<'a> {
                     ValueKind::Text => format!("the value is not what `{setting}` takes"),
                     kind => format!("the value is not what `{setting}` takes: {kind}"),
                 };
-                report.error(span, message, key.help());
+                report.error(code.at(span), message, key.help());
             }
             Some(key) if shows_value && self.expanded => {
                 let message = format!("with its variables put in, `{}` is not what it takes", key.name);
@@ -233,9 +240,9 @@ impl<'a> Cursor<'a> {
                     }
                     _ => key.help(),
                 };
-                report.error(span, message, format!("look at the variables: {help}"));
+                report.error(code.at(span), message, format!("look at the variables: {help}"));
             }
-            _ => report.error(span, message, help),
+            _ => report.error(code.at(span), message, help),
         }
         Err(Reported(()))
     }
@@ -251,7 +258,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn reject_kind<T>(&self, expected: &str, help: Option<String>) -> Checked<T> {
         let message = format!("{} takes {expected}, found {}", self.name, self.node.found());
         let help = help.or_else(|| self.key.map(KeySpec::help));
-        self.reject(Invalid { message, help, shows_value: true })
+        self.reject(Invalid { code: Code::WrongType, message, help, shows_value: true })
     }
 
     /// Whether it comes from outside the file, so that it is not shown.
@@ -271,8 +278,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// Warns of the value.
-    pub(crate) fn warn(&self, message: String, help: impl Into<String>) {
-        self.context.report.warning(self.node.span, message, help.into());
+    pub(crate) fn warn(&self, code: Code, message: String, help: impl Into<String>) {
+        self.context.report.warning(code.at(self.node.span), message, help.into());
     }
 }
 
@@ -307,7 +314,7 @@ impl<'a> OpenSection<'a> {
                 let message =
                     format!("expected {also}a map with the keys of {}, found {found}", table.section);
                 let help = format!("known keys: {}", suggest::listed(table.names()));
-                report.error(node.span, message, help);
+                report.error(Code::WrongType.at(node.span), message, help);
                 return Err(Reported(()));
             }
         };
@@ -383,14 +390,18 @@ impl<'a> OpenSection<'a> {
                 "the value of `{}` stands in the file itself, for everyone who can read it",
                 key.name
             );
-            value.warn(message, "write `${NAME}` for an environment variable, or `file:/path`");
+            value.warn(
+                Code::SecretInFile,
+                message,
+                "write `${NAME}` for an environment variable, or `file:/path`",
+            );
         }
     }
 
     /// Reports that something is missing; unless there is an unknown key, which is probably meant for it.
     pub(crate) fn missing(&self, message: String, help: &str) -> Reported {
         if !self.has_unknown_keys {
-            self.value.context.report.error(self.value.place, message, help);
+            self.value.context.report.error(Code::MissingKey.at(self.value.place), message, help);
         }
         Reported(())
     }
@@ -410,7 +421,7 @@ impl<'a> OpenSection<'a> {
                     "" => format!("remove it, or write `{other}` as well"),
                     help => help.to_owned(),
                 };
-                self.value.context.report.error(entry.key.span, message, help);
+                self.value.context.report.error(Code::RequiresKey.at(entry.key.span), message, help);
                 checked = Err(Reported(()));
             }
         }
@@ -421,7 +432,11 @@ impl<'a> OpenSection<'a> {
     pub(crate) fn conflict(&self, name: &str, other: &str) -> Reported {
         if let Some(entry) = self.entry(name) {
             let message = format!("`{name}` has no effect beside `{other}`");
-            self.value.context.report.error(entry.key.span, message, "remove one of the two");
+            self.value.context.report.error(
+                Code::ConflictingKeys.at(entry.key.span),
+                message,
+                "remove one of the two",
+            );
         }
         Reported(())
     }
@@ -433,8 +448,8 @@ impl<'a> OpenSection<'a> {
     }
 
     /// Reports a problem at a place in it.
-    pub(crate) fn reject_at(&self, span: Span, message: &str, help: &str) -> Reported {
-        self.value.context.report.error(span, message, help);
+    pub(crate) fn reject_at(&self, at: impl Into<CodedSpan>, message: &str, help: &str) -> Reported {
+        self.value.context.report.error(at, message, help);
         Reported(())
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::code::Code;
+
 /// Smaller units first; of two that fit, the largest is written.
 const TIMES: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 const SIZES: [(&str, u64); 7] = [
@@ -17,6 +19,7 @@ const SIZES: [(&str, u64); 7] = [
 /// Why a text is no duration or size: what to say, and a way out.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnitError {
+    pub(crate) code: Code,
     pub(crate) message: String,
     pub(crate) help: String,
 }
@@ -61,6 +64,7 @@ fn measure(
     let (number, unit) = (&text[..at], text[at..].trim_start());
     let known = || units.iter().map(|(unit, _)| format!("`{unit}`")).collect::<Vec<_>>().join(", ");
     let no_measure = || UnitError {
+        code: Code::WrongType,
         message: format!("expected a {what} such as `{example}`, found `{text}`"),
         help: format!("write a number and a unit: {}", known()),
     };
@@ -73,7 +77,11 @@ fn measure(
     }
     if unit.is_empty() {
         let help = format!("write `{number}{usual}`, or another of the units {}", known());
-        return Err(UnitError { message: format!("the {what} `{number}` has no unit"), help });
+        return Err(UnitError {
+            code: Code::InvalidUnit,
+            message: format!("the {what} `{number}` has no unit"),
+            help,
+        });
     }
     let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
         let meant = units.iter().find(|(name, _)| {
@@ -83,9 +91,14 @@ fn measure(
             Some((name, _)) => format!("did you mean `{number}{name}`?"),
             None => format!("known units: {}", known()),
         };
-        return Err(UnitError { message: format!("unknown unit `{unit}` of a {what}"), help });
+        return Err(UnitError {
+            code: Code::InvalidUnit,
+            message: format!("unknown unit `{unit}` of a {what}"),
+            help,
+        });
     };
     let too_large = || UnitError {
+        code: Code::OutOfRange,
         message: format!("the {what} `{text}` is too large"),
         help: format!("write a smaller one, such as `{example}`"),
     };
@@ -130,6 +143,7 @@ fn in_range(
     }
     let near = if amount > u128::from(most) { shown_most } else { shown_least };
     Err(UnitError {
+        code: Code::OutOfRange,
         message: format!("expected from `{shown_least}` to `{shown_most}`, found `{text}`"),
         help: format!("write a value in that range, such as `{near}`"),
     })

@@ -3,6 +3,7 @@
 use std::{fmt::Display, str::FromStr, time::Duration};
 
 use super::{
+    code::Code,
     keys::ValueKind,
     section::{Checked, Cursor, Invalid, Setting},
     suggest,
@@ -78,7 +79,7 @@ pub(crate) fn text_of<'n>(value: &Cursor<'n>) -> Checked<&'n str> {
         Kind::Nothing | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
     };
     let message = format!("{} takes a text, found {}", value.name, value.node.found());
-    value.reject(Invalid { message, help, shows_value: true })
+    value.reject(Invalid { code: Code::WrongType, message, help, shows_value: true })
 }
 
 impl Setting for bool {
@@ -134,7 +135,7 @@ impl Setting for f64 {
                     "" => "write `0.1` for one of ten".to_owned(),
                     example => format!("write `{example}`"),
                 };
-                value.reject(Invalid::new(message, help))
+                value.reject(Invalid::new(message, help).with_code(Code::OutOfRange))
             },
             Ok,
         )
@@ -233,7 +234,10 @@ fn number(value: &Cursor<'_>) -> Checked<u64> {
         || {
             let message =
                 format!("{} must be a whole number from {least} to {most}, found {found}", value.name);
-            value.reject(Invalid::new(message, format!("write a number such as `{}`", least.max(1))))
+            value.reject(
+                Invalid::new(message, format!("write a number such as `{}`", least.max(1)))
+                    .with_code(Code::OutOfRange),
+            )
         },
         Ok,
     )
@@ -265,7 +269,7 @@ pub(crate) fn read_word<T: Word>(value: &Cursor<'_>) -> Checked<T> {
     let message =
         format!("{} must be one of {}; found {}", value.name, suggest::listed(words()), value.node.found());
     let help = suggest::nearest(&found, words()).map(|word| format!("did you mean `{word}`?"));
-    value.reject(Invalid { message, help, shows_value: true })
+    value.reject(Invalid { code: Code::UnknownWord, message, help, shows_value: true })
 }
 
 /// A setting that may be absent.
@@ -428,7 +432,7 @@ impl<T: Setting> Setting for OrOff<T> {
             Kind::Text(text) if text.text == "off" => Ok(Self::Off),
             Kind::Text(_) if !T::KIND.accepts_text() => {
                 let message = format!("{} must be one of `off`; found {}", value.name, value.node.found());
-                value.reject(Invalid { message, help: None, shows_value: true })
+                value.reject(Invalid { code: Code::UnknownWord, message, help: None, shows_value: true })
             }
             _ => {
                 let value = value.part(value.node, value.name, T::KIND);

@@ -6,6 +6,7 @@ use settings_derive::Section;
 
 use crate::{
     settings::{
+        code::Code,
         section::{Checked, Cursor, Invalid, OpenSection},
         value::{FromText, text_of, text_settings},
     },
@@ -285,24 +286,29 @@ impl StoreSettings {
         if let Some(span) = place("database") {
             if let Some(named) = address.database {
                 let message = format!("`database` has no effect beside the {named} that `url` ends with");
-                checked = Err(section.reject_at(span, &message, "remove one of the two"));
+                checked =
+                    Err(section.reject_at(Code::ConflictingKeys.at(span), &message, "remove one of the two"));
             } else if address.is_cluster() && self.database != Some(0) {
                 let help = "leave it out; `prefix` keeps names apart";
-                checked = Err(section.reject_at(span, "a Cluster has no databases", help));
+                checked = Err(section.reject_at(
+                    Code::ConflictingKeys.at(span),
+                    "a Cluster has no databases",
+                    help,
+                ));
             }
         }
         for key in ["sentinel_user", "sentinel_password"] {
             if let Some(span) = place(key).filter(|_| !address.is_sentinel()) {
                 let message = format!("`{key}` has no effect: `url` is not `redis+sentinel://`");
                 let help = "leave it out, or name the Sentinels in `url`";
-                checked = Err(section.reject_at(span, &message, help));
+                checked = Err(section.reject_at(Code::ConflictingKeys.at(span), &message, help));
             }
         }
         match section.entry("tls") {
             Some(entry) if !address.is_tls() => {
                 let message = "`tls` has no effect: `url` is not `rediss://`";
                 let help = "write `rediss://`, or leave it out";
-                checked = Err(section.reject_at(entry.key.span, message, help));
+                checked = Err(section.reject_at(Code::TlsWithoutHttps.at(entry.key.span), message, help));
             }
             Some(entry) if address.is_cluster() => {
                 for key in ["fingerprint", "server_name"] {
@@ -310,7 +316,7 @@ impl StoreSettings {
                     let message =
                         format!("`{key}` has no effect with a Cluster: each node has its own certificate");
                     let help = "leave it out, and have `ca` vouch for all nodes by their addresses";
-                    checked = Err(section.reject_at(node.span, &message, help));
+                    checked = Err(section.reject_at(Code::ConflictingKeys.at(node.span), &message, help));
                 }
             }
             Some(_) => {}

@@ -15,6 +15,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{Identity, MadeOf, Pem, TlsError, in_words, read_certificate, read_key, read_trusted_cas, roots};
 use crate::settings::{
+    code::Code,
     keys::ValueKind,
     report::Report,
     section::{Checked, Cursor, Invalid, OpenSection, Section as _, Setting},
@@ -218,7 +219,8 @@ impl ClientTls {
     /// TLS with all defaults, without a section `tls`. `None` if that is impossible, which is reported.
     pub(crate) fn by_default(report: &Report<'_>, place: Span) -> Option<Self> {
         let made = Self::new(ClientTlsOptions::default());
-        made.map_err(|error| report.error(place, error.to_string(), NO_ROOTS_HELP)).ok()
+        made.map_err(|error| report.error(Code::InvalidValue.at(place), error.to_string(), NO_ROOTS_HELP))
+            .ok()
     }
 
     /// The same, with these protocols in the handshake (ALPN, RFC 7301).

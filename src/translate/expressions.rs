@@ -6,6 +6,7 @@ use regex::Regex;
 
 use super::{Jq, JqError, Template};
 use crate::settings::{
+    code::Code,
     report::Report,
     section::{Checked, Cursor, Invalid},
     source::Span,
@@ -53,7 +54,7 @@ pub(crate) fn jq(value: &Cursor<'_>, captures: &[String]) -> Checked<Jq> {
         };
         let at = message.rsplit_once(" at character ").and_then(|(_, at)| at.parse::<usize>().ok());
         let place = at.map_or(value.node.span, |at| report.character_in(value.node, text, at - 1));
-        value.reject_at(place, Invalid::new(format!("{} is not a jq filter: {message}", value.name), help))
+        value.reject_at(place, Invalid::new(format!("{} is not a jq filter: {message}", value.name), help).with_code(Code::InvalidJq))
     })
 }
 
@@ -71,7 +72,11 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
     let template = Template::compile(&text).or_else(|error| {
         let span = error.line.map_or(node.span, |line| report.line_in(node, line));
         let help = "`{{ name }}` puts a value in, `{% if … %}` chooses, `{{ x | default('y') }}` stands in";
-        value.reject_at(span, Invalid::new(format!("{} is not a template: {error}", value.name), help))
+        value.reject_at(
+            span,
+            Invalid::new(format!("{} is not a template: {error}", value.name), help)
+                .with_code(Code::InvalidTemplate),
+        )
     })?;
     let mut known = refuse_unknown_filters(report, node, &text) & refuse_methods(report, node, &text);
     for name in template.names().iter().filter(|name| !names.contains(&name.as_str()) && !is_global(name)) {
@@ -90,7 +95,11 @@ pub(crate) fn template(value: &Cursor<'_>, names: &[&str]) -> Checked<Template> 
             ["args"] | ["args", "input_responses"] => Some(format!("an argument is written `{{{{ args.{name} }}}}`")),
             _ => suggest::help(name, "it can use", names.iter().copied()),
         };
-        report.error(words_in(report, node.span, name), format!("a template can't use `{name}` here"), help);
+        report.error(
+            Code::UnknownName.at(words_in(report, node.span, name)),
+            format!("a template can't use `{name}` here"),
+            help,
+        );
     }
     value.checked(known.then_some(template))
 }
@@ -123,7 +132,7 @@ fn refuse_unknown_filters(report: &Report<'_>, node: &Node, text: &str) -> bool 
             let common = if what == "test" { COMMON_TESTS.as_slice() } else { COMMON_FILTERS.as_slice() };
             let help = suggest::help(name, "some that there are", common.iter().copied());
             report.error(
-                words_in(report, node.span, name),
+                Code::UnknownName.at(words_in(report, node.span, name)),
                 format!("a template has no {what} `{name}`"),
                 help,
             );
@@ -158,7 +167,11 @@ fn refuse_methods(report: &Report<'_>, node: &Node, text: &str) -> bool {
             }
             _ => "write a filter, `x | upper`, in place of a method".to_owned(),
         };
-        report.error(words_in(report, node.span, method), format!("a value has no method `{method}`"), help);
+        report.error(
+            Code::UnknownName.at(words_in(report, node.span, method)),
+            format!("a value has no method `{method}`"),
+            help,
+        );
     }
     known
 }

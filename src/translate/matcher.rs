@@ -16,6 +16,7 @@ use super::{
 use crate::{
     model::{End, UpstreamResponse},
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
         tree::{Entry, Kind},
@@ -200,7 +201,10 @@ fn capturing(value: &Cursor<'_>) -> Checked<Pattern> {
     if let Some(name) = pattern.names().iter().find(|name| TEMPLATE_NAMES.contains(&name.as_str())) {
         let message = format!("the capture `{name}` has the name of something that templates see anyway");
         let place = words_in(value.context.report, value.node.span, name);
-        return value.reject_at(place, Invalid::new(message, format!("call it `found_{name}`")));
+        return value.reject_at(
+            place,
+            Invalid::new(message, format!("call it `found_{name}`")).with_code(Code::ReservedName),
+        );
     }
     Scope::of(value).add_captures(pattern.names());
     Ok(pattern)
@@ -216,8 +220,11 @@ fn negated(value: &Cursor<'_>) -> Checked<Option<Box<Matcher>>> {
     let not = Scope::of(value).with_own_captures(|| Matcher::read(value))?;
     if not.is_empty() {
         let help = "write a condition in it: `not: { text: '^OK' }`";
-        return value
-            .reject_at(value.place, Invalid::new("`not` says nothing, so the rule would never hold", help));
+        return value.reject_at(
+            value.place,
+            Invalid::new("`not` says nothing, so the rule would never hold", help)
+                .with_code(Code::EmptyValue),
+        );
     }
     Ok(Some(Box::new(not)))
 }
@@ -231,7 +238,10 @@ impl Setting for HeaderPatterns {
             let text = &entry.key.text;
             let name = text.parse().or_else(|_| {
                 let message = format!("`{text}` is not a header name");
-                value.reject_at(entry.key.span, Invalid::new(message, "write letters, digits and `-`"))
+                value.reject_at(
+                    entry.key.span,
+                    Invalid::new(message, "write letters, digits and `-`").with_code(Code::InvalidName),
+                )
             });
             let pattern = format!("the pattern of the header `{text}`");
             let pattern = capturing(&value.member(entry, &pattern, ValueKind::Text));

@@ -5,6 +5,7 @@ use std::{cell::RefCell, collections::HashMap, fmt, sync::Arc};
 use regex::Regex;
 
 use crate::settings::{
+    code::Code,
     keys::ValueKind,
     section::{Checked, Cursor, Invalid, Setting},
     value::text_of,
@@ -139,7 +140,10 @@ impl Pattern {
                 };
                 let mark = mark_of(text).map(|at| value.context.report.character_in(value.node, text, at));
                 let message = format!("{} is not a regular expression: {error}", value.name);
-                value.reject_at(mark.unwrap_or(value.node.span), Invalid::new(message, help))
+                value.reject_at(
+                    mark.unwrap_or(value.node.span),
+                    Invalid::new(message, help).with_code(Code::InvalidPattern),
+                )
             }
         }
     }

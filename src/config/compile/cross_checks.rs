@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     config::{
+        code::Code,
         node::{Entry, Node},
         problem::Problem,
         report::Report,
@@ -33,8 +34,13 @@ pub(super) fn check_needs(
         let message = format!("unknown upstream `{name}`");
         let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
         match place {
-            Some(span) => report.error(span, message, help),
-            None => report.add(Problem::of_whole("admin.readiness_upstreams", message, help)),
+            Some(span) => report.error(Code::UnknownUpstream.at(span), message, help),
+            None => report.add(Problem::of_whole(
+                Code::UnknownUpstream,
+                "admin.readiness_upstreams",
+                message,
+                help,
+            )),
         }
     }
 }
@@ -66,7 +72,7 @@ pub(super) fn warn_of_calls_cut_off(
             "a call may take {timeout}, and `server.shutdown_timeout` waits {waits}: a restart cuts it off with an error"
         );
         let help = format!("write `shutdown_timeout: {timeout}` under `server`, or a shorter `timeout`");
-        report.warning(place, message, help);
+        report.warning(Code::TimeoutBeyondShutdown.at(place), message, help);
     }
 }
 
@@ -104,7 +110,7 @@ pub(super) fn warn_unused(
             && !routes.iter().any(|file| &file.route.upstream == name)
         {
             report.warning(
-                *span,
+                Code::UnusedUpstream.at(*span),
                 format!("the upstream `{name}` is used by no route"),
                 "remove it, or write a route for it",
             );
@@ -130,7 +136,7 @@ pub(super) fn refuse_conflicts(report: &Report<'_>, routes: &[RouteFile]) {
                 place.unwrap_or_default()
             );
             let span = file.resource_span.unwrap_or(file.name_span);
-            report.error(span, message, "give one of them another URI");
+            report.error(Code::ConflictingRoutes.at(span), message, "give one of them another URI");
             continue;
         }
         let span = file.rest_span.unwrap_or(file.name_span);
@@ -158,7 +164,7 @@ pub(super) fn refuse_conflicts(report: &Report<'_>, routes: &[RouteFile]) {
             }
             _ => (conflict.to_string(), "give one of them another name or path"),
         };
-        report.error(span, message, help);
+        report.error(Code::ConflictingRoutes.at(span), message, help);
     }
 }
 
@@ -180,7 +186,11 @@ pub(super) fn warn_of_directions(report: &Report<'_>, root: &Node) {
         {
             let message =
                 "`on_store_failure` has no effect without `shared_state`: every process counts for itself";
-            report.warning(direction.key.span, message, "write `shared_state: redis://…`, or leave it out");
+            report.warning(
+                Code::OnStoreFailureWithoutStore.at(direction.key.span),
+                message,
+                "write `shared_state: redis://…`, or leave it out",
+            );
         }
     }
     for section in ["defaults", "upstreams", "routes"] {

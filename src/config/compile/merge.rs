@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::config::{
+    code::Code,
     node::{Entry, Kind, Node},
     report::Report,
     source::Span,
@@ -16,7 +17,7 @@ pub(in crate::config) fn merge(report: &Report<'_>, trees: Vec<Node>) -> Option<
         let Kind::Map(entries) = tree.kind else {
             let help = "the file begins with keys: `upstreams:`, `routes:`";
             report.error(
-                tree.span,
+                Code::WrongType.at(tree.span),
                 format!("expected a map with the keys of the file, found {}", tree.found()),
                 help,
             );
@@ -50,7 +51,11 @@ fn join(report: &Report<'_>, known: &mut Vec<Entry>, more: Vec<Entry>, sections:
                     entry.key.text,
                     report.place(first.key.span)
                 );
-                report.error(entry.key.span, message, "keep one of them, or give one another name");
+                report.error(
+                    Code::DuplicateKey.at(entry.key.span),
+                    message,
+                    "keep one of them, or give one another name",
+                );
             }
         }
     }

@@ -15,6 +15,7 @@ use self::cross_checks::{
 pub(in crate::config) use self::merge::merge;
 use super::{
     AdminSettings, Loaded, certificates, clients,
+    code::Code,
     import::{self, Importer},
     keys::{DEFAULTS, FILE},
     node::{Entry, Node},
@@ -93,7 +94,7 @@ pub(in crate::config) fn compile(
             let message =
                 "`shared_state` needs `server.secret_key`: what is stored there is encrypted with it";
             let help = "write `server: { secret_key: … }`, the same on every replica: `openssl rand -base64 32` makes one";
-            report.error(entry.key.span, message, help);
+            report.error(Code::SharedStateWithoutSecretKey.at(entry.key.span), message, help);
         }
         // Where the settings of the server have a mistake, whether there is a secret is not known.
         (Some(_), _) => {}
@@ -147,7 +148,7 @@ pub(in crate::config) fn compile(
             .entry("routes")
             .map_or_else(|| report.files().beginning(root.span.file), |entry| entry.key.span);
         let help = "write `routes: { NAME: { request: GET UPSTREAM/path } }`, or `passthrough: UPSTREAM`";
-        report.error(place, "there are no routes", help);
+        report.error(Code::NoRoutes.at(place), "there are no routes", help);
     }
     read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
     warn_unused(report, &names, &upstreams, &routes, through.upstream.as_ref());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     config::{
         clients,
+        code::Code,
         keys::PASSTHROUGH,
         node::{Kind, Node},
         report::Report,
@@ -53,7 +54,7 @@ pub(super) fn read(
     if clients.are_told_apart && !says_scopes {
         let message = "`passthrough` does not say which clients may use it";
         let help = "write `passthrough: { upstream: NAME, scopes: [legacy] }`, or `scopes: []` for all that are known";
-        report.error(node.span, message, help);
+        report.error(Code::PassthroughWithoutScopes.at(node.span), message, help);
     }
     let upstream = text.and_then(|(node, name)| somebody(report, names, upstreams, node, name));
     if let (Some(name), Some(max), Some(section)) = (&upstream, max_in_flight, &section) {
@@ -74,7 +75,7 @@ fn warn_of_limit(section: &Section<'_, '_>, upstreams: &[UpstreamFile], name: &U
             "`max_in_flight` has no effect: the upstream `{name}` gets {of_upstream} calls at once at most"
         );
         let help = "write less, or raise the `max_in_flight` of the upstream";
-        section.report.warning(entry.key.span, message, help);
+        section.report.warning(Code::LimitNeverReached.at(entry.key.span), message, help);
     }
 }
 
@@ -90,7 +91,11 @@ fn somebody(
     let file = upstreams.iter().find(|file| *file.settings.name() == found);
     if file.is_some_and(|file| file.settings.http().is_none()) {
         let message = format!("nothing can be passed through to `{name}`: it has no `url`");
-        report.error(node.span, message, "name an upstream with a `url`, or write routes for it");
+        report.error(
+            Code::WrongUpstreamKind.at(node.span),
+            message,
+            "name an upstream with a `url`, or write routes for it",
+        );
         return None;
     }
     Some(found)

@@ -1,7 +1,7 @@
 //! `fields` and `type`: what is taken from what an extractor found, with types.
 
 use crate::{
-    config::{node::Entry, report::Report, section, suggest},
+    config::{code::Code, node::Entry, report::Report, section, suggest},
     settings::section::Setting,
     translate::{
         Count, FieldKind, FieldSetting, Fields, Missing, Path,
@@ -41,28 +41,40 @@ fn value(
     let written: FieldSetting = read(report, entry, "`type`")?;
     if extractor.gives() == Gives::Block {
         let message = format!("`{}` gives a block, and no value that could have a type", extractor.name());
-        report.error(entry.key.span, message, "leave `type` out");
+        report.error(Code::FieldsDoNotFit.at(entry.key.span), message, "leave `type` out");
         return None;
     }
     let mut kind = written.kind;
     if let Some(outer) = outer {
         let FieldKind::Object(inner @ None) = &mut kind.kind else {
             let message = "`fields` beside `type` are those of an object";
-            report.error(outer.key.span, message, "write `type: object[]`, or leave one of the two out");
+            report.error(
+                Code::ConflictingKeys.at(outer.key.span),
+                message,
+                "write `type: object[]`, or leave one of the two out",
+            );
             return None;
         };
         *inner = Some(read(report, outer, "`fields`")?);
     }
     if written.missing != Missing::Error {
         let message = "the value as a whole can't be missing";
-        report.error(entry.key.span, message, "leave `optional`, `default` and `?` out");
+        report.error(
+            Code::FieldsDoNotFit.at(entry.key.span),
+            message,
+            "leave `optional`, `default` and `?` out",
+        );
         return None;
     }
     let one = !matches!(kind.kind, FieldKind::Object(_) | FieldKind::Any);
     match (extractor.finds(), &written.from) {
         (Finds::Names(names), Some((path, span))) if !names.iter().any(|name| path_is_among(path, name)) => {
             let message = format!("`{}` finds no `{path}`", extractor.name());
-            report.error(*span, message, suggest::help(path.as_str(), "it finds", names.iter().copied()));
+            report.error(
+                Code::UnknownField.at(*span),
+                message,
+                suggest::help(path.as_str(), "it finds", names.iter().copied()),
+            );
             return None;
         }
         (Finds::Names(names), None) if one => {
@@ -71,7 +83,7 @@ fn value(
                 "say which: `type: {{ type: …, from: {} }}`; or write `fields`",
                 names.first().unwrap_or(&"name")
             );
-            report.error(entry.key.span, message, help);
+            report.error(Code::FieldsDoNotFit.at(entry.key.span), message, help);
             return None;
         }
         (Finds::AnyNames, Some((path, span))) if leads_into_rows(extractor, path) => {
@@ -80,12 +92,12 @@ fn value(
                 extractor.name()
             );
             let help = "leave `from` out: `type` is that of a row; the first alone is `structured: .[0]`";
-            report.error(*span, message, help);
+            report.error(Code::FieldsDoNotFit.at(*span), message, help);
             return None;
         }
         (Finds::NoFields, Some((_, span))) => {
             report.error(
-                *span,
+                Code::FieldsDoNotFit.at(*span),
                 format!("`{}` finds one value, without names", extractor.name()),
                 "leave `from` out",
             );
@@ -93,7 +105,11 @@ fn value(
         }
         (Finds::NoFields, None) if matches!(kind.kind, FieldKind::Object(_)) => {
             let message = format!("`{}` finds no object", extractor.name());
-            report.error(entry.key.span, message, "take `pairs`, `regex` or `json` to find fields");
+            report.error(
+                Code::FieldsDoNotFit.at(entry.key.span),
+                message,
+                "take `pairs`, `regex` or `json` to find fields",
+            );
             return None;
         }
         _ => {}
@@ -124,7 +140,7 @@ fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, ent
         Finds::NoFields => {
             let message = format!("`{}` finds no fields", kind.name());
             let help = "take `pairs`, `regex` or `json` to find fields, or say what it is: `type: number`";
-            report.error(entry.key.span, message, help);
+            report.error(Code::FieldsDoNotFit.at(entry.key.span), message, help);
             return None;
         }
     };
@@ -136,7 +152,11 @@ fn check_sources(report: &Report<'_>, kind: &ExtractorKind, fields: &Fields, ent
         let span = place
             .map_or(entry.key.span, |entry| entry.value.get("from").map_or(entry.key.span, |node| node.span));
         let message = format!("`{}` finds no `{}`", kind.name(), field.from);
-        report.error(span, message, suggest::help(field.from.as_str(), "it finds", names.iter().copied()));
+        report.error(
+            Code::UnknownField.at(span),
+            message,
+            suggest::help(field.from.as_str(), "it finds", names.iter().copied()),
+        );
     }
     good.then_some(())
 }

@@ -8,6 +8,7 @@ mod source;
 use settings_derive::Section as DeriveSection;
 
 use super::{
+    code::Code,
     node::{Entry, Key, Kind, Node},
     report::Report,
     section::{ReadElsewhere, Section, cursor},
@@ -171,7 +172,7 @@ fn read_as<T: Options>(value: &Cursor<'_>) -> Checked<Option<Extractor>> {
     match T::NEEDS.filter(|_| matches!(value.node.kind, Kind::Nothing)) {
         Some((what, example)) => {
             let message = format!("{} needs {what}", value.name);
-            value.reject(Invalid::new(message, format!("write `{example}`")))
+            value.reject(Invalid::new(message, format!("write `{example}`")).with_code(Code::MissingKey))
         }
         None => T::read(value).map(|options| Some(Extractor::whole(options.into_kind()))),
     }
@@ -219,7 +220,7 @@ impl ExtractSettings {
 pub(super) fn report_unknown(report: &Report<'_>, key: &Key) {
     let nearest = suggest::nearest(&key.text, ExtractSettings::keys().names());
     let help = nearest.map_or_else(help, |name| format!("did you mean `{name}`?"));
-    report.error(key.span, format!("unknown extractor `{}`", key.text), help);
+    report.error(Code::UnknownExtractor.at(key.span), format!("unknown extractor `{}`", key.text), help);
 }
 
 /// The media type of a section that is read key by key.
@@ -273,7 +274,7 @@ fn refuse_several(value: &Cursor<'_>) -> Checked<()> {
     match found.nth(1) {
         Some(second) if value.node.as_map().unwrap_or_default().iter().all(is_known) => {
             let message = format!("{} takes one extractor, found several", value.name);
-            value.reject_at(second.key.span, Invalid::new(message, help()))
+            value.reject_at(second.key.span, Invalid::new(message, help()).with_code(Code::ConflictingKeys))
         }
         _ => Ok(()),
     }
@@ -281,7 +282,10 @@ fn refuse_several(value: &Cursor<'_>) -> Checked<()> {
 
 fn reject_optional<T>(value: &Cursor<'_>, help: &str) -> Checked<T> {
     let place = value.node.entry("optional").map_or(value.place, |entry| entry.key.span);
-    value.reject_at(place, Invalid::new("`optional` is for one of several extractors", help))
+    value.reject_at(
+        place,
+        Invalid::new("`optional` is for one of several extractors", help).with_code(Code::FieldsDoNotFit),
+    )
 }
 
 fn one(value: &Cursor<'_>) -> Checked<One> {
@@ -296,7 +300,7 @@ fn one(value: &Cursor<'_>) -> Checked<One> {
         Kind::Map(_) => *value,
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
             let message = format!("{} takes an extractor, found {}", value.name, value.node.found());
-            return value.reject(Invalid::new(message, help()));
+            return value.reject(Invalid::new(message, help()).with_code(Code::WrongType));
         }
     };
     refuse_several(&value)?;
@@ -312,7 +316,10 @@ fn one(value: &Cursor<'_>) -> Checked<One> {
         (written.and_then(|written| written.value.entry("fields")), value.node.entry("fields"));
     if let (Some(_), Some(outer)) = (inner, outer) {
         let help = format!("keep those under `{}`", kind.name());
-        return value.reject_at(outer.key.span, Invalid::new("`fields` is here twice", help));
+        return value.reject_at(
+            outer.key.span,
+            Invalid::new("`fields` is here twice", help).with_code(Code::DuplicateKey),
+        );
     }
     let (named, of_one) = (inner.or(outer), value.node.entry("type"));
     let typing = value.checked(fields::typing(report, &kind, named, of_one))?;

@@ -7,7 +7,10 @@ use crate::{
         renamed::RENAMES,
         suggest,
     },
-    settings::section::{Checked, Cursor, Invalid, Section as _},
+    settings::{
+        code::Code,
+        section::{Checked, Cursor, Invalid, Section as _},
+    },
     translate::extract::{Extract, ExtractorKind, Gives, Part},
 };
 
@@ -49,7 +52,7 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<Part> {
         let what = if names().any(|known| known == *name) { "an extractor" } else { "a key of `extract`" };
         let message = format!("`{name}` is {what}, and stands among names of parts");
         let help = format!("give the part another name: `the_{name}`");
-        return value.reject_at(entry.key.span, Invalid::new(message, help));
+        return value.reject_at(entry.key.span, Invalid::new(message, help).with_code(Code::ConflictingKeys));
     }
     let label = format!("`{name}`");
     let value = value.member(entry, &label, ONE_EXTRACTOR);
@@ -57,11 +60,11 @@ fn part(value: &Cursor<'_>, entry: &Entry) -> Checked<Part> {
     let alone = "let it stand alone, in a rule of its own";
     if extractor.kind.gives() == Gives::Block {
         let message = format!("`{}` gives a block, and no value that could be a part", extractor.kind.name());
-        return value.reject(Invalid::new(message, alone));
+        return value.reject(Invalid::new(message, alone).with_code(Code::WrongExtractor));
     }
     if matches!(extractor.kind, ExtractorKind::Mcp(_)) {
         let message = "`mcp` reads a whole result, which may be an error, and is not part of one";
-        return value.reject(Invalid::new(message, alone));
+        return value.reject(Invalid::new(message, alone).with_code(Code::WrongExtractor));
     }
     Ok(Part { name: name.clone(), extractor, optional })
 }

@@ -2,7 +2,7 @@
 
 use super::{ONE_EXTRACTOR, One, one, reject_optional};
 use crate::{
-    config::{node::Entry, report::Report},
+    config::{code::Code, node::Entry, report::Report},
     settings::{
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
@@ -33,7 +33,7 @@ impl Setting for Extractor {
         let message = format!("`source` takes what gives a text, and `{name}` gives {found}");
         let help = "write `source: html`, `source: { html: { text: pre } }` or, for one member of an object, \
                     `source: { json: {}, type: { type: string, from: output } }`";
-        value.reject(Invalid::new(message, help))
+        value.reject(Invalid::new(message, help).with_code(Code::WrongExtractor))
     }
 }
 
@@ -45,6 +45,6 @@ pub(super) fn may_read(report: &Report<'_>, kind: &ExtractorKind, entry: &Entry)
         _ => return true,
     };
     let message = format!("`{}` reads {reads}, and stands beside `source`", kind.name());
-    report.error(entry.key.span, message, "leave `source` out");
+    report.error(Code::WrongExtractor.at(entry.key.span), message, "leave `source` out");
     false
 }

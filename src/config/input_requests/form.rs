@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     config::{
+        code::Code,
         keys::{FORM_FIELD, FORM_TYPES},
         node::{Entry, Kind, Node},
         report::Report,
@@ -17,7 +18,11 @@ use crate::{
 pub(super) fn fields(report: &Report<'_>, entry: &Entry) -> Option<Form> {
     let Some(entries) = entry.value.as_map() else {
         let message = format!("`fields` takes a map of names, found {}", entry.value.found());
-        report.error(entry.value.span, message, "write `fields: { name: string, age: integer? }`");
+        report.error(
+            Code::WrongType.at(entry.value.span),
+            message,
+            "write `fields: { name: string, age: integer? }`",
+        );
         return None;
     };
     let before = report.errors();
@@ -77,12 +82,12 @@ fn field(report: &Report<'_>, place: Span, node: &Node) -> Option<(Map<String, V
     match choices {
         None if multiple == Some(true) => {
             let message = "`multiple` has no effect without `choices`";
-            report.error(section.place, message, "write `choices: [a, b]`");
+            report.error(Code::RequiresKey.at(section.place), message, "write `choices: [a, b]`");
         }
         None => {}
         Some(choices) => {
             if word.is_some_and(|word| !word.starts_with("string")) {
-                report.error(choices.span, "choices are texts", "leave `type` out");
+                report.error(Code::ConflictingKeys.at(choices.span), "choices are texts", "leave `type` out");
             }
             let many = multiple == Some(true);
             let listed = match &choices.kind {
@@ -101,7 +106,11 @@ fn field(report: &Report<'_>, place: Span, node: &Node) -> Option<(Map<String, V
             };
             let (keyword, values) = listed;
             if values.is_empty() {
-                report.error(choices.span, "there is nothing to choose from", "write `choices: [a, b]`");
+                report.error(
+                    Code::EmptyValue.at(choices.span),
+                    "there is nothing to choose from",
+                    "write `choices: [a, b]`",
+                );
             }
             if many {
                 schema.insert("type".into(), "array".into());
@@ -130,7 +139,7 @@ pub(super) fn form_of(
     Form::compile(document)
         .map_err(|FormError { message, pointer, help }| {
             let pointer = if made { pointer.replacen("/properties", "", 1) } else { pointer };
-            report.error(node.at_pointer(&pointer).span, message, help);
+            report.error(Code::InvalidForm.at(node.at_pointer(&pointer).span), message, help);
         })
         .ok()
 }

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     config::{
+        code::Code,
         keys::QUESTION,
         language,
         node::{Entry, Node},
@@ -33,14 +34,18 @@ pub(super) fn one(
     if !begins_well || !name.chars().all(good) || name.len() > 64 {
         let message = format!("`{name}` is not a name for an answer");
         report.error(
-            place,
+            Code::InvalidName.at(place),
             message,
             "write ASCII letters, digits and `_`: templates have it as `input_responses.NAME`",
         );
     }
     if name == translate::SAMPLE {
         let help = "choose another, such as `summary`";
-        report.error(place, "`sample` is the name of what a rule asks the client's model", help);
+        report.error(
+            Code::ReservedName.at(place),
+            "`sample` is the name of what a rule asks the client's model",
+            help,
+        );
     }
     let section = Section::open(report, place, &entry.value, &QUESTION)?;
     let when = section.get("when").map(|node| condition(report, node, asked));
@@ -57,7 +62,7 @@ pub(super) fn one(
         let written = template(report, node, "`url`", asked)?;
         if !["https://", "http://"].iter().any(|scheme| written.source().starts_with(scheme)) {
             let help = "write `https://HOST/…`; only what comes after the host may be a template";
-            report.error(node.span, "`url` is the address of a web page", help);
+            report.error(Code::InvalidValue.at(node.span), "`url` is the address of a web page", help);
             return None;
         }
         Template::compile_for(TemplatePlace::Address, written.source()).ok()
@@ -67,7 +72,11 @@ pub(super) fn one(
     if roots == Some(false)
         && let Some(entry) = section.entry("roots")
     {
-        report.error(entry.key.span, "`roots: false` asks nothing", "leave the question out");
+        report.error(
+            Code::EmptyValue.at(entry.key.span),
+            "`roots: false` asks nothing",
+            "leave the question out",
+        );
     }
     const KINDS: [&str; 6] = ["fields", "schema", "arguments", "url", "sample", "roots"];
     let kinds: Vec<_> = KINDS.into_iter().filter(|kind| section.get(kind).is_some()).collect();
@@ -102,7 +111,7 @@ fn condition(report: &Report<'_>, node: &Node, asked: &mut Asked) -> Option<tran
     let text = section::text_of(report, node, "`when`")?;
     if let Some(name) = ["$status", "$headers"].into_iter().find(|name| text.contains(name)) {
         let message = format!("`{name}` is not known yet: nothing has been sent");
-        report.error(node.span, message, "`$args` and `$input_responses` are");
+        report.error(Code::UnknownName.at(node.span), message, "`$args` and `$input_responses` are");
         return None;
     }
     // It is about the arguments, whose value it also is.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
+    code::Code,
     language,
     node::{Kind, Node},
     report::Report,
@@ -95,7 +96,11 @@ impl Written {
     fn read_round(&mut self, report: &Report<'_>, node: &Node, asked: &mut Asked) {
         let Some(entries) = node.as_map() else {
             let message = format!("a round of questions is a map of names, found {}", node.found());
-            return report.error(node.span, message, "write `input_requests: { NAME: { message: \"…\" } }`");
+            return report.error(
+                Code::WrongType.at(node.span),
+                message,
+                "write `input_requests: { NAME: { message: \"…\" } }`",
+            );
         };
         let mut round = Vec::new();
         for entry in entries {
@@ -107,7 +112,7 @@ impl Written {
                 if self.names().any(|known| known == question.name) {
                     let message = format!("two questions are called `{}`", question.name);
                     report.error(
-                        entry.key.span,
+                        Code::DuplicateValue.at(entry.key.span),
                         message,
                         "its name is where the answer is found; choose another",
                     );
@@ -122,11 +127,15 @@ impl Written {
     fn add(&mut self, report: &Report<'_>, place: Span, round: Round) {
         if let Some(twice) = round.iter().find(|question| self.names().any(|known| known == question.name)) {
             let message = format!("two questions are called `{}`", twice.name);
-            return report.error(place, message, "its name is where the answer is found; choose another");
+            return report.error(
+                Code::DuplicateValue.at(place),
+                message,
+                "its name is where the answer is found; choose another",
+            );
         }
         if self.names().count() + round.len() > Asking::QUESTION_LIMIT {
             let message = format!("more than {} questions", Asking::QUESTION_LIMIT);
-            return report.error(place, message, "ask for several things in one form");
+            return report.error(Code::TooMany.at(place), message, "ask for several things in one form");
         }
         self.rounds.push(round);
     }
@@ -148,19 +157,27 @@ impl Written {
                     let known = properties.and_then(Value::as_object).into_iter().flatten();
                     let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
                     let help = suggest::help(name, "the arguments", known);
-                    report.error(*span, format!("there is no argument `{name}` to ask for"), help);
+                    report.error(
+                        Code::UnknownArgument.at(*span),
+                        format!("there is no argument `{name}` to ask for"),
+                        help,
+                    );
                     continue;
                 };
                 if is_required(name) {
                     let message = format!("`{name}` is required by `input`, so no caller leaves it out");
                     report.error(
-                        *span,
+                        Code::InputRequestNeverSent.at(*span),
                         message,
                         "take it out of `required`: it is asked for where it is missing",
                     );
                 } else if property.get("default").is_some() {
                     let message = format!("`{name}` has a default, so it is never missing");
-                    report.error(*span, message, "take the default out of `input`");
+                    report.error(
+                        Code::InputRequestNeverSent.at(*span),
+                        message,
+                        "take the default out of `input`",
+                    );
                 }
                 wanted.insert(name.clone(), property.clone());
             }
@@ -180,7 +197,7 @@ impl Written {
                     if let Some((name, span)) = place {
                         let message = format!("a person can't be asked for `{name}`: {error}");
                         report.error(
-                            *span,
+                            Code::InvalidForm.at(*span),
                             message,
                             "ask for it in `fields`, and build the argument in the request",
                         );
@@ -212,7 +229,11 @@ pub(super) fn refuse_unknown_answers<'a>(
             _ => suggest::help(name, "its questions", names.iter().copied()),
         };
         report.within(answer.context.clone(), || {
-            report.error(answer.span, format!("there is no answer `{name}`"), help);
+            report.error(
+                Code::UndeclaredArgument.at(answer.span),
+                format!("there is no answer `{name}`"),
+                help,
+            );
         });
     }
 }

@@ -3,6 +3,7 @@
 use super::note;
 use crate::{
     config::{
+        code::Code,
         keys::{MESSAGE, SAMPLE},
         language,
         node::{Entry, Kind, Node},
@@ -50,7 +51,7 @@ pub(in crate::config) fn sample(
         && let Some(node) = section.get("temperature")
     {
         let message = format!("`temperature` is a number from 0 to 1, found {}", node.found());
-        report.error(node.span, message, "write `0.2`");
+        report.error(Code::OutOfRange.at(node.span), message, "write `0.2`");
     }
     let texts = |name| {
         let texts = section.texts(name).unwrap_or_default();
@@ -69,7 +70,7 @@ pub(in crate::config) fn sample(
                     _ => {
                         let message = "a message is of one speaker";
                         report.error(
-                            item.span,
+                            Code::ConflictingKeys.at(item.span),
                             message,
                             "write `- user: \"…\"`, and another `-` for the answer",
                         );

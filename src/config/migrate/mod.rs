@@ -20,7 +20,9 @@ use self::{
     walk::{Found, Step, Walk},
 };
 use super::{
-    Problem, Problems, folder,
+    Problem, Problems,
+    code::Code,
+    folder,
     keys::{FILE, RULES_FORM, Takes},
     node::{self, Entry, Kind, Node},
     renamed::{RENAMES, Renames, sections},
@@ -289,7 +291,7 @@ impl Migration<'_> {
             let place = walked.found.first().map_or_else(|| files.beginning(index), |found| found.span);
             let message = "with its new names the file would not be the same otherwise; it is left alone";
             let help = "rename by hand: `glossator check` names every place".to_owned();
-            Problems::of(vec![Problem::at(&files, place, message, Some(help))])
+            Problems::of(vec![Problem::at(&files, Code::RenamedKey.at(place), message, Some(help))])
         })
     }
 

@@ -4,6 +4,7 @@ use super::{
     Compiled, Reader,
     values::{is_name, single_argument},
 };
+use crate::settings::code::Code;
 use crate::{
     config::{
         keys::BODY,
@@ -29,7 +30,7 @@ impl Reader<'_, '_> {
     pub(super) fn run_line(&mut self, node: &Node, rest: &str) -> Option<Compiled> {
         let mut words = rest.split_whitespace();
         let Some(name) = words.next() else {
-            self.report.error(node.span, "`RUN` names no command", HELP);
+            self.report.error(Code::InvalidRequest.at(node.span), "`RUN` names no command", HELP);
             return None;
         };
         let place = language::words_in(self.report, node.span, name);
@@ -46,7 +47,7 @@ impl Reader<'_, '_> {
     fn word_of_line(&mut self, node: &Node, word: &str) -> Option<WordTemplate> {
         let place = language::words_in(self.report, node.span, word);
         let refuse = |message: String, help: &str| {
-            self.report.error(place, message, help);
+            self.report.error(Code::InvalidRequest.at(place), message, help);
             None
         };
         let in_the_map = "use the map form: `request: { upstream: NAME, arguments: [\"two words\"] }`";
@@ -87,7 +88,11 @@ impl Reader<'_, '_> {
                     .map(|(before, name)| format!("{before}{{{{ args.{name} }}}}"))
                     .collect();
                 let template = Template::compile(&(source + rest)).map_err(|error| {
-                    self.report.error(place, format!("the word can't be read: {error}"), in_the_map);
+                    self.report.error(
+                        Code::InvalidRequest.at(place),
+                        format!("the word can't be read: {error}"),
+                        in_the_map,
+                    );
                 });
                 let needs = names.iter().map(|name| (*name).to_owned()).collect();
                 WordTemplate::Text { template: template.ok()?, needs }
@@ -111,7 +116,7 @@ impl Reader<'_, '_> {
             Some((_, node)) => {
                 let message = format!("the `arguments` of a command are a list, found {}", node.found());
                 report.error(
-                    node.span,
+                    Code::WrongType.at(node.span),
                     message,
                     "write each word as an item: `[--count, \"{{ args.count }}\"]`",
                 );
@@ -133,7 +138,11 @@ impl Reader<'_, '_> {
             if !self.asked.names(name) {
                 let names = self.asked.arguments.iter().map(|argument| argument.name.as_str());
                 let help = suggest::help(name, "its arguments", names);
-                report.error(node.span, format!("the command has no argument `{name}`"), help);
+                report.error(
+                    Code::UnknownArgument.at(node.span),
+                    format!("the command has no argument `{name}`"),
+                    help,
+                );
             }
         }
         let words = words.into_iter().collect::<Option<Vec<_>>>()?;
@@ -175,7 +184,7 @@ impl Reader<'_, '_> {
         }
         let message = format!("the upstream `{upstream}` is a command, which has no methods and paths");
         let help = format!("write `RUN {upstream} word {{argument}}`");
-        self.report.error(place, message, help);
+        self.report.error(Code::WrongUpstreamKind.at(place), message, help);
         None
     }
 
@@ -184,7 +193,7 @@ impl Reader<'_, '_> {
             return Some(());
         }
         let message = format!("the upstream `{upstream}` is not a command, and can't be run");
-        self.report.error(place, message, format!("write `GET {upstream}/path`"));
+        self.report.error(Code::WrongUpstreamKind.at(place), message, format!("write `GET {upstream}/path`"));
         None
     }
 

@@ -13,6 +13,7 @@ mod values;
 use http::Method;
 
 use super::{
+    code::Code,
     keys::{BODY, REQUEST},
     language,
     node::{Kind, Node},
@@ -71,7 +72,7 @@ pub(super) fn read(
         Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::List(_) => {
             let message = format!("`request` is a line or a map, found {}", node.found());
             report.error(
-                node.span,
+                Code::WrongType.at(node.span),
                 message,
                 "write `METHOD UPSTREAM/path`, such as `GET weather/forecast/{city}`",
             );
@@ -95,7 +96,7 @@ impl Reader<'_, '_> {
                 return self.run_line(node, "");
             }
             self.report.error(
-                span,
+                Code::InvalidRequest.at(span),
                 format!("a request has a method and a path, found {}", node.found()),
                 help,
             );
@@ -110,7 +111,11 @@ impl Reader<'_, '_> {
         }
         let method = method_of(self.report, language::words_in(self.report, span, method), method);
         if target.contains("://") {
-            self.report.error(span, "a request names an upstream, not an address", help);
+            self.report.error(
+                Code::InvalidRequest.at(span),
+                "a request names an upstream, not an address",
+                help,
+            );
             return None;
         }
         let slash = target.find(['/', '?']).unwrap_or(target.len());
@@ -166,7 +171,11 @@ impl Reader<'_, '_> {
         };
         if body.is_some() && matches!(method, Method::GET | Method::HEAD) {
             let message = format!("a `{method}` request has no body");
-            report.error(place, message, "write `method: POST`, or send the values in `query`");
+            report.error(
+                Code::UnexpectedBody.at(place),
+                message,
+                "write `method: POST`, or send the values in `query`",
+            );
             return None;
         }
         let (path, path_query) = target?;
@@ -191,7 +200,7 @@ impl Reader<'_, '_> {
             let whose =
                 upstream.map_or_else(String::new, |upstream| format!(": the upstream `{upstream}` {is}"));
             let message = format!("`{}` has no effect{whose}", entry.key.text);
-            self.report.error(entry.key.span, message, "leave it out");
+            self.report.error(Code::WrongUpstreamKind.at(entry.key.span), message, "leave it out");
         }
     }
 
@@ -199,7 +208,7 @@ impl Reader<'_, '_> {
         match self.upstreams.names {
             [(only, _)] => return Some(only.clone()),
             [] => self.report.error(
-                span,
+                Code::UnknownUpstream.at(span),
                 "there is no upstream to ask",
                 "name one: `upstreams: { NAME: http://HOST:PORT }`",
             ),
@@ -207,7 +216,7 @@ impl Reader<'_, '_> {
                 let names = suggest::listed(several.iter().map(|(name, _)| name.as_str()));
                 let help = "write `METHOD UPSTREAM/path`, or `upstream: NAME`";
                 self.report.error(
-                    span,
+                    Code::AmbiguousUpstream.at(span),
                     format!("there are several upstreams, {names}: name the one to ask"),
                     help,
                 );
@@ -236,7 +245,7 @@ pub(super) fn find_upstream(
     let found = upstreams.iter().find(|(known, _)| known.as_str() == name);
     if found.is_none() {
         let help = suggest::help(name, "known upstreams", upstreams.iter().map(|(name, _)| name.as_str()));
-        report.error(span, format!("unknown upstream `{name}`"), help);
+        report.error(Code::UnknownUpstream.at(span), format!("unknown upstream `{name}`"), help);
     }
     found.map(|(name, _)| name.clone())
 }
@@ -249,7 +258,7 @@ fn method_of(report: &Report<'_>, span: Span, text: &str) -> Option<Method> {
     if let Some(usual) = usual.filter(|usual| usual.eq_ignore_ascii_case(text)) {
         // A token all the same, but none that anybody has registered (RFC 9110, section 9.1).
         report.error(
-            span,
+            Code::InvalidMethod.at(span),
             format!("methods are written in capitals, found `{text}`"),
             format!("write `{usual}`"),
         );
@@ -257,16 +266,20 @@ fn method_of(report: &Report<'_>, span: Span, text: &str) -> Option<Method> {
     }
     let Ok(method) = text.parse::<Method>() else {
         let help = "write `GET`, `POST`, or another word of letters, digits and `-`, such as `PROPFIND`";
-        report.error(span, format!("`{text}` is no HTTP method"), help);
+        report.error(Code::InvalidMethod.at(span), format!("`{text}` is no HTTP method"), help);
         return None;
     };
     if method == Method::CONNECT {
-        report.error(span, "`CONNECT` asks for a tunnel, which no tool can use", "write another method");
+        report.error(
+            Code::InvalidMethod.at(span),
+            "`CONNECT` asks for a tunnel, which no tool can use",
+            "write another method",
+        );
         return None;
     }
     if let Some(usual) = usual {
         let message = format!("`{text}` is sent as it is, and looks like `{usual}`");
-        report.warning(span, message, format!("write `{usual}` if that was meant"));
+        report.warning(Code::UnusualMethod.at(span), message, format!("write `{usual}` if that was meant"));
     }
     Some(method)
 }

@@ -4,7 +4,7 @@ use http::Method;
 
 use super::method_of;
 use crate::{
-    config::{language, node::Node, report::Report, schemas::Asked, section},
+    config::{code::Code, language, node::Node, report::Report, schemas::Asked, section},
     inbound::rest::RESERVED,
     route::{PathTemplate, RestEndpoint},
 };
@@ -14,19 +14,27 @@ pub(in crate::config) fn rest(report: &Report<'_>, node: &Node, asked: &mut Aske
     let text = section::text_of(report, node, "`rest`")?;
     let help = "write `METHOD /path/{argument}`, such as `POST /weather`";
     let Some((method, path)) = text.trim().split_once(char::is_whitespace) else {
-        report.error(node.span, format!("`rest` has a method and a path, found {}", node.found()), help);
+        report.error(
+            Code::InvalidEndpoint.at(node.span),
+            format!("`rest` has a method and a path, found {}", node.found()),
+            help,
+        );
         return None;
     };
     let path = path.trim();
     let method = method_of(report, language::words_in(report, node.span, method), method)?;
     if matches!(method, Method::HEAD | Method::OPTIONS) {
-        report.error(node.span, format!("a tool can't be called by `{method}`"), "take `GET` or `POST`");
+        report.error(
+            Code::InvalidMethod.at(node.span),
+            format!("a tool can't be called by `{method}`"),
+            "take `GET` or `POST`",
+        );
         return None;
     }
     let template = match PathTemplate::parse(path) {
         Ok(template) => template,
         Err(error) => {
-            report.error(node.span, error.to_string(), help);
+            report.error(Code::InvalidEndpoint.at(node.span), error.to_string(), help);
             return None;
         }
     };
@@ -34,7 +42,7 @@ pub(in crate::config) fn rest(report: &Report<'_>, node: &Node, asked: &mut Aske
     if let Some(reserved) = RESERVED.iter().find(|reserved| own(reserved)) {
         let message = format!("the path `{path}` is not free: `{reserved}` is one of the program's own");
         report.error(
-            node.span,
+            Code::InvalidEndpoint.at(node.span),
             message,
             "choose another, such as `/weather`; `POST /tools/NAME` is there anyway",
         );
@@ -46,7 +54,7 @@ pub(in crate::config) fn rest(report: &Report<'_>, node: &Node, asked: &mut Aske
     if let Some(segment) = path.split('/').find(|segment| !whole(segment)) {
         let message = format!("in a REST path an argument takes a whole segment, found `{segment}`");
         report.error(
-            node.span,
+            Code::InvalidEndpoint.at(node.span),
             message,
             "write `/reports/{id}`; the upstream's own path may have more beside it",
         );
@@ -57,7 +65,7 @@ pub(in crate::config) fn rest(report: &Report<'_>, node: &Node, asked: &mut Aske
         names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name))
     {
         let message = format!("the path has the argument `{twice}` twice");
-        report.error(node.span, message, "an argument has one place in the path");
+        report.error(Code::InvalidEndpoint.at(node.span), message, "an argument has one place in the path");
         return None;
     }
     for name in names {

@@ -1,6 +1,7 @@
 //! What an MCP server is asked: `CALL UPSTREAM/TOOL`, or a map with `tool`.
 
 use super::{Compiled, Reader, values::expression};
+use crate::settings::code::Code;
 use crate::{
     config::{
         language,
@@ -30,7 +31,11 @@ impl Reader<'_, '_> {
             Some((name, tool)) => (self.upstream(language::words_in(self.report, span, name), name), tool),
         };
         if tool.is_empty() || tool.contains(char::is_whitespace) {
-            self.report.error(span, format!("the request names no tool, found {}", node.found()), HELP);
+            self.report.error(
+                Code::InvalidRequest.at(span),
+                format!("the request names no tool, found {}", node.found()),
+                HELP,
+            );
             return None;
         }
         self.asked.all = true;
@@ -66,7 +71,11 @@ impl Reader<'_, '_> {
         let tool = tool.and_then(|node| {
             let text = crate::config::section::text_of(report, node, "`tool`")?.trim();
             if text.is_empty() {
-                report.error(node.span, "`tool` is empty", "write the name that the server has for the tool");
+                report.error(
+                    Code::EmptyValue.at(node.span),
+                    "`tool` is empty",
+                    "write the name that the server has for the tool",
+                );
             }
             Some(text.to_owned())
         });
@@ -82,7 +91,7 @@ impl Reader<'_, '_> {
             Some(node) => {
                 let help = "write `arguments: { NAME: \"{{ args.name }}\" }`, or leave it out to pass all on";
                 report.error(
-                    node.span,
+                    Code::WrongType.at(node.span),
                     format!("the `arguments` of a tool are a map, found {}", node.found()),
                     help,
                 );
@@ -98,7 +107,11 @@ impl Reader<'_, '_> {
             return Some(());
         }
         let message = format!("the upstream `{upstream}` is an MCP server, of which tools are called");
-        self.report.error(place, message, format!("write `CALL {upstream}/TOOL`"));
+        self.report.error(
+            Code::WrongUpstreamKind.at(place),
+            message,
+            format!("write `CALL {upstream}/TOOL`"),
+        );
         None
     }
 
@@ -108,7 +121,7 @@ impl Reader<'_, '_> {
         }
         let message = format!("the upstream `{upstream}` is not an MCP server, and has no tools");
         let help = format!("write `GET {upstream}/path`; or `mcp` in the place of `url` at the upstream");
-        self.report.error(place, message, help);
+        self.report.error(Code::WrongUpstreamKind.at(place), message, help);
         None
     }
 

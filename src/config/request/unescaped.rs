@@ -7,6 +7,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::config::{
+    code::Code,
     language,
     node::{Entry, Kind, Node},
     report::Report,
@@ -61,13 +62,17 @@ fn warn_of_text(report: &Report<'_>, node: &Node, schema: &Map<String, Value>) {
         ),
     };
     let message = format!("{words} is put into {into} as it is: what a caller writes can add to it");
-    report.warning(place, message, help);
+    report.warning(Code::UnescapedArgument.at(place), message, help);
 }
 
 fn warn_of_json(report: &Report<'_>, node: &Node) {
     if node.as_text().and_then(syntax_of) == Some(Syntax::Json) {
         let message = "this text is sent as one JSON string, not as the JSON that it looks like";
-        report.warning(node.span, message, "write it as a map: `json: { id: \"{{ args.id }}\" }`");
+        report.warning(
+            Code::JsonAsText.at(node.span),
+            message,
+            "write it as a map: `json: { id: \"{{ args.id }}\" }`",
+        );
     }
 }
 
@@ -77,7 +82,11 @@ fn warn_of_cdata(report: &Report<'_>, node: &Node) {
     let mut sections = node.as_text().unwrap_or_default().split(BEGIN).skip(1);
     if sections.any(|section| section.split("]]>").next().is_some_and(|inside| inside.contains("{{"))) {
         let message = "what is put into CDATA is escaped, and a server reads it with its escapes";
-        report.warning(node.span, message, "leave `<![CDATA[` and `]]>` out: it is text without them");
+        report.warning(
+            Code::EscapedCdata.at(node.span),
+            message,
+            "leave `<![CDATA[` and `]]>` out: it is text without them",
+        );
     }
 }
 

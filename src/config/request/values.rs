@@ -1,5 +1,6 @@
 //! The values of a request: a path with arguments, parameters, headers, a body.
 
+use crate::settings::code::Code;
 use http::HeaderName;
 
 use super::{NAMES, Reader};
@@ -23,7 +24,11 @@ impl Reader<'_, '_> {
         if query.contains("{{") {
             let help =
                 "in a line an argument is written `{name}`; templates go into the map form, under `query`";
-            self.report.error(node.span, "a request in a line takes no templates", help);
+            self.report.error(
+                Code::NotEvaluated.at(node.span),
+                "a request in a line takes no templates",
+                help,
+            );
             return None;
         }
         let query = QueryTemplate::parse(query);
@@ -36,7 +41,9 @@ impl Reader<'_, '_> {
 
     /// What was read of a line, or a problem.
     fn parsed<T>(&self, node: &Node, parsed: Result<T, PathError>, help: &str) -> Option<T> {
-        parsed.map_err(|error| self.report.error(node.span, error.to_string(), help)).ok()
+        parsed
+            .map_err(|error| self.report.error(Code::InvalidTemplate.at(node.span), error.to_string(), help))
+            .ok()
     }
 
     pub(super) fn values(&mut self, entries: Option<&[Entry]>) -> Option<Vec<(String, ValueTemplate)>> {
@@ -83,7 +90,11 @@ impl Reader<'_, '_> {
             let name = header_name(self.report, &key.text, key.span);
             if value.as_text().is_some_and(|text| text.contains("${") || text.starts_with("file:")) {
                 let help = "put it under `headers` of the upstream; the headers of a request are templates";
-                self.report.error(value.span, "variables and files are not read here", help);
+                self.report.error(
+                    Code::NotEvaluated.at(value.span),
+                    "variables and files are not read here",
+                    help,
+                );
                 good = false;
                 continue;
             }
@@ -109,7 +120,11 @@ impl Reader<'_, '_> {
             _ if section.get("form").is_some() && form.is_none() => None,
             _ => {
                 let message = "`body` has one of `json`, `form`, `xml` and `text`";
-                section.report.error(section.place, message, "write `body: { json: \"{{ args }}\" }`");
+                section.report.error(
+                    Code::ConflictingKeys.at(section.place),
+                    message,
+                    "write `body: { json: \"{{ args }}\" }`",
+                );
                 None
             }
         }
@@ -161,7 +176,11 @@ impl Reader<'_, '_> {
             let help = format!(
                 "write `{{{{ args.{name} }}}}`; `{{{name}}}` is for paths and for requests in a line"
             );
-            self.report.error(node.span, format!("{what} takes a template, found `{text}`"), help);
+            self.report.error(
+                Code::WrongType.at(node.span),
+                format!("{what} takes a template, found `{text}`"),
+                help,
+            );
             return None;
         }
         let template = language::template(self.report, node, what, &NAMES)?;

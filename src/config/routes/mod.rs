@@ -14,7 +14,9 @@ use std::{cell::RefCell, sync::Arc};
 use serde_json::{Map, Value};
 
 use super::{
-    async_operation, clients, completions, input_requests,
+    async_operation, clients,
+    code::Code,
+    completions, input_requests,
     keys::{ANNOTATIONS, ROUTE},
     limit,
     node::Entry,
@@ -92,7 +94,11 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     let name = name(report, entry);
     if let Some(text) = entry.value.as_text() {
         let message = format!("a route is a map, found {}", entry.value.found());
-        report.error(entry.value.span, message, format!("write `{}: {{ request: {text} }}`", entry.key.text));
+        report.error(
+            Code::WrongType.at(entry.value.span),
+            message,
+            format!("write `{}: {{ request: {text} }}`", entry.key.text),
+        );
         return None;
     }
     let section = Section::open(report, entry.key.span, &entry.value, &ROUTE)?;
@@ -201,11 +207,19 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
             true => "a model reads it to decide whether to call the tool",
             false => "people and models read it to learn what it is",
         };
-        report.warning(entry.key.span, format!("the route `{}` has no `description`", entry.key.text), help);
+        report.warning(
+            Code::MissingDescription.at(entry.key.span),
+            format!("the route `{}` has no `description`", entry.key.text),
+            help,
+        );
     }
     if let Some(entry) = section.entry("annotations").filter(|_| !is_tool) {
         let help = "hints for a resource stand inside: `resource: { uri: …, annotations: … }`";
-        report.warning(entry.key.span, "`annotations` has no effect: this route is not a tool", help);
+        report.warning(
+            Code::AnnotationsWithoutTool.at(entry.key.span),
+            "`annotations` has no effect: this route is not a tool",
+            help,
+        );
     }
     let completions = input.as_ref().map(|input| completions(&section, around, input)).unwrap_or_default();
     if report.errors() > before {
@@ -233,14 +247,18 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
     if samples.is_some() && !idempotent.unwrap_or_else(|| request.template.is_idempotent()) {
         let message = "`sample` asks the model when the reply is there, and clients of revision 2026-07-28 then call again";
         report.error(
-            entry.key.span,
+            Code::InputRequestNotPossible.at(entry.key.span),
             message,
             "write `idempotent: true` if the request may be sent twice; else ask first, with `input_requests`",
         );
     }
     if let (Some(entry), false) = (section.entry("resource"), asking.is_empty()) {
         let message = "a route that asks can't be a resource: nobody is asked where something is read";
-        report.error(entry.key.span, message, "write two routes, or leave the questions out");
+        report.error(
+            Code::InputRequestNotPossible.at(entry.key.span),
+            message,
+            "write two routes, or leave the questions out",
+        );
     }
     if let Some(Some(resource)) = &resource {
         resource.check(report, &section, &input, &request.template);
@@ -335,7 +353,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
 fn name(report: &Report<'_>, entry: &Entry) -> Option<ToolName> {
     let refuse = |error: ToolNameError| {
         let help = "the name of a route is the name of its tool: `get_forecast`";
-        report.error(entry.key.span, error.to_string(), help);
+        report.error(Code::InvalidName.at(entry.key.span), error.to_string(), help);
     };
     entry.key.text.parse().map_err(refuse).ok()
 }
@@ -347,7 +365,7 @@ fn questions_of_task(report: &Report<'_>, entry: &Entry, job: &JobRule, asking: 
         let message = "a rule with `sample` can't stand beside a job that is handed over as a task: \
                        whoever asks for its result can't be asked";
         report.error(
-            entry.key.span,
+            Code::InputRequestNotPossible.at(entry.key.span),
             message,
             "write `task: forbidden`: the job is followed within the `timeout`",
         );
@@ -355,7 +373,7 @@ fn questions_of_task(report: &Report<'_>, entry: &Entry, job: &JobRule, asking: 
     }
     if asking.rounds.is_empty() && job.task.asks {
         let help = "say what to ask, with `input_requests` or `confirm`, or leave it out";
-        report.error(entry.key.span, "`task_requests_input` has nothing to ask", help);
+        report.error(Code::RequiresKey.at(entry.key.span), "`task_requests_input` has nothing to ask", help);
         return None;
     }
     Some(())
@@ -374,13 +392,21 @@ fn completions(
     let mut completions = Vec::new();
     if section.get("resource").is_none() {
         let help = "leave it out: clients complete the arguments of prompts and of resources, not of tools";
-        report.warning(written.key.span, "`completions` has no effect without `resource`", help);
+        report.warning(
+            Code::RequiresKey.at(written.key.span),
+            "`completions` has no effect without `resource`",
+            help,
+        );
     }
     for entry in section.map("completions").unwrap_or_default() {
         let name = &entry.key.text;
         if !names.contains(name) {
             let help = suggest::help(name, "its arguments", names.iter().map(String::as_str));
-            report.error(entry.key.span, format!("the route has no argument `{name}`"), help);
+            report.error(
+                Code::UnknownArgument.at(entry.key.span),
+                format!("the route has no argument `{name}`"),
+                help,
+            );
         }
         if let Some(compiled) = completions::read(report, entry, name, &names) {
             completions.push((name.clone(), compiled.completion));

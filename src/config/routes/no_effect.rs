@@ -4,6 +4,7 @@ use http::header::AUTHORIZATION;
 
 use crate::{
     config::{
+        code::Code,
         node::{Entry, Kind},
         report::Report,
         route_tests::Example,
@@ -19,7 +20,11 @@ use crate::{
 pub(super) fn refuse_job(section: &Section<'_, '_>) -> Option<()> {
     let Some(entry) = section.entry("async_operation") else { return Some(()) };
     let help = "leave it out: a call of a tool lasts as long as the work does";
-    section.report.error(entry.key.span, "`async_operation` has no effect on a call of a tool", help);
+    section.report.error(
+        Code::WrongUpstreamKind.at(entry.key.span),
+        "`async_operation` has no effect on a call of a tool",
+        help,
+    );
     None
 }
 
@@ -27,7 +32,7 @@ pub(super) fn refuse_job(section: &Section<'_, '_>) -> Option<()> {
 pub(super) fn warn_of_otherwise(section: &Section<'_, '_>) {
     if let Some(entry) = section.entry("on_no_match") {
         section.report.warning(
-            entry.key.span,
+            Code::RequiresKey.at(entry.key.span),
             "`on_no_match` has no effect without `response`",
             "leave it out: every reply is read by its media type",
         );
@@ -39,7 +44,7 @@ pub(super) fn warn_of_lost_arguments<'a>(report: &Report<'_>, lost: impl Iterato
     for argument in lost {
         let name = &argument.name;
         report.warning(
-            argument.span,
+            Code::UnusedArgument.at(argument.span),
             format!("the argument `{name}` goes nowhere: the request does not have it"),
             format!("put `{{{name}}}` into the request, or take it out here"),
         );
@@ -52,7 +57,7 @@ pub(super) fn refuse_headers(section: &Section<'_, '_>) {
         ["forward_headers", "propagate_trace_context"].into_iter().filter_map(|name| section.entry(name))
     {
         let message = format!("`{}` has no effect: a command has no headers", entry.key.text);
-        section.report.error(entry.key.span, message, "leave it out");
+        section.report.error(Code::WrongUpstreamKind.at(entry.key.span), message, "leave it out");
     }
 }
 
@@ -70,7 +75,7 @@ pub(super) fn warn_of_credentials(
     if is_cgi && template.carries(&AUTHORIZATION) {
         let message = "`Authorization` has no effect: a CGI program is given no credentials";
         let help = "set a variable for it, under `env` of the upstream";
-        report.warning(entry.key.span, message, help);
+        report.warning(Code::WrongUpstreamKind.at(entry.key.span), message, help);
     }
 }
 
@@ -86,7 +91,7 @@ pub(super) fn warn_of_impossible_examples(
         let Some(args) = item.get("args") else { continue };
         if let Err(why) = input.check(test.args.clone().into()) {
             report.warning(
-                args.span,
+                Code::ImpossibleTest.at(args.span),
                 format!("no call has these arguments: {why}"),
                 "write what `input` asks for",
             );

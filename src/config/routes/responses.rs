@@ -3,6 +3,7 @@
 use super::Surroundings;
 use crate::{
     config::{
+        code::Code,
         node::{Entry, Kind, Node},
         output_schema,
         report::Report,
@@ -40,7 +41,11 @@ pub(super) fn rules(
     let wanted = section.flag("default_rules") != Some(false);
     if let (Some(entry), None) = (section.entry("default_rules"), around.default_response) {
         let help = "leave it out, or write `response` under `defaults`";
-        report.warning(entry.key.span, "`default_rules` has no effect: `defaults` has no `response`", help);
+        report.warning(
+            Code::RequiresKey.at(entry.key.span),
+            "`default_rules` has no effect: `defaults` has no `response`",
+            help,
+        );
     }
     let defaults = match around.default_response.filter(|_| wanted) {
         Some(entry) => around

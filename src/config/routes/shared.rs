@@ -1,5 +1,6 @@
 //! The keys that a route has in common with `defaults`.
 
+use crate::settings::code::Code;
 use http::HeaderName;
 
 use super::RouteDefaults;
@@ -45,7 +46,11 @@ pub(in crate::config) fn redaction(section: &Section<'_, '_>) -> Redaction {
                     "`(?<secret>…)` is the part to replace, where it is not the whole match",
                 ),
             };
-            report.error(span, format!("`redact` can't use this pattern: {error}"), help);
+            report.error(
+                Code::InvalidPattern.at(span),
+                format!("`redact` can't use this pattern: {error}"),
+                help,
+            );
         });
         secret.ok()
     });

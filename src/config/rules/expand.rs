@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::{RuleSet, RuleSets, UseSettings, Via, WrittenRule, first_key};
 use crate::config::{
+    code::Code,
     node::{Kind, Node},
     report::{Context, Report},
     section::cursor,
@@ -64,7 +65,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
             && self.sets.sets.iter().any(|set| set.name.text == name)
         {
             self.report.error(
-                item.span,
+                Code::WrongType.at(item.span),
                 format!("expected a rule, found the name `{name}`"),
                 format!("write `{{ use: {name} }}`"),
             );
@@ -84,7 +85,7 @@ impl<'e, 'r> Expansion<'e, 'r> {
         let Some((index, set)) = sets.iter().enumerate().find(|(_, set)| set.name.text == name) else {
             let names = sets.iter().map(|set| set.name.text.as_str());
             report.error(
-                node.span,
+                Code::UnknownRules.at(node.span),
                 format!("there are no rules `{name}`"),
                 suggest::help(name, "there are", names),
             );
@@ -95,12 +96,16 @@ impl<'e, 'r> Expansion<'e, 'r> {
             let circle = self.chain.iter().chain([&index]);
             let names: Vec<_> = circle.map(|index| format!("`{}`", sets[*index].name.text)).collect();
             let message = format!("the rules {} use themselves", names.join(" > "));
-            report.error(node.span, message, "take one `use` of the circle out");
+            report.error(Code::RecursiveRules.at(node.span), message, "take one `use` of the circle out");
             return None;
         }
         if self.chain.len() == DEPTH_LIMIT {
             let message = format!("named rules use others more than {DEPTH_LIMIT} deep");
-            report.error(node.span, message, "write the innermost rules where they are used");
+            report.error(
+                Code::RulesTooDeep.at(node.span),
+                message,
+                "write the innermost rules where they are used",
+            );
             return None;
         }
         let arguments = set.given(report, node.span, given.unwrap_or_default());

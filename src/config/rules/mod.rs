@@ -31,6 +31,7 @@ use super::{
     suggest,
 };
 use crate::settings::{
+    code::Code,
     section::{Checked, OpenSection, Section as _, Setting},
     value::Named,
 };
@@ -152,7 +153,7 @@ impl<'n> RuleSets<'n> {
         for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| !set.preset && !set.used.get()) {
             let Some(reply) = set.response else { continue };
             report.warning(
-                set.name.span,
+                Code::UnusedRules.at(set.name.span),
                 format!("the rules `{}` are used by no route", set.name.text),
                 "remove them, or write `use` in a route's `response`",
             );
@@ -194,14 +195,22 @@ impl<'n> RuleSet<'n> {
         for entry in given.iter().filter(|entry| !names().any(|known| known == entry.key.text)) {
             let help = suggest::help(&entry.key.text, "its parameters", names());
             let message = format!("the rules `{name}` have no parameter `{}`", entry.key.text);
-            report.error(entry.key.span, message, help.unwrap_or_else(|| "leave it out".to_owned()));
+            report.error(
+                Code::UnknownParameter.at(entry.key.span),
+                message,
+                help.unwrap_or_else(|| "leave it out".to_owned()),
+            );
         }
         let arguments = self.arguments(given);
         for missing in names().filter(|name| !arguments.iter().any(|(known, _)| known == name)) {
             // A wrong name above is probably the one that is missing.
             if report.errors() == before {
                 let message = format!("the rules `{name}` need the parameter `{missing}`");
-                report.error(place, message, format!("write `with: {{ {missing}: … }}` beside it"));
+                report.error(
+                    Code::MissingParameter.at(place),
+                    message,
+                    format!("write `with: {{ {missing}: … }}` beside it"),
+                );
             }
         }
         (report.errors() == before).then_some(arguments)
@@ -233,12 +242,20 @@ fn read_set<'n>(report: &Report<'_>, entry: &'n Entry, preset: bool) -> RuleSet<
             format!("declare it under `parameters`, or write `$$({name})` for the characters themselves")
         });
         let place = language::words_in(report, *span, name);
-        report.error(place, format!("the rules `{}` have no parameter `{name}`", entry.key.text), help);
+        report.error(
+            Code::UnknownParameter.at(place),
+            format!("the rules `{}` have no parameter `{name}`", entry.key.text),
+            help,
+        );
     }
     for idle in declared.iter().filter(|parameter| !found.iter().any(|(name, _)| *name == parameter.key.text))
     {
         let message = format!("the parameter `{}` stands nowhere in the rules", idle.key.text);
-        report.warning(idle.key.span, message, format!("write `$({})` where its value goes", idle.key.text));
+        report.warning(
+            Code::UnusedParameter.at(idle.key.span),
+            message,
+            format!("write `$({})` where its value goes", idle.key.text),
+        );
     }
     set
 }

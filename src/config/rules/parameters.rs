@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use crate::config::{
+    code::Code,
     node::{Budget, Cost, Entry, Key, Kind, Node, Text},
     report::Report,
     source::Span,
@@ -26,7 +27,11 @@ pub(super) struct Parameter<'n> {
 pub(super) fn declared<'n>(report: &Report<'_>, entries: &'n [Entry]) -> Vec<Parameter<'n>> {
     for entry in entries.iter().filter(|entry| !NAME.is_match(&entry.key.text)) {
         let message = format!("`{}` is not a parameter name", entry.key.text);
-        report.error(entry.key.span, message, "write letters, digits and `_`, a letter first");
+        report.error(
+            Code::InvalidName.at(entry.key.span),
+            message,
+            "write letters, digits and `_`, a letter first",
+        );
     }
     let default = |node: &'n Node| (!matches!(node.kind, Kind::Nothing)).then_some(node);
     entries.iter().map(|entry| Parameter { name: &entry.key.text, default: default(&entry.value) }).collect()
@@ -96,7 +101,7 @@ impl Filler {
             let text = self.fill_text(report, key.span, &key.text, arguments)?;
             if text != key.text && filled.iter().any(|known| known.key.text == text) {
                 report.error(
-                    key.span,
+                    Code::DuplicateKey.at(key.span),
                     format!("the key `{text}` is here twice"),
                     "give the parameter another value",
                 );
@@ -136,7 +141,7 @@ impl Filler {
                 );
                 let help =
                     "give a text or a number; a list or a map can only take the place of a whole value";
-                report.error(argument.span, message, help);
+                report.error(Code::WrongType.at(argument.span), message, help);
                 return None;
             };
             self.spend(report, 0, scalar.len(), span)?;
@@ -154,7 +159,7 @@ impl Filler {
         }
         let told = self.budget.spend(nodes, text_bytes).map_err(|limit| {
             let message = format!("with its named rules put in, the configuration holds more than {limit}");
-            report.error(span, message, "let named rules use fewer others");
+            report.error(Code::TooLarge.at(span), message, "let named rules use fewer others");
         });
         told.ok()
     }

@@ -12,7 +12,7 @@ use http::HeaderMap;
 use settings_derive::Section;
 
 use self::variables::Variables;
-use super::problem::Problem;
+use super::{code::Code, problem::Problem};
 use crate::{
     settings::{
         keys::ValueKind,
@@ -136,7 +136,7 @@ impl TelemetrySettings {
         if let Some(entry) = section.entry("sampling_ratio").filter(|_| !self.sampler.takes_ratio()) {
             let message = "`sampling_ratio` means nothing with these `traces`";
             let help = "write `traces: parentbased_traceidratio` beside it";
-            return Err(section.reject_at(entry.key.span, message, help));
+            return Err(section.reject_at(Code::RequiresKey.at(entry.key.span), message, help));
         }
         let context = section.value.context;
         let variables = Variables { report: context.report, environment: context.environment };
@@ -152,7 +152,11 @@ impl TelemetrySettings {
         let wanted = section.entry("traces").or_else(|| section.entry("metrics_interval"));
         if let Some(entry) = wanted.filter(|_| !is_named && !variables.is_off()) {
             let help = "write `endpoint: http://collector:4318`, or set `OTEL_EXPORTER_OTLP_ENDPOINT`";
-            return Err(section.reject_at(entry.key.span, "nothing is sent: there is no `endpoint`", help));
+            return Err(section.reject_at(
+                Code::RequiresKey.at(entry.key.span),
+                "nothing is sent: there is no `endpoint`",
+                help,
+            ));
         }
         Ok(self)
     }
@@ -191,7 +195,12 @@ impl TelemetrySettings {
         };
         variables.check_protocol();
         let reject = |message: String, help: &str| {
-            variables.report.add(Problem::of_whole(setting, message, Some(help.to_owned())));
+            variables.report.add(Problem::of_whole(
+                Code::InvalidAddress,
+                setting,
+                message,
+                Some(help.to_owned()),
+            ));
         };
         let address = address_of(&url)
             .map_err(|invalid| reject(invalid.message, &invalid.help.unwrap_or_default()))

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
 use super::super::{
+    code::Code,
     problem::{Problem, Severity},
     report::Report,
     secret::{self, Environment, Unread},
@@ -29,7 +30,7 @@ impl<'a> Variables<'a, '_> {
     }
 
     fn pass_over(&self, name: &str, message: impl Into<String>, help: &str) {
-        let mut problem = Problem::of_whole(name, message, Some(help.to_owned()));
+        let mut problem = Problem::of_whole(Code::UnsupportedVariable, name, message, Some(help.to_owned()));
         problem.severity = Severity::Warning;
         self.report.add(problem);
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     config::{
+        code::Code,
         node::{Kind, Node},
         report::Report,
         secret::{self, Environment},
@@ -34,13 +35,13 @@ pub(super) fn read(
         return Some(Addresses { first: address(report, environment, node, text)?, others: Vec::new() });
     };
     if items.is_empty() {
-        report.error(node.span, "`url` is an empty list", "write at least one address");
+        report.error(Code::EmptyValue.at(node.span), "`url` is an empty list", "write at least one address");
         return None;
     }
     if items.len() > ADDRESS_LIMIT {
         let message = format!("an upstream has at most {ADDRESS_LIMIT} addresses, found {}", items.len());
         report.error(
-            node.span,
+            Code::TooMany.at(node.span),
             message,
             "give the service a name with all of them, or put a balancer before it",
         );
@@ -55,11 +56,19 @@ pub(super) fn read(
             continue;
         };
         if found.contains(&address) {
-            report.error(item.span, "this address is here twice", "keep one of them");
+            report.error(
+                Code::DuplicateValue.at(item.span),
+                "this address is here twice",
+                "keep one of them",
+            );
             good = false;
         } else if found.first().is_some_and(|first| first.is_tls() != address.is_tls()) {
             let help = "make them two upstreams, or write `https://` for all";
-            report.error(item.span, "some addresses are `https://` and some are not", help);
+            report.error(
+                Code::MixedSchemes.at(item.span),
+                "some addresses are `https://` and some are not",
+                help,
+            );
             good = false;
         }
         found.push(address);
@@ -74,7 +83,11 @@ pub(super) fn care(section: &Section<'_, '_>, addresses: &Addresses) -> Care {
     let has_names = addresses.all().any(|address| address.name().is_some());
     let warn = |name: &'static str, why: &str, help: &str| {
         if let Some(entry) = section.entry(name) {
-            section.report.warning(entry.key.span, format!("`{name}` has no effect: {why}"), help);
+            section.report.warning(
+                Code::SingleAddress.at(entry.key.span),
+                format!("`{name}` has no effect: {why}"),
+                help,
+            );
         }
     };
     if !has_names {
@@ -156,6 +169,6 @@ pub(super) fn address(
             ("is not a URL that can be reached".to_owned(), help)
         }
     };
-    report.error(node.span, format!("{subject} {message}"), help);
+    report.error(Code::InvalidAddress.at(node.span), format!("{subject} {message}"), help);
     None
 }

@@ -5,6 +5,7 @@ use ::http::header;
 use super::scalar;
 use crate::{
     config::{
+        code::Code,
         keys::{BASIC, CREDENTIALS, OAUTH},
         node::{Entry, Node},
         report::Report,
@@ -31,7 +32,7 @@ pub(super) fn read(section: &Section<'_, '_>, environment: &Environment) -> Opti
         && let Some(entry) = headers.iter().find(|entry| entry.key.text.eq_ignore_ascii_case("authorization"))
     {
         let message = "`Authorization` has no effect beside `credentials`, which writes it";
-        section.report.error(entry.key.span, message, "remove one of the two");
+        section.report.error(Code::ConflictingKeys.at(entry.key.span), message, "remove one of the two");
         return None;
     }
     let written = auth.node.as_map().unwrap_or_default();
@@ -45,7 +46,7 @@ pub(super) fn read(section: &Section<'_, '_>, environment: &Environment) -> Opti
         [_, second, ..] => {
             let message =
                 format!("`{}` stands beside another way, and there is one `Authorization`", second.key.text);
-            section.report.error(second.key.span, message, "keep one of them");
+            section.report.error(Code::ConflictingKeys.at(second.key.span), message, "keep one of them");
             None
         }
     }
@@ -76,7 +77,7 @@ fn basic(section: &Section<'_, '_>, environment: &Environment) -> Option<Written
         let user = secret::expand_secret(section.report, environment, node.span, &text)?.text;
         if user.contains(':') {
             let help = "no server could tell it from the password (RFC 7617, section 2)";
-            section.report.error(node.span, "`user` has a colon in it", help);
+            section.report.error(Code::InvalidValue.at(node.span), "`user` has a colon in it", help);
             return None;
         }
         Some(user)
@@ -103,7 +104,7 @@ fn bearer(section: &Section<'_, '_>, environment: &Environment, node: &Node, tex
             _ => "look for line breaks and spaces in it",
         };
         let message = "the token is empty, or has white space or characters that are not ASCII";
-        report.error(node.span, message, help);
+        report.error(Code::InvalidValue.at(node.span), message, help);
         return None;
     };
     Some(Written::Ready(file.map_or(AuthSettings::Bearer(bearer), AuthSettings::BearerFile)))
@@ -134,7 +135,7 @@ fn oauth(section: &Section<'_, '_>, environment: &Environment) -> Option<Written
         if OWN.contains(&key.text.as_str()) {
             let message =
                 format!("the parameter `{}` is written by what stands beside `parameters`", key.text);
-            report.error(key.span, message, "use the key for it, or leave it out");
+            report.error(Code::ReservedName.at(key.span), message, "use the key for it, or leave it out");
         }
         if let Some(text) = scalar(report, value, &format!("the parameter `{}`", key.text)) {
             parameters.push((key.text.clone(), text));
@@ -148,7 +149,11 @@ fn oauth(section: &Section<'_, '_>, environment: &Environment) -> Option<Written
         (false, None) => None,
         (false, Some(entry)) => {
             let help = "write an `https://` address, or leave `tls` out";
-            report.error(entry.key.span, "`tls` has no effect: `token_url` is not `https://`", help);
+            report.error(
+                Code::TlsWithoutHttps.at(entry.key.span),
+                "`tls` has no effect: `token_url` is not `https://`",
+                help,
+            );
             return None;
         }
     };
@@ -177,13 +182,21 @@ fn token_url(report: &Report<'_>, environment: &Environment, node: &Node, text: 
                 AddressError::Credentials => "leave them out; `client_id` and `client_secret` say who asks",
                 _ => "write `https://HOST/PATH`",
             };
-            report.error(node.span, "`token_url` is not a URL that a token can be asked for at", help);
+            report.error(
+                Code::InvalidAddress.at(node.span),
+                "`token_url` is not a URL that a token can be asked for at",
+                help,
+            );
             return None;
         }
     };
     if !url.address.is_tls() && !url.address.is_near() {
         let message = "the client's secret goes to `token_url` without TLS, and the token comes back so";
-        report.warning(node.span, message, "write an `https://` address (RFC 6749, section 3.2)");
+        report.warning(
+            Code::CredentialsWithoutTls.at(node.span),
+            message,
+            "write an `https://` address (RFC 6749, section 3.2)",
+        );
     }
     Some(url)
 }
@@ -200,7 +213,11 @@ fn required_secret(
     let expanded = secret::expand_secret(section.report, environment, node.span, &text)?;
     warn_of_inline(section.report, node, name, &expanded);
     if expanded.text.is_empty() {
-        section.report.error(node.span, format!("`{name}` is empty"), "look at where its value comes from");
+        section.report.error(
+            Code::EmptyValue.at(node.span),
+            format!("`{name}` is empty"),
+            "look at where its value comes from",
+        );
         return None;
     }
     Some(expanded.text)
@@ -211,7 +228,11 @@ pub(in crate::config) fn warn_of_inline(report: &Report<'_>, node: &Node, name: 
     if !expanded.foreign && !expanded.text.is_empty() {
         let message =
             format!("the value of `{name}` stands in the file itself, for everyone who can read it");
-        report.warning(node.span, message, "write `${NAME}` for an environment variable, or `file:/path`");
+        report.warning(
+            Code::SecretInFile.at(node.span),
+            message,
+            "write `${NAME}` for an environment variable, or `file:/path`",
+        );
     }
 }
 
@@ -229,7 +250,7 @@ pub(in crate::config) fn warn_of_idle(
         && template.headers.iter().any(|(name, _)| is_authorization(name))
     {
         let message = "`Authorization` has no effect here: the `credentials` of the upstream writes it";
-        report.warning(entry.key.span, message, "remove one of the two");
+        report.warning(Code::OverriddenAuthorization.at(entry.key.span), message, "remove one of the two");
     }
     for (node, text) in section.texts("forward_headers").unwrap_or_default() {
         if text.eq_ignore_ascii_case("authorization") {
@@ -237,7 +258,11 @@ pub(in crate::config) fn warn_of_idle(
                 true => {
                     let message =
                         "`Authorization` has no effect here: the `credentials` of the upstream writes it";
-                    report.warning(node.span, message, "remove one of the two");
+                    report.warning(
+                        Code::OverriddenAuthorization.at(node.span),
+                        message,
+                        "remove one of the two",
+                    );
                 }
                 false => warn_of_passing_on(report, node),
             }
@@ -251,5 +276,5 @@ pub(in crate::config) fn warn_of_passing_on(report: &Report<'_>, node: &Node) {
     let message = "the caller's `Authorization` goes on to the upstream; MCP forbids that for a token that was given \
                    for this server";
     let help = "give the upstream `credentials` of its own; keep this only where clients send what was given for the upstream";
-    report.warning(node.span, message, help);
+    report.warning(Code::ForwardedAuthorization.at(node.span), message, help);
 }

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderValue};
 use super::{UpstreamDefaults, addresses, auth, header_name, scalar};
 use crate::{
     config::{
+        code::Code,
         node::{Entry, Node},
         report::Report,
         secret::{self, Environment},
@@ -67,7 +68,11 @@ pub(super) fn read(
         (false, None) => None,
         (false, Some(entry)) => {
             let help = "write an `https://` address, or leave `tls` out";
-            report.error(entry.key.span, "`tls` has no effect: the address is not `https://`", help);
+            report.error(
+                Code::TlsWithoutHttps.at(entry.key.span),
+                "`tls` has no effect: the address is not `https://`",
+                help,
+            );
             return None;
         }
     };
@@ -144,7 +149,7 @@ fn headers_of(report: &Report<'_>, environment: &Environment, entries: &[Entry])
         };
         let Ok(mut content) = HeaderValue::from_str(&expanded.text) else {
             report.error(
-                value.span,
+                Code::InvalidValue.at(value.span),
                 format!("the value of the header `{name}` has line breaks or characters that are not ASCII"),
                 "look for a line break at the end of the secret",
             );
@@ -155,7 +160,11 @@ fn headers_of(report: &Report<'_>, environment: &Environment, entries: &[Entry])
         }
         content.set_sensitive(expanded.foreign || value.secret || secret::is_secret_name(&key.text));
         if headers.insert(name, content).is_some() {
-            report.error(key.span, format!("the header `{}` is here twice", key.text), "keep one of them");
+            report.error(
+                Code::DuplicateKey.at(key.span),
+                format!("the header `{}` is here twice", key.text),
+                "keep one of them",
+            );
         }
     }
     headers

@@ -1,6 +1,7 @@
 //! An upstream that is an MCP server: its address, or the program that is started.
 
 use super::{OF_ADDRESSES, UpstreamDefaults, http, program};
+use crate::settings::code::Code;
 use crate::{
     config::{
         keys::MCP_CHILD,
@@ -37,7 +38,7 @@ pub(super) fn read(
     if entry.value.as_text().is_none() {
         let message = format!("`mcp` is an address or a map, found {}", entry.value.found());
         let help = "write `mcp: http://127.0.0.1:3000/mcp`, or `mcp: { command: [npx, -y, NAME] }`";
-        section.report.error(entry.value.span, message, help);
+        section.report.error(Code::WrongType.at(entry.value.span), message, help);
         return None;
     }
     let says_redirects = section.get("max_redirects").is_some();

@@ -18,6 +18,7 @@ use std::{sync::Arc, time::Duration};
 use ::http::HeaderName;
 
 use super::{
+    code::Code,
     keys::UPSTREAM,
     node::{Entry, Kind, Node},
     report::Report,
@@ -101,7 +102,7 @@ pub(super) fn read(
         Ok(name) => Some(name),
         Err(error) => {
             report.error(
-                entry.key.span,
+                Code::InvalidName.at(entry.key.span),
                 error.to_string(),
                 "the name is yours to choose: `weather`, `billing-v1`",
             );
@@ -127,7 +128,7 @@ pub(super) fn read(
     }
     if !matches!(entry.value.kind, Kind::Map(_)) {
         let message = format!("an upstream is a URL or a map, found {}", entry.value.found());
-        report.error(entry.value.span, message, "write `NAME: http://127.0.0.1:9000`");
+        report.error(Code::WrongType.at(entry.value.span), message, "write `NAME: http://127.0.0.1:9000`");
         return None;
     }
     let section = Section::open(report, entry.key.span, &entry.value, &UPSTREAM)?;
@@ -188,7 +189,7 @@ fn secrets(report: &Report<'_>, entry: &Entry, settings: &UpstreamSettings) -> O
     let pattern = Pattern::of_texts(&source).ok().and_then(|pattern| SecretPattern::new(&pattern).ok());
     if pattern.is_none() {
         report.error(
-            entry.key.span,
+            Code::SecretTooLong.at(entry.key.span),
             "a secret of this upstream is too long to be kept out of errors",
             "look at the files and variables that it comes from: it is text of some hundred characters",
         );
@@ -264,7 +265,7 @@ impl UpstreamKind {
 pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option<HeaderName> {
     let Ok(name) = text.parse::<HeaderName>() else {
         report.error(
-            span,
+            Code::InvalidName.at(span),
             format!("`{text}` is not a header name"),
             "write letters, digits and `-`: `X-Request-Id`",
         );
@@ -273,7 +274,7 @@ pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option
     if OWN_HEADERS.contains(&name.as_str()) {
         let message =
             format!("the header `{name}` belongs to the connection and is written by the proxy itself");
-        report.error(span, message, "leave it out");
+        report.error(Code::ReservedHeader.at(span), message, "leave it out");
         return None;
     }
     Some(name)
@@ -283,7 +284,11 @@ pub(super) fn header_name(report: &Report<'_>, text: &str, span: Span) -> Option
 pub(super) fn scalar(report: &Report<'_>, node: &Node, what: &str) -> Option<String> {
     let text = node.scalar();
     if text.is_none() {
-        report.error(node.span, format!("{what} takes a text, found {}", node.found()), None);
+        report.error(
+            Code::WrongType.at(node.span),
+            format!("{what} takes a text, found {}", node.found()),
+            None,
+        );
     }
     text
 }

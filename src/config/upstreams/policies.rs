@@ -3,7 +3,7 @@
 use crate::{
     config::section::Section,
     policy::{BreakerOverride, PolicySettings, RateSettings, RetryOverride},
-    settings::value::OrOff,
+    settings::{code::Code, value::OrOff},
 };
 
 /// Reads the policies of a section over those that hold where it says nothing.
@@ -22,7 +22,11 @@ pub(in crate::config) fn read(section: &Section<'_, '_>, base: PolicySettings) -
                 "`max_in_flight_per_client` has no effect: all clients together have {} calls in flight at most",
                 settings.max_in_flight
             );
-            section.report.warning(entry.key.span, message, "write less than `max_in_flight`");
+            section.report.warning(
+                Code::LimitNeverReached.at(entry.key.span),
+                message,
+                "write less than `max_in_flight`",
+            );
         }
         settings.max_in_flight_per_client = Some(limit);
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::scalar;
 use crate::{
     config::{
+        code::Code,
         keys::ENV,
         node::{Entry, Kind, Node},
         report::Report,
@@ -25,7 +26,11 @@ pub(super) fn command(section: &Section<'_, '_>, environment: &Environment) -> O
     let node = section.get("command")?;
     let help = "write the program and its words as a list: `command: [df, -P]`; there is no shell";
     let Kind::List(items) = &node.kind else {
-        report.error(node.span, format!("`command` takes a list, found {}", node.found()), help);
+        report.error(
+            Code::WrongType.at(node.span),
+            format!("`command` takes a list, found {}", node.found()),
+            help,
+        );
         return None;
     };
     let words: Vec<_> = items.iter().map(|item| word(report, environment, item)).collect();
@@ -34,7 +39,7 @@ pub(super) fn command(section: &Section<'_, '_>, environment: &Environment) -> O
         words.iter().skip(1).filter(|word| word.foreign).map(|word| word.text.clone()).collect();
     let mut words = words.into_iter().map(|word| word.text);
     let Some(name) = words.next().filter(|name| !name.trim().is_empty()) else {
-        report.error(node.span, "`command` names no program", help);
+        report.error(Code::EmptyValue.at(node.span), "`command` names no program", help);
         return None;
     };
     let around = Around::read(section, environment)?;
@@ -52,7 +57,11 @@ pub(super) fn cgi(section: &Section<'_, '_>, environment: &Environment) -> Optio
     let name = secret::expand(report, environment, node.span, text)?.text;
     if !name.contains('/') {
         let message = format!("a CGI program is named by its path, found {}", node.found());
-        report.error(node.span, message, format!("write `/usr/lib/cgi-bin/{name}`, or `./{name}`"));
+        report.error(
+            Code::InvalidValue.at(node.span),
+            message,
+            format!("write `/usr/lib/cgi-bin/{name}`, or `./{name}`"),
+        );
         return None;
     }
     let around = Around::read(section, environment)?;
@@ -70,7 +79,7 @@ fn word(report: &Report<'_>, environment: &Environment, node: &Node) -> Option<E
     let text = scalar(report, node, "a word of `command`")?;
     if text.contains("{{") {
         let help = "write what changes from call to call under `arguments` of the route's `request`";
-        report.error(node.span, "the words of an upstream take no templates", help);
+        report.error(Code::NotEvaluated.at(node.span), "the words of an upstream take no templates", help);
         return None;
     }
     let Expanded { text, foreign } = secret::expand(report, environment, node.span, &text)?;
@@ -79,7 +88,11 @@ fn word(report: &Report<'_>, environment: &Environment, node: &Node) -> Option<E
 
 fn without_nul(report: &Report<'_>, span: Span, text: String) -> Option<String> {
     if text.contains('\0') {
-        report.error(span, "a program can't be given the character NUL", "leave it out");
+        report.error(
+            Code::InvalidValue.at(span),
+            "a program can't be given the character NUL",
+            "leave it out",
+        );
         return None;
     }
     Some(text)
@@ -100,7 +113,7 @@ impl Around {
             let folder = absolute(report, node.span, &text)?;
             if !folder.is_dir() {
                 let message = format!("there is no folder `{text}`");
-                report.warning(node.span, message, "make it, or no call will work");
+                report.warning(Code::ProgramNotFound.at(node.span), message, "make it, or no call will work");
             }
             Some(folder)
         });
@@ -124,7 +137,11 @@ impl Around {
                 }
                 Ok(_) => return Some(path),
             };
-            report.warning(span, message, "correct the path, or `chmod +x` it; no call works before");
+            report.warning(
+                Code::ProgramNotFound.at(span),
+                message,
+                "correct the path, or `chmod +x` it; no call works before",
+            );
             return Some(path);
         }
         let folders = self.environment.iter().find(|(known, _)| known == "PATH");
@@ -136,7 +153,7 @@ impl Around {
         if found.is_none() {
             let message = format!("there is no program `{name}` in {folders}");
             let help = "install it, or write its path from the root on; no call works before";
-            report.warning(span, message, help);
+            report.warning(Code::ProgramNotFound.at(span), message, help);
         }
         Some(found.unwrap_or_else(|| name.into()))
     }
@@ -162,7 +179,11 @@ fn absolute(report: &Report<'_>, span: Span, text: &str) -> Option<PathBuf> {
     let folder = report.files().folder(span).and_then(|folder| std::path::absolute(folder.join(path)).ok());
     if folder.is_none() {
         let message = format!("`{text}` is not an absolute path, and there is no file it could lie beside");
-        report.error(span, message, "write it from the root on: `/usr/local/bin/report`");
+        report.error(
+            Code::InvalidValue.at(span),
+            message,
+            "write it from the root on: `/usr/local/bin/report`",
+        );
     }
     folder
 }
@@ -217,7 +238,11 @@ fn is_variable(report: &Report<'_>, span: Span, name: &str) -> bool {
     if !good {
         let nearest = suggest::nearest(name, ["HOME", "TZ", "LANG"]).unwrap_or("HOME");
         let message = format!("`{name}` is not a variable name");
-        report.error(span, message, format!("write letters, digits and `_`: `{nearest}`"));
+        report.error(
+            Code::InvalidName.at(span),
+            message,
+            format!("write letters, digits and `_`: `{nearest}`"),
+        );
     }
     good
 }

@@ -10,7 +10,7 @@ use crate::{
     config::{keys::CACHE, node::Node, section::Section, units},
     policy::{CacheSettings, Coalescing, Forbidden, HedgeSettings, Lasts, RateSettings, RoutePolicySettings},
     route::RequestTemplate,
-    settings::value::OrOff,
+    settings::{code::Code, value::OrOff},
 };
 
 /// The longest time that a reply may be kept, in milliseconds.
@@ -64,7 +64,7 @@ fn lasts(section: &Section<'_, '_>, node: &Node, name: &str) -> Option<Lasts> {
         Ok(time) => Some(Lasts::For(time)),
         Err(error) => {
             let help = format!("{}, or `{name}: upstream` for as long as the upstream says", error.help);
-            section.report.error(node.span, error.message, help);
+            section.report.error(error.code.at(node.span), error.message, help);
             None
         }
     }
@@ -78,7 +78,11 @@ fn hedge(section: &Section<'_, '_>, node: &Node) -> Option<HedgeSettings> {
     match units::duration_within(&text, 1, LONGEST_HEDGE) {
         Ok(time) => Some(HedgeSettings::After(time)),
         Err(error) => {
-            section.report.error(node.span, error.message, format!("{}, or `p95`", error.help));
+            section.report.error(
+                error.code.at(node.span),
+                error.message,
+                format!("{}, or `p95`", error.help),
+            );
             None
         }
     }
@@ -103,33 +107,45 @@ pub(in crate::config) fn check(section: &Section<'_, '_>, policy: &RoutePolicySe
         if section.entry("async_operation").is_some() {
             let message =
                 format!("`{name}` can't stand beside `async_operation`: each call begins work of its own");
-            report.error(entry.key.span, message, format!("leave `{name}` out"));
+            report.error(
+                Code::ConflictsWithAsyncOperation.at(entry.key.span),
+                message,
+                format!("leave `{name}` out"),
+            );
         } else if !only_reads {
             let what = about.request.in_words();
             let message = format!("`{name}` is for requests that only read, and this is a {what}");
             let help =
                 "write `annotations: { readOnlyHint: true }` if the tool changes nothing, else leave it out";
-            report.error(entry.key.span, message, help);
+            report.error(Code::PolicyNeedsSafeRequest.at(entry.key.span), message, help);
         }
     }
     if let (Some(entry), None, Coalescing::Off) =
         (section.entry("coalesce"), section.entry("cache"), policy.coalescing)
     {
         let help = "leave it out: without `cache` each call asks for itself";
-        report.warning(entry.key.span, "`coalesce: false` has no effect without `cache`", help);
+        report.warning(
+            Code::RequiresKey.at(entry.key.span),
+            "`coalesce: false` has no effect without `cache`",
+            help,
+        );
     }
     let Some(entry) = section.entry("hedge") else { return };
     if section.entry("async_operation").is_some() {
         let message = "`hedge` can't stand beside `async_operation`: the work would be begun twice";
-        report.error(entry.key.span, message, "leave `hedge` out");
+        report.error(Code::ConflictsWithAsyncOperation.at(entry.key.span), message, "leave `hedge` out");
     } else if !about.idempotent {
         let message =
             format!("`hedge` sends a request twice, and this {} may not be", about.request.in_words());
         let help = "write `idempotent: true` if that does no harm, else leave `hedge` out";
-        report.error(entry.key.span, message, help);
+        report.error(Code::PolicyNeedsSafeRequest.at(entry.key.span), message, help);
     }
     if matches!(policy.hedge, Some(HedgeSettings::After(time)) if time >= about.timeout) {
         let help = "write a shorter time: about what a reply takes that is slower than most";
-        report.warning(entry.key.span, "`hedge` has no effect: `timeout` comes first", help);
+        report.warning(
+            Code::HedgeAfterTimeout.at(entry.key.span),
+            "`hedge` has no effect: `timeout` comes first",
+            help,
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! `tools`, `prompts` and `resources` of an MCP server: which of them are listed, and as what.
 
+use crate::settings::code::Code;
 use std::time::Duration;
 
 use crate::{
@@ -156,7 +157,11 @@ fn names(section: &Section<'_, '_>, called: Option<&str>) -> NameRules {
     let prefix = section.text_node("prefix").map(|(node, text)| {
         if let (Some(called), Err(_)) = (called, text.parse::<crate::model::ToolName>()) {
             let message = format!("`prefix` can't begin the name of a {called}, found {}", node.found());
-            section.report.error(node.span, message, "write ASCII letters, digits, `_`, `-` and `.`: `git_`");
+            section.report.error(
+                Code::InvalidName.at(node.span),
+                message,
+                "write ASCII letters, digits, `_`, `-` and `.`: `git_`",
+            );
         }
         text.to_owned()
     });
@@ -191,12 +196,16 @@ pub(super) fn read(upstream: &Section<'_, '_>) -> Option<Option<ToolRules>> {
     for entry in section.map("rename").unwrap_or_default() {
         let Some(text) = entry.value.as_text() else { continue };
         if let Err(error) = text.parse::<crate::model::ToolName>() {
-            report.error(entry.value.span, error.to_string(), "the name is what clients call the tool by");
+            report.error(
+                Code::InvalidName.at(entry.value.span),
+                error.to_string(),
+                "the name is what clients call the tool by",
+            );
         }
         let twice = rename.iter().filter(|(_, other)| other == text).count() > 1;
         if twice {
             report.error(
-                entry.value.span,
+                Code::DuplicateValue.at(entry.value.span),
                 format!("two tools are renamed to `{text}`"),
                 "give one another name",
             );

@@ -72,7 +72,10 @@ use super::{
 use crate::{
     crypto::Secret,
     pipeline::{ApiKind, Gateway},
-    settings::section::{Checked, Cursor, Invalid, OpenSection, Setting},
+    settings::{
+        code::Code,
+        section::{Checked, Cursor, Invalid, OpenSection, Setting},
+    },
     telemetry::MeterSource,
     tls::ClientTls,
 };
@@ -379,7 +382,7 @@ fn read_name(value: &Cursor<'_>) -> Checked<String> {
     let name = String::read(value)?;
     if name.trim().is_empty() {
         let help = "write what clients shall call this server, or leave it out";
-        return value.reject(Invalid::without_value("`name` is empty", help));
+        return value.reject(Invalid::without_value("`name` is empty", help).with_code(Code::EmptyValue));
     }
     Ok(name)
 }
@@ -390,7 +393,7 @@ impl McpSettings {
         if let (Some(url), None) = (section.entry("advertise_url"), &self.secret_key) {
             let help = "write `secret_key`, the same on every replica: `openssl rand -base64 32` makes one";
             return Err(section.reject_at(
-                url.value.span,
+                Code::RequiresKey.at(url.value.span),
                 "`advertise_url` means nothing without `secret_key`",
                 help,
             ));

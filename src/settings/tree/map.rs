@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Entry, Key, Kind, Node};
-use crate::settings::report::Report;
+use crate::settings::{code::Code, report::Report};
 
 /// A map that has not ended yet.
 #[derive(Default)]
@@ -72,7 +72,11 @@ impl OpenMap {
             }
             Kind::Nothing | Kind::Flag(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) => {
                 let message = format!("`<<` takes a map, or a list of maps; found {}", value.found());
-                report.error(key.span, message, "name an anchor that stands on a map: `<<: *common`");
+                report.error(
+                    Code::InvalidMergeKey.at(key.span),
+                    message,
+                    "name an anchor that stands on a map: `<<: *common`",
+                );
                 return entries;
             }
         };
@@ -102,7 +106,7 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
     };
     if text.is_none() {
         report.error(
-            span,
+            Code::InvalidKey.at(span),
             format!("a key is a text; found {}", node.found()),
             "put a text that begins with `{` or `[` in quotes",
         );
@@ -113,5 +117,5 @@ fn key(report: &Report<'_>, node: &Node) -> Key {
 fn refuse_second(report: &Report<'_>, first: &Entry, second: &Entry) {
     let line = report.files().place(first.key.span).line;
     let message = format!("the key `{}` is here twice, first in line {line}", second.key.text);
-    report.error(second.key.span, message, "keep one of them");
+    report.error(Code::DuplicateKey.at(second.key.span), message, "keep one of them");
 }

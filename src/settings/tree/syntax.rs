@@ -2,7 +2,7 @@
 
 use granit_parser::{ErrorKind, ScanError};
 
-use crate::settings::{report::Report, source::Span};
+use crate::settings::{code::Code, report::Report, source::Span};
 
 /// For lists and maps within lists and maps.
 pub(super) const TOO_DEEP: (&str, &str) = ("lists and maps nest too deep", "at most 64 levels are read");
@@ -40,7 +40,11 @@ pub(super) fn report(report: &Report<'_>, file: usize, error: &ScanError) {
     // Nothing is read of a file without a form, so that silence about the rest says nothing.
     let rest = "the rest of this file is looked at once this is mended";
     let help = help.map_or_else(|| rest.to_owned(), |help| format!("{help} ({rest})"));
-    report.error(Span { file, start, end }, message, help);
+    let code = match error.kind() {
+        ErrorKind::RecursionLimitExceeded => Code::NestedTooDeep,
+        _ => Code::InvalidYaml,
+    };
+    report.error(code.at(Span { file, start, end }), message, help);
 }
 
 /// The quote that was opened before `at` and not closed in its line; the parser tells where it gave up.

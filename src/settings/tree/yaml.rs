@@ -14,7 +14,7 @@ use super::{
     resolve_plain,
     syntax::{self, TOO_DEEP},
 };
-use crate::settings::{report::Report, source::Span};
+use crate::settings::{code::Code, report::Report, source::Span};
 
 /// How many values a file may have once its aliases are put in.
 const NODE_LIMIT: usize = 200_000;
@@ -31,7 +31,7 @@ pub(crate) fn read(report: &Report<'_>, file: usize) -> Option<Node> {
     match read_documents(report, file, 1)?.pop() {
         None | Some(Node { kind: Kind::Nothing, .. }) => {
             report.error(
-                beginning,
+                Code::EmptyFile.at(beginning),
                 "the file is empty",
                 "three lines are enough: an upstream, a route and its request; see `glossator schema`",
             );
@@ -123,7 +123,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                 self.documents += 1;
                 if self.documents > self.most_documents {
                     self.report.error(
-                        span,
+                        Code::SecondDocument.at(span),
                         "a second document begins here; a file holds one",
                         "put it into a file of its own beside this one, and name the folder",
                     );
@@ -167,7 +167,7 @@ impl<'r, 'f> Tree<'r, 'f> {
             Event::Alias(id) => {
                 let Some(cost) = self.anchors.get(&id).map(|anchored| anchored.cost) else {
                     self.report.error(
-                        span,
+                        Code::RecursiveAlias.at(span),
                         "the alias stands inside the value that it names, which would have no end",
                         "write out what is meant here",
                     );
@@ -175,7 +175,7 @@ impl<'r, 'f> Tree<'r, 'f> {
                 };
                 // Aliases nest what the parser's own limit does not see.
                 if self.open.len() + cost.depth > 2 * DEPTH_LIMIT {
-                    self.report.error(span, TOO_DEEP.0, TOO_DEEP.1);
+                    self.report.error(Code::NestedTooDeep.at(span), TOO_DEEP.0, TOO_DEEP.1);
                     return None;
                 }
                 self.spend(cost.nodes, cost.text_bytes, span)?;
@@ -223,7 +223,7 @@ impl<'r, 'f> Tree<'r, 'f> {
             Some(tag) => {
                 let message = format!("the tag `{}` means nothing here", tag.original());
                 self.report.error(
-                    span,
+                    Code::UnknownTag.at(span),
                     message,
                     "leave the tag out; a text that begins with `!` is put in quotes",
                 );
@@ -242,7 +242,11 @@ impl<'r, 'f> Tree<'r, 'f> {
         let spent = self.budget.spend(nodes, text_bytes);
         let told = spent.map_err(|limit| {
             let message = format!("with its aliases put in, the file holds more than {limit}");
-            self.report.error(span, message, "divide it among several files, or use fewer aliases");
+            self.report.error(
+                Code::TooLarge.at(span),
+                message,
+                "divide it among several files, or use fewer aliases",
+            );
         });
         told.ok()
     }

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         value::text_of,
@@ -116,7 +117,7 @@ fn read_header(value: &Cursor<'_>) -> Checked<Option<String>> {
         "" => {
             let help =
                 "write how the line begins: `header: \"# \"`; without `header` the first line has the names";
-            value.reject(Invalid::new("`header` is empty", help))
+            value.reject(Invalid::new("`header` is empty", help).with_code(Code::EmptyValue))
         }
         mark => Ok(Some(mark.to_owned())),
     }
@@ -152,7 +153,7 @@ impl Csv {
         if marks.iter().enumerate().any(|(index, mark)| marks[..index].contains(mark)) {
             let message = "`delimiter`, `row_delimiter`, `quote` and `comment` must differ";
             let help = "`quote: none` where nothing is put in quotes";
-            return Err(section.reject_at(section.value.place, message, help));
+            return Err(section.reject_at(Code::ConflictingKeys.at(section.value.place), message, help));
         }
         Ok(self)
     }

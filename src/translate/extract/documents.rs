@@ -10,6 +10,7 @@ use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
 use crate::{
     model::{Block, Content, JsonText, ResourceBody},
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
         tree::{Kind, Node},
@@ -248,7 +249,8 @@ impl Setting for HeaderNames {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let Some(items) = value.node.as_list() else { return value.reject_kind("a list", None) };
         if items.is_empty() {
-            let invalid = Invalid::new("`header` names no header", "write `header: [Location]`");
+            let invalid = Invalid::new("`header` names no header", "write `header: [Location]`")
+                .with_code(Code::EmptyValue);
             return value.reject_at(value.place, invalid);
         }
         items.iter().map(|item| header_name(value, item)).collect::<Checked<_>>().map(Self)
@@ -260,7 +262,9 @@ fn header_name(value: &Cursor<'_>, node: &Node) -> Checked<String> {
     match text_of(&value)? {
         name if name != "status" && name.parse::<HeaderName>().is_err() => {
             let help = "write letters, digits and `-`: `X-Request-Id`";
-            value.reject(Invalid::new(format!("`{name}` is not a header name"), help))
+            value.reject(
+                Invalid::new(format!("`{name}` is not a header name"), help).with_code(Code::InvalidName),
+            )
         }
         name => Ok(name.to_owned()),
     }

@@ -8,6 +8,7 @@ use settings_derive::{Section, Word};
 use super::{RECORD_LIMIT, Typing};
 use crate::{
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         value::text_of,
@@ -43,7 +44,9 @@ fn read_delimiter(value: &Cursor<'_>) -> Checked<Option<String>> {
 /// Reads a string that is not empty.
 fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
     match text_of(value)? {
-        "" => value.reject(Invalid::new(format!("{} is empty", value.name), help)),
+        "" => {
+            value.reject(Invalid::new(format!("{} is empty", value.name), help).with_code(Code::EmptyValue))
+        }
         text => Ok(text.to_owned()),
     }
 }
@@ -52,7 +55,8 @@ fn not_empty(value: &Cursor<'_>, help: &str) -> Checked<String> {
 pub(super) fn texts(value: &Cursor<'_>, help: &str) -> Checked<Vec<String>> {
     let items = value.node.one_or_more();
     if items.is_empty() {
-        return value.reject(Invalid::new(format!("{} is empty", value.name), help));
+        return value
+            .reject(Invalid::new(format!("{} is empty", value.name), help).with_code(Code::EmptyValue));
     }
     let texts = items.iter().map(|item| not_empty(&value.part(item, value.name, ValueKind::Text), help));
     texts.collect::<Vec<_>>().into_iter().collect()
@@ -76,7 +80,7 @@ impl Records {
         let mut reject = |name: &str, message: &str| {
             if let Some(entry) = section.entry(name) {
                 let help = "write `each: block` beside it, or leave it out";
-                checked = Err(section.reject_at(entry.key.span, message, help));
+                checked = Err(section.reject_at(Code::RequiresKey.at(entry.key.span), message, help));
             }
         };
         for name in ["block_delimiter", "block_separator", "block_start"] {
@@ -224,8 +228,10 @@ impl Setting for ColumnNames {
     fn read(value: &Cursor<'_>) -> Checked<Self> {
         let names = Vec::<String>::read(value)?;
         if names.is_empty() {
-            return value
-                .reject(Invalid::new("`columns` names no column", "write `columns: [city, temperature]`"));
+            return value.reject(
+                Invalid::new("`columns` names no column", "write `columns: [city, temperature]`")
+                    .with_code(Code::EmptyValue),
+            );
         }
         let (mut seen, mut checked) = (HashSet::new(), Ok(()));
         for (name, node) in names.iter().zip(value.node.as_list().unwrap_or_default()) {
@@ -234,7 +240,10 @@ impl Setting for ColumnNames {
                 false if !seen.insert(name) => format!("`{name}` names two columns"),
                 false => continue,
             };
-            checked = value.reject_at(node.span, Invalid::new(message, "every column has a name of its own"));
+            checked = value.reject_at(
+                node.span,
+                Invalid::new(message, "every column has a name of its own").with_code(Code::DuplicateValue),
+            );
         }
         checked.map(|()| Self(names))
     }

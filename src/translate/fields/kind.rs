@@ -10,6 +10,7 @@ use super::{
 use crate::{
     model::{cut_characters, type_of},
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
         tree::{Kind, Node},
@@ -358,7 +359,10 @@ impl Setting for Values {
         let reject = |node: &Node| {
             let message =
                 format!("a value is a text, a number, `true`, `false` or null, found {}", node.found());
-            value.reject_at(node.span, Invalid::new(message, "write `values: { OK: up, CRIT: down }`"))
+            value.reject_at(
+                node.span,
+                Invalid::new(message, "write `values: { OK: up, CRIT: down }`").with_code(Code::WrongType),
+            )
         };
         for entry in value.node.as_map().unwrap_or_default() {
             if matches!(entry.value.kind, Kind::List(_) | Kind::Map(_)) {
@@ -376,7 +380,7 @@ impl Setting for Values {
         if words.is_empty() {
             let message = format!("`values` takes words and what each means, found {}", value.node.found());
             let help = "write `values: { OK: up, CRIT: down }`, or `values: [up, down]`";
-            return value.reject(Invalid::new(message, help));
+            return value.reject(Invalid::new(message, help).with_code(Code::WrongType));
         }
         let ignore_case =
             value.sibling("ignore_case").is_some_and(|node| matches!(node.kind, Kind::Flag(true)));

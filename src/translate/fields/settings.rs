@@ -10,6 +10,7 @@ use super::{
 use crate::{
     model::Schema,
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         source::Span,
@@ -174,7 +175,7 @@ impl Setting for TypeWord {
             || "with `[]` behind it it is a list, with `?` the field may be missing".to_owned(),
             |word| format!("did you mean `{word}`?"),
         );
-        value.reject(Invalid::new(message, help))
+        value.reject(Invalid::new(message, help).with_code(Code::UnknownWord))
     }
 }
 
@@ -219,7 +220,11 @@ impl FieldSettings {
             (Some(None), _) => return Ok(()),
             (Some(Some(TypeWord { name, .. })), Some(entry)) if name != TypeName::String => {
                 let message = format!("`values` says what the values are, and `type` says `{}`", name.word());
-                return Err(section.reject_at(entry.key.span, &message, "leave `type` out"));
+                return Err(section.reject_at(
+                    Code::ConflictingKeys.at(entry.key.span),
+                    &message,
+                    "leave `type` out",
+                ));
             }
             (_, Some(_)) => "values",
             (Some(Some(TypeWord { name, .. })), None) => name.word(),
@@ -235,7 +240,8 @@ impl FieldSettings {
                     format!("`{name}` is for the type {}, not for `{word}`", kinds.join(" or "))
                 }
             };
-            checked = Err(section.reject_at(entry.key.span, &message, "leave it out"));
+            checked =
+                Err(section.reject_at(Code::ConflictingKeys.at(entry.key.span), &message, "leave it out"));
         }
         checked
     }
@@ -246,7 +252,7 @@ impl FieldSettings {
         let entry = |name| value.node.entry(name);
         let reject_key = |name, message: &str, help: &str| {
             let place = entry(name).map_or(value.place, |entry| entry.key.span);
-            value.reject_at(place, Invalid::new(message, help))
+            value.reject_at(place, Invalid::new(message, help).with_code(Code::ConflictingKeys))
         };
         let decimal = if self.decimal_separator == DecimalSeparator::Comma { ',' } else { '.' };
         let thousands = self.thousands_separator.and_then(|separator| separator.word().chars().next());
@@ -269,7 +275,8 @@ impl FieldSettings {
                 if let Some(both) = yes.iter().find(|word| no.iter().any(|no| no.eq_ignore_ascii_case(word)))
                 {
                     let message = format!("`{both}` means both true and false");
-                    let invalid = Invalid::new(message, "take it out of one of the lists");
+                    let invalid = Invalid::new(message, "take it out of one of the lists")
+                        .with_code(Code::DuplicateValue);
                     return value.reject_at(value.place, invalid);
                 }
                 FieldKind::Boolean(Booleans { yes, no })
@@ -333,7 +340,10 @@ fn unit_of<T>(
     named(text).map(Some).map_or_else(
         || {
             let place = value.node.get("input_unit").map_or(value.node.span, |node| node.span);
-            value.reject_at(place, Invalid::new(format!("there is no unit `{text}`"), help))
+            value.reject_at(
+                place,
+                Invalid::new(format!("there is no unit `{text}`"), help).with_code(Code::UnknownWord),
+            )
         },
         Ok,
     )
@@ -366,7 +376,7 @@ impl Setting for Fields {
         };
         if entries.is_empty() {
             let help = "write `fields: { temperature: number }`, or leave it out";
-            return value.reject(Invalid::new("`fields` names no field", help));
+            return value.reject(Invalid::new("`fields` names no field", help).with_code(Code::EmptyValue));
         }
         let (mut fields, mut others, mut checked) = (Vec::new(), None, Ok(()));
         for entry in entries {
@@ -377,7 +387,10 @@ impl Setting for Fields {
                     if from.is_some() || matches!(missing, Missing::Default(_)) {
                         let message =
                             format!("`{OTHERS}` is all other fields: it has no `from` and no `default`");
-                        checked = value.reject_at(entry.key.span, Invalid::new(message, "leave them out"));
+                        checked = value.reject_at(
+                            entry.key.span,
+                            Invalid::new(message, "leave them out").with_code(Code::ConflictingKeys),
+                        );
                     }
                     others = Some(kind);
                 }
@@ -397,7 +410,7 @@ impl FromText for Path {
     fn from_text(text: &str) -> Result<Self, Invalid> {
         text.parse().map_err(|error| {
             let help = "write a name, or a path such as `disk.0.size`; a name with dots inside goes in double quotes";
-            Invalid::new(format!("`from` is not a path: {error}"), help)
+            Invalid::new(format!("`from` is not a path: {error}"), help).with_code(Code::InvalidPath)
         })
     }
 }
@@ -423,7 +436,7 @@ impl Setting for Kilo {
             1024 => Ok(Self::Binary),
             _ => {
                 let message = format!("`kilo_base` is 1000 or 1024, found {}", value.node.found());
-                value.reject(Invalid::new(message, "write `kilo_base: 1024`"))
+                value.reject(Invalid::new(message, "write `kilo_base: 1024`").with_code(Code::UnknownWord))
             }
         }
     }
@@ -434,7 +447,8 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
     let help = format!("write `{name}: [up, ok]`");
     let items = value.node.one_or_more();
     if items.is_empty() {
-        return value.reject(Invalid::new(format!("`{name}` names no words"), help));
+        return value
+            .reject(Invalid::new(format!("`{name}` names no words"), help).with_code(Code::EmptyValue));
     }
     let word = |item: &Node| match (item.scalar(), &item.kind) {
         (Some(word), _) => Ok(word),
@@ -442,11 +456,11 @@ fn read_words(value: &Cursor<'_>) -> Checked<Vec<String>> {
         (None, Kind::Nothing) => {
             let message = format!("`{name}` has a word that is nothing in YAML");
             let help = format!("put it in quotes: `{name}: \"NULL\"`");
-            value.reject_at(item.span, Invalid::new(message, help))
+            value.reject_at(item.span, Invalid::new(message, help).with_code(Code::WrongType))
         }
         (None, _) => {
             let message = format!("`{name}` takes words, found {}", item.found());
-            value.reject_at(item.span, Invalid::new(message, help.clone()))
+            value.reject_at(item.span, Invalid::new(message, help.clone()).with_code(Code::WrongType))
         }
     };
     items.iter().map(word).collect()

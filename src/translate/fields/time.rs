@@ -10,6 +10,7 @@ use jiff::{
 use super::settings::{TEXTS, TypeName, TypeWord};
 use crate::{
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
         value::{parsed_settings, text_of},
@@ -287,7 +288,7 @@ impl Setting for TimeFormat {
         let written = value.node.one_or_more();
         if written.is_empty() {
             let help = "write `format: \"%Y-%m-%d %H:%M:%S\"`";
-            return value.reject(Invalid::new("`format` names no form", help));
+            return value.reject(Invalid::new("`format` names no form", help).with_code(Code::EmptyValue));
         }
         let type_word = value.sibling("type").and_then(TypeWord::of);
         let is_time = type_word.is_some_and(|word| word.name == TypeName::DateTime);
@@ -305,7 +306,8 @@ impl Setting for TimeFormat {
             let message =
                 format!("a `date-time` of the form `{text}` has no offset from UTC, and no `timezone`");
             let help = "write `timezone: Europe/Oslo`, where its clock stands, or `timezone: UTC`; or take `type: date`";
-            return value.reject_at(node.span, Invalid::new(message, help));
+            return value
+                .reject_at(node.span, Invalid::new(message, help).with_code(Code::TimeWithoutOffset));
         }
         Ok(if forms.len() == 1 { forms.remove(0) } else { Self::OneOf(forms) })
     }
@@ -334,7 +336,9 @@ fn one_format(value: &Cursor<'_>, needs_time: bool) -> Checked<TimeFormat> {
         }
         false => "write it as `strftime` has it, `%Y-%m-%d %H:%M:%S`, or `unix`",
     };
-    value.reject(Invalid::new(format!("`format` can't be read by: {error}"), help))
+    value.reject(
+        Invalid::new(format!("`format` can't be read by: {error}"), help).with_code(Code::InvalidFormat),
+    )
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         tree::Node,
@@ -122,7 +123,11 @@ impl Columns {
         match first.filter(|first| first.trim().is_empty()) {
             Some(_) => {
                 let help = "write what the column is called: `first_column: kind`";
-                Err(section.reject_at(section.value.place, "`first_column` is empty", help))
+                Err(section.reject_at(
+                    Code::EmptyValue.at(section.value.place),
+                    "`first_column` is empty",
+                    help,
+                ))
             }
             None => Ok(()),
         }
@@ -139,7 +144,7 @@ impl Columns {
         {
             let message = format!("{} columns and {} widths do not go together", names.len(), widths.len());
             let help = "write a width for every column; the last may be left out";
-            return Err(section.reject_at(section.value.place, &message, help));
+            return Err(section.reject_at(Code::ConflictingKeys.at(section.value.place), &message, help));
         }
         Ok(self)
     }

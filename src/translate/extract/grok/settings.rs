@@ -5,6 +5,7 @@ use settings_derive::Section;
 use super::{GrokError, GrokPatterns};
 use crate::{
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, Setting},
         suggest,
@@ -67,7 +68,8 @@ impl Setting for GrokPatterns {
             if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
                 let message = format!("`{name}` can't be the name of a pattern");
                 let help = "write letters, digits and `_`: `QUEUE_ID`";
-                return value.reject_at(entry.key.span, Invalid::new(message, help));
+                return value
+                    .reject_at(entry.key.span, Invalid::new(message, help).with_code(Code::InvalidName));
             }
             Ok((name.clone(), text?.to_owned()))
         });
@@ -127,5 +129,8 @@ fn reject(
     // The mistake may be in a pattern to which this one refers.
     let at = found.and_then(|found| text.find(&found)).map(|at| text[..at].chars().count());
     let place = at.map(|at| value.context.report.character_in(value.node, text, at));
-    value.reject_at(place.unwrap_or(value.node.span), Invalid::new(error.to_string(), help))
+    value.reject_at(
+        place.unwrap_or(value.node.span),
+        Invalid::new(error.to_string(), help).with_code(Code::InvalidPattern),
+    )
 }

@@ -5,6 +5,7 @@ use settings_derive::{Section, Word};
 use super::{Count, CssSelector, EachElement, Html, Selected, Table, TableShape, Take};
 use crate::{
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         tree::{Entry, Kind},
@@ -98,7 +99,8 @@ impl Setting for CssSelector {
             let help = "write `h1`, `#state`, `table.report td:nth-child(2)`, `a[href^=\"/host\"]`";
             value.reject_at(
                 place,
-                Invalid::new(format!("{} is not a CSS selector: {error}", value.name), help),
+                Invalid::new(format!("{} is not a CSS selector: {error}", value.name), help)
+                    .with_code(Code::InvalidSelector),
             )
         })
     }

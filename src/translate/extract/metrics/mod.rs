@@ -11,6 +11,7 @@ use settings_derive::{Section, Word};
 use super::{Extracted, Extraction, Finds, Gives, RECORD_LIMIT, Typing};
 use crate::{
     settings::{
+        code::Code,
         keys::ValueKind,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         value::text_of,
@@ -80,7 +81,7 @@ fn read_names(value: &Cursor<'_>) -> Checked<Vec<NamePattern>> {
     let names = Vec::read(value)?;
     if names.is_empty() {
         let help = "write `names: [node_load1, \"node_memory_*\"]`";
-        return value.reject(Invalid::new("`names` names no metric", help));
+        return value.reject(Invalid::new("`names` names no metric", help).with_code(Code::EmptyValue));
     }
     Ok(names)
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     settings::{
+        code::Code,
         section::{Checked, Cursor, Invalid, OpenSection, Setting},
         tree::Kind,
     },
@@ -130,7 +131,10 @@ fn read_pattern(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
     if names != ["key", "value"] {
         let found = if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) };
         let message = format!("`pattern` of `pairs` captures `key` and `value`, found {found}");
-        return value.reject(Invalid::new(message, "write `pattern: '(?<key>\\w+)=(?<value>\\S*)'`"));
+        return value.reject(
+            Invalid::new(message, "write `pattern: '(?<key>\\w+)=(?<value>\\S*)'`")
+                .with_code(Code::NoCaptures),
+        );
     }
     Ok(Some(pattern))
 }
@@ -142,7 +146,8 @@ fn read_sections(value: &Cursor<'_>) -> Checked<Option<Pattern>> {
     let pattern = Pattern::read(value)?;
     if pattern.names().len() != 1 {
         let message = format!("`sections` captures one name, found {}", pattern.names().len());
-        return value.reject(Invalid::new(message, "write `sections: '^# (?<name>.+)'`"));
+        return value
+            .reject(Invalid::new(message, "write `sections: '^# (?<name>.+)'`").with_code(Code::NoCaptures));
     }
     Ok(Some(pattern))
 }

@@ -16,7 +16,10 @@ use tracing::{info, warn};
 
 use super::AddressView;
 use crate::{
-    settings::section::{Checked, OpenSection},
+    settings::{
+        code::Code,
+        section::{Checked, OpenSection},
+    },
     telemetry::CallContext,
     upstream::{
         Stage, UpstreamError,
@@ -219,7 +222,7 @@ impl OutlierDetectionSettings {
                     "`max_ejection_time` is shorter than `base_ejection_time`",
                     "write at least as much as `base_ejection_time`",
                 );
-                return Err(section.reject_at(entry.value.span, message, help));
+                return Err(section.reject_at(Code::OutOfRange.at(entry.value.span), message, help));
             }
             self.max_ejection_time = self.base_ejection_time;
         }

@@ -1,0 +1,758 @@
+//! Codes of problems: one for each kind, so that it can be searched for, explained and counted.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Serialize, Serializer};
+
+use super::source::Span;
+
+/// Declares the codes: name, number, and documentation, which `check --explain` and the reference show.
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $number:literal,)+) => {
+        /// Kind of a problem. A number is never used again for another kind.
+        ///
+        /// The first line of the documentation is a summary. The rest, where there is any, says why it matters and
+        /// shows a fix.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $($(#[doc = $doc])+ $name = $number,)+
+        }
+
+        impl Code {
+            /// Every code, by number.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            fn documentation(self) -> &'static [&'static str] {
+                match self { $(Self::$name => &[$($doc,)+],)+ }
+            }
+
+            /// Name of the variant.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)+ }
+            }
+        }
+    };
+}
+
+codes! {
+    // G00xx: files and their syntax.
+
+    /// A file or folder cannot be read.
+    UnreadableFile = 1,
+    /// A file is not UTF-8 text.
+    NotUtf8 = 2,
+    /// A file is not YAML.
+    InvalidYaml = 3,
+    /// A file is empty.
+    EmptyFile = 4,
+    /// A file contains a second YAML document.
+    SecondDocument = 5,
+    /// A YAML alias is inside the value that it names.
+    RecursiveAlias = 6,
+    /// Lists and maps are nested too deep.
+    NestedTooDeep = 7,
+    /// The configuration is too large once its aliases or named rules are expanded.
+    TooLarge = 8,
+    /// A YAML tag has no meaning here.
+    UnknownTag = 9,
+    /// A YAML merge key (`<<`) does not name a map.
+    InvalidMergeKey = 10,
+    /// A key is not a string.
+    InvalidKey = 11,
+    /// A file is written for a version that this program does not read.
+    UnsupportedVersion = 12,
+    /// The check was stopped before the end.
+    Cancelled = 13,
+    /// There are more problems than are reported.
+    MoreProblems = 14,
+    /// The layers of settings could not be merged.
+    UnmergedSettings = 15,
+
+    // G01xx: keys and values.
+
+    /// The section has no such key.
+    ///
+    /// glossator rejects an unknown key, because a misspelled setting would otherwise have no effect. The message
+    /// names the nearest key, or the section that has it.
+    ///
+    /// ```yaml
+    /// routes:
+    ///   get_report:
+    ///     request: GET reports/today
+    ///     timeout: 5s                 # not `timout`
+    /// ```
+    UnknownKey = 101,
+    /// A key, word or environment variable has another name now.
+    ///
+    /// Old names are not accepted beside the new ones. `glossator migrate FILE` rewrites a file or folder in place
+    /// and keeps the comments; `--diff` shows the changes first.
+    RenamedKey = 102,
+    /// A required key is missing.
+    MissingKey = 103,
+    /// A value is of another type than the key accepts.
+    ///
+    /// YAML decides the type: `8080` is a number, `no` is a boolean, `a: b` is a map. Put a string in quotes where
+    /// it looks like something else.
+    ///
+    /// ```yaml
+    /// headers:
+    ///   X-Version: "1.0"
+    /// ```
+    WrongType = 104,
+    /// A number, duration or size is outside its range.
+    OutOfRange = 105,
+    /// A value is not one of the words that the key accepts.
+    UnknownWord = 106,
+    /// A rule names an extractor that does not exist.
+    UnknownExtractor = 107,
+    /// A key is there twice: in one map, or in two files.
+    ///
+    /// The files of a folder are one configuration. Each upstream, route, prompt and set of rules has its name in
+    /// one of them only.
+    DuplicateKey = 108,
+    /// A value is not valid.
+    InvalidValue = 109,
+    /// A duration, size or rate has no unit, or an unknown one.
+    ///
+    /// ```yaml
+    /// timeout: 30s          # ms, s, m, h, d
+    /// response_limit: 1MiB  # B, KB, KiB, MB, MiB, GB, GiB
+    /// rate_limit: 100 per minute
+    /// ```
+    InvalidUnit = 110,
+    /// A list, map or string is empty where that has no meaning.
+    EmptyValue = 111,
+    /// Two keys exclude each other.
+    ConflictingKeys = 112,
+    /// A key has no effect without another one.
+    RequiresKey = 113,
+    /// An environment variable with the prefix of settings sets nothing.
+    UnknownVariable = 114,
+    /// A reference such as `${NAME}` is malformed.
+    InvalidReference = 115,
+    /// An environment variable that the file refers to is not set.
+    UnsetVariable = 116,
+    /// A value occurs twice where each occurs once.
+    DuplicateValue = 117,
+    /// There are more items than the limit.
+    TooMany = 118,
+    /// A name contains characters that it may not, or is too long.
+    InvalidName = 119,
+    /// A name is reserved.
+    ReservedName = 120,
+    /// A template or variable is not evaluated at this place.
+    NotEvaluated = 121,
+
+    // G02xx: expressions and schemas.
+
+    /// A regular expression is not valid.
+    InvalidPattern = 201,
+    /// A regular expression has no named captures, so it extracts nothing.
+    NoCaptures = 202,
+    /// A jq filter is not valid.
+    InvalidJq = 203,
+    /// A template is not valid.
+    InvalidTemplate = 204,
+    /// A template or condition uses a name, filter or method that does not exist there.
+    UnknownName = 205,
+    /// A CSS selector is not valid.
+    InvalidSelector = 206,
+    /// A path into a document is not valid.
+    InvalidPath = 207,
+    /// A format of dates and times is not valid.
+    InvalidFormat = 208,
+    /// A date-time has no offset from UTC, and no `timezone` is set.
+    TimeWithoutOffset = 209,
+    /// A JSON Schema is not valid.
+    InvalidSchema = 220,
+    /// JSON Schema has no such keyword.
+    ///
+    /// A validator ignores unknown keywords, so a misspelled one has no effect. Keywords of your own begin with
+    /// `x-`.
+    UnknownKeyword = 221,
+    /// A JSON Schema refers to another document.
+    ///
+    /// Clients do not fetch the documents that a tool's schema refers to. Put the schema under `$defs`.
+    ///
+    /// ```yaml
+    /// input:
+    ///   $defs: { city: { type: string } }
+    ///   properties: { city: { $ref: "#/$defs/city" } }
+    /// ```
+    ForeignReference = 222,
+    /// A pattern of a JSON Schema is not one of ECMAScript.
+    ///
+    /// Clients compile the patterns of a schema with an engine for ECMAScript. One that it rejects makes the whole
+    /// tool unusable for them, although glossator itself could use it.
+    ///
+    /// ```yaml
+    /// city: { type: string, pattern: "^[A-Za-z]+$" }   # not `(?i)^[a-z]+$`
+    /// ```
+    ForeignPattern = 223,
+    /// A JSON Schema may take more steps to check than a call has.
+    ///
+    /// Each check of arguments or of a result has a limited number of steps. Beyond it, the call fails. The usual
+    /// cause is many forms under `anyOf` or `oneOf` that all inspect the same value.
+    CostlySchema = 224,
+    /// The root of `input` is not an object.
+    InputIsNoObject = 225,
+    /// A property is required that `input` does not have.
+    RequiredWithoutProperty = 226,
+    /// An `x-mcp-header` of an argument is not valid.
+    ///
+    /// Clients send such an argument as a header, too (`Mcp-Param-NAME`). They find only arguments that
+    /// `properties` lead to, of the types string, integer and boolean, each with its own name.
+    ///
+    /// ```yaml
+    /// properties:
+    ///   region: { type: string, x-mcp-header: Region }
+    /// ```
+    InvalidParamHeader = 227,
+    /// A form that a client shows to a person cannot have this schema.
+    InvalidForm = 228,
+
+    // G03xx: names across sections.
+
+    /// No upstream has this name.
+    ///
+    /// A request, `passthrough` and `admin.readiness_upstreams` name an upstream from the section `upstreams`.
+    ///
+    /// ```yaml
+    /// upstreams: { weather: http://127.0.0.1:9000 }
+    /// routes:
+    ///   get_forecast: { request: GET weather/forecast }
+    /// ```
+    UnknownUpstream = 301,
+    /// There are several upstreams, and the request does not name one.
+    ///
+    /// ```yaml
+    /// request: GET weather/forecast   # not `GET /forecast`
+    /// ```
+    AmbiguousUpstream = 302,
+    /// No route uses the upstream.
+    ///
+    /// It is likely that a route is missing or names another upstream. An upstream that nobody needs is best
+    /// removed, because its credentials and health checks remain active.
+    ///
+    /// ```yaml
+    /// routes:
+    ///   get_invoice: { request: "GET billing/invoices/{id}" }
+    /// ```
+    UnusedUpstream = 303,
+    /// No route has this name.
+    UnknownRoute = 304,
+    /// There are no named rules of this name.
+    UnknownRules = 305,
+    /// No route uses the named rules.
+    ///
+    /// Named rules have an effect only where a route, or `defaults`, applies them with `use`.
+    ///
+    /// ```yaml
+    /// routes:
+    ///   get_report:
+    ///     request: GET reports/today
+    ///     response: { use: report }
+    /// ```
+    UnusedRules = 306,
+    /// Named rules use themselves, directly or through others.
+    RecursiveRules = 307,
+    /// Named rules use others too many levels deep.
+    RulesTooDeep = 308,
+    /// Named rules have no such parameter.
+    UnknownParameter = 309,
+    /// Named rules need a parameter that is not given.
+    MissingParameter = 310,
+    /// A parameter of named rules is used nowhere in them.
+    UnusedParameter = 311,
+    /// No route or prompt has this argument.
+    UnknownArgument = 312,
+    /// A call of a route lacks an argument that the route requires.
+    MissingArgument = 313,
+    /// An argument is used nowhere.
+    ///
+    /// A client sends it, and it changes nothing: the model believes that it has narrowed the request.
+    ///
+    /// ```yaml
+    /// input: { properties: { city: { type: string } } }
+    /// request: GET weather/forecast/{city}
+    /// ```
+    UnusedArgument = 314,
+    /// A template needs an argument, header or answer that nothing declares.
+    UndeclaredArgument = 315,
+    /// No route has a resource with this URI.
+    UnknownResource = 316,
+    /// No client has the scope that is required.
+    ///
+    /// Nobody can then use the route, because a client needs every scope of a route. Either the scope is
+    /// misspelled, or a client lacks it.
+    ///
+    /// ```yaml
+    /// clients:
+    ///   reporting: { api_key_hashes: ["sha256:…"], scopes: [reports] }
+    /// routes:
+    ///   get_report: { request: GET reports/today, scopes: [reports] }
+    /// ```
+    UnusedScope = 317,
+    /// `scopes` has no effect, because clients are not distinguished.
+    ///
+    /// Without `clients` and `server.auth`, every client is anonymous and may use every route. The scopes would only
+    /// look like protection.
+    ///
+    /// ```yaml
+    /// clients:
+    ///   reporting: { api_key_hashes: ["sha256:…"], scopes: [reports] }
+    /// ```
+    ScopesWithoutClients = 318,
+    /// `clients` is empty, so no client can call.
+    NoClients = 319,
+    /// A client's `jwt_subjects` does not identify it.
+    ///
+    /// A subject is unique only within the authorization server that issues the token. So `jwt_subjects` needs
+    /// exactly one entry under `server.auth.jwt`. With several, each of them could act as the client; use scopes in
+    /// the tokens then.
+    ///
+    /// ```yaml
+    /// server:
+    ///   auth:
+    ///     resource: https://tools.example.com/mcp
+    ///     jwt: { issuer: https://login.example.com, jwks: https://login.example.com/keys }
+    /// clients:
+    ///   reporting: { jwt_subjects: [service-7] }
+    /// ```
+    AmbiguousSubject = 320,
+
+    // G04xx: routes and requests.
+
+    /// There are no routes.
+    ///
+    /// Without a route, a prompt, `passthrough` or an MCP server's `tools`, there is nothing that a client can call.
+    ///
+    /// ```yaml
+    /// upstreams: { weather: http://127.0.0.1:9000 }
+    /// routes:
+    ///   get_forecast: { request: GET weather/forecast }
+    /// ```
+    NoRoutes = 401,
+    /// Two routes have the same name, endpoint or resource.
+    ///
+    /// A request would match both. Paths conflict, too, where they differ only in the names of their arguments.
+    ///
+    /// ```yaml
+    /// routes:
+    ///   get_invoice: { request: "GET billing/invoices/{id}", rest: "GET /invoices/{id}" }
+    ///   get_receipt: { request: "GET billing/receipts/{id}", rest: "GET /receipts/{id}" }
+    /// ```
+    ConflictingRoutes = 402,
+    /// A request or another key does not fit the kind of its upstream.
+    ///
+    /// An HTTP upstream has methods and paths, a command has arguments, an MCP server has tools.
+    ///
+    /// ```yaml
+    /// request: GET weather/forecast           # an upstream with `url`
+    /// request: RUN disk-usage --human {path}  # an upstream with `command`
+    /// request: CALL search/query              # an upstream with `mcp`
+    /// ```
+    WrongUpstreamKind = 403,
+    /// A request is malformed.
+    InvalidRequest = 404,
+    /// The HTTP method is not valid, or not usable for a tool.
+    InvalidMethod = 405,
+    /// The HTTP method looks like a misspelled one.
+    UnusualMethod = 406,
+    /// A request with this method has no body.
+    UnexpectedBody = 407,
+    /// The REST endpoint of a route is not valid.
+    InvalidEndpoint = 408,
+    /// An argument is inserted into a text without escaping.
+    ///
+    /// A client can then add to the text: another parameter of a form, another element of XML, another command of
+    /// a protocol. Write the body as a map; glossator escapes its values.
+    ///
+    /// ```yaml
+    /// body: { form: { city: "{{ args.city }}" } }   # not `text: "city={{ args.city }}"`
+    /// ```
+    UnescapedArgument = 409,
+    /// A text that looks like JSON is sent as one JSON string.
+    ///
+    /// ```yaml
+    /// body: { json: { id: "{{ args.id }}" } }   # not `json: '{"id": "{{ args.id }}"}'`
+    /// ```
+    JsonAsText = 410,
+    /// A value is escaped inside of CDATA, where escapes are not decoded.
+    EscapedCdata = 411,
+    /// A route or prompt has no `description`.
+    ///
+    /// A model chooses a tool by its description, and a person a prompt. Without one, all that they see is the name.
+    ///
+    /// ```yaml
+    /// get_forecast:
+    ///   description: Weather forecast of a city for the next 5 days, in degrees Celsius.
+    ///   request: GET weather/forecast/{city}
+    /// ```
+    MissingDescription = 412,
+    /// `annotations` has no effect, because the route is not a tool.
+    AnnotationsWithoutTool = 413,
+    /// An input request cannot be sent at this place.
+    ///
+    /// Where something is read as a resource, no person or model can be asked. A tool with `sample` is called again
+    /// by clients of the revision 2026-07-28, so its request must be safe to repeat.
+    ///
+    /// ```yaml
+    /// summarize:
+    ///   request: GET reports/today
+    ///   idempotent: true
+    /// ```
+    InputRequestNotPossible = 414,
+    /// An input request for an argument is never sent, because the argument is never missing.
+    ///
+    /// An argument that `input` requires is always sent by the client, and one with a default has a value.
+    ///
+    /// ```yaml
+    /// input: { properties: { city: { type: string } } }   # without `required: [city]`
+    /// ```
+    InputRequestNeverSent = 415,
+    /// The requests of an asynchronous operation are for different upstreams.
+    AsyncOperationUpstream = 416,
+    /// A key does not go together with `async_operation`.
+    ///
+    /// A response is then only the begin of work: it can be neither cached nor shared by several calls, and the
+    /// request is not sent twice.
+    ConflictsWithAsyncOperation = 417,
+    /// A resource has no argument that its request needs.
+    ResourceArgument = 418,
+    /// `poll_interval` repeats a request that may have effects.
+    ///
+    /// glossator polls a resource to notify its subscribers of changes, even when no client reads it.
+    ///
+    /// ```yaml
+    /// idempotent: true
+    /// resource: { uri: report://today, poll_interval: 1m }
+    /// ```
+    PollsUnsafeRequest = 419,
+    /// `poll_interval` sends the request without a header of the client.
+    ///
+    /// A poll belongs to no client, so `forward_headers` has nothing to forward.
+    PollsWithoutClient = 420,
+    /// A test has arguments that no call can have.
+    ImpossibleTest = 421,
+    /// A test expects nothing.
+    EmptyTest = 422,
+    /// A template of a prompt fails when it is rendered.
+    FailingTemplate = 423,
+    /// `passthrough` does not specify which clients may use it.
+    ///
+    /// With `clients`, each route specifies its scopes, and so does `passthrough`: it is access to every path of the
+    /// upstream.
+    ///
+    /// ```yaml
+    /// passthrough: { upstream: legacy, scopes: [legacy] }   # or `scopes: []` for every known client
+    /// ```
+    PassthroughWithoutScopes = 424,
+
+    // G05xx: rules, extractors, fields and output.
+
+    /// A rule never matches.
+    ///
+    /// Rules apply in order, and the first that matches is used. One without `when` matches every response, so those
+    /// behind it are never reached.
+    ///
+    /// ```yaml
+    /// response:
+    ///   - when: { status: 404 }
+    ///     error: No such report.
+    ///   - extract: json
+    /// ```
+    UnreachableRule = 501,
+    /// Nothing uses the value that a rule extracts.
+    ///
+    /// The extractor then runs for nothing, or the rule lacks what was meant to use its value.
+    ///
+    /// ```yaml
+    /// - extract: { pairs: {} }
+    ///   content: "Load: {{ value.load }}"
+    /// ```
+    UnusedExtract = 502,
+    /// Fields or types do not fit the value that the extractor returns.
+    FieldsDoNotFit = 503,
+    /// The extractor does not find a field of this name.
+    UnknownField = 504,
+    /// An extractor cannot be used at this place.
+    WrongExtractor = 505,
+    /// A recorded response is not valid.
+    InvalidRecording = 506,
+    /// A rule returns a value of another shape than `output` declares.
+    ///
+    /// Clients check a result against the tool's output schema and reject one that does not match. glossator compares
+    /// each rule with `output` before the first call.
+    ///
+    /// ```yaml
+    /// output: { type: array, items: { type: object } }   # a rule that returns rows
+    /// ```
+    OutputShape = 520,
+    /// A field is of another type than `output` declares.
+    ///
+    /// ```yaml
+    /// response: { extract: { pairs: { fields: { load: number } } } }
+    /// output: { properties: { load: { type: number } } }
+    /// ```
+    OutputFieldType = 521,
+    /// `output` requires a field that a rule does not always return.
+    ///
+    /// ```yaml
+    /// fields: { load: number? }
+    /// output: { properties: { load: { type: number } } }   # without `required: [load]`
+    /// ```
+    OutputMissingField = 522,
+    /// `output` does not permit a field that a rule returns.
+    ///
+    /// ```yaml
+    /// fields: { load: number, host: string }
+    /// output: { additionalProperties: false, properties: { load: {}, host: {} } }
+    /// ```
+    OutputUnknownField = 523,
+    /// A route has no output schema, because a rule of `defaults.response` may return another shape.
+    ///
+    /// The schema follows from the `fields` of every rule. The rules of `defaults.response` apply to the route, too,
+    /// unless it has `default_rules: false`.
+    ///
+    /// ```yaml
+    /// get_report:
+    ///   request: GET reports/today
+    ///   default_rules: false
+    /// ```
+    NoOutputSchema = 524,
+    /// A limit returns fewer rows than `minItems` of `output` requires.
+    ///
+    /// The result of every longer response would not match the tool's output schema.
+    ///
+    /// ```yaml
+    /// limit: { rows: 10 }
+    /// output: { type: array, minItems: 1 }
+    /// ```
+    LimitBelowMinItems = 525,
+
+    // G06xx: upstreams, policies and the process.
+
+    /// The address of an upstream is not valid.
+    InvalidAddress = 601,
+    /// Some addresses of an upstream are `https://`, and some are not.
+    MixedSchemes = 602,
+    /// A key has no effect for an upstream with one address.
+    SingleAddress = 603,
+    /// `tls` has no effect, because the address is not one of TLS.
+    TlsWithoutHttps = 604,
+    /// A header belongs to the connection and cannot be set.
+    ReservedHeader = 605,
+    /// A program or folder of an upstream does not exist.
+    ///
+    /// glossator starts all the same, because a program may be installed later. Every call fails until then.
+    ProgramNotFound = 606,
+    /// A limit is never reached, because another one is lower.
+    ///
+    /// ```yaml
+    /// upstreams:
+    ///   billing: { url: http://127.0.0.1:9000, max_in_flight: 50 }
+    /// passthrough: { upstream: billing, max_in_flight: 10 }
+    /// ```
+    LimitNeverReached = 607,
+    /// A policy is only for requests that read.
+    ///
+    /// A cached response, a coalesced request or a hedged one would lose or repeat a change. Set `idempotent: true`
+    /// where a request only reads although its method does not imply that.
+    ///
+    /// ```yaml
+    /// search: { request: POST catalog/search, idempotent: true, cache: 1m }
+    /// ```
+    PolicyNeedsSafeRequest = 608,
+    /// `hedge` has no effect, because `timeout` ends the call first.
+    ///
+    /// ```yaml
+    /// timeout: 2s
+    /// hedge: 500ms
+    /// ```
+    HedgeAfterTimeout = 609,
+    /// A call may take longer than the process waits at shutdown.
+    ///
+    /// A restart, a deployment or an upgrade ends such a call with an error, although the upstream may have done the
+    /// work.
+    ///
+    /// ```yaml
+    /// server: { shutdown_timeout: 1m }
+    /// defaults: { timeout: 30s }
+    /// ```
+    TimeoutBeyondShutdown = 610,
+    /// `on_store_failure` has no effect without `shared_state`.
+    ///
+    /// Without a shared store every process counts for itself, so there is nothing that could fail.
+    ///
+    /// ```yaml
+    /// shared_state: redis://127.0.0.1:6379
+    /// ```
+    OnStoreFailureWithoutStore = 611,
+    /// `shared_state` needs `server.secret_key`.
+    ///
+    /// glossator encrypts the data in the shared store with that key. All replicas need the same one.
+    ///
+    /// ```yaml
+    /// server: { secret_key: "${GLOSSATOR_SECRET}" }   # made by `openssl rand -base64 32`
+    /// shared_state: redis://127.0.0.1:6379
+    /// ```
+    SharedStateWithoutSecretKey = 612,
+    /// `advertise_url` does not go together with `tls`.
+    AdvertiseUrlScheme = 613,
+    /// A variable of OpenTelemetry has a value that is not supported.
+    UnsupportedVariable = 614,
+    /// Other machines can connect, but every host name of theirs is rejected.
+    ///
+    /// The server listens on an address of the network and accepts only the host names of this machine, as a
+    /// protection against DNS rebinding. Name the hosts that clients use.
+    ///
+    /// ```yaml
+    /// server: { listen: 0.0.0.0:8080, allowed_hosts: [tools.example.com] }
+    /// ```
+    HostsRejected = 615,
+
+    // G07xx: secrets and access.
+
+    /// A secret is in the configuration file itself.
+    ///
+    /// Everybody who can read the file, its backups or its history can use the secret. Refer to an environment
+    /// variable or a file.
+    ///
+    /// ```yaml
+    /// credentials: { bearer: "${BILLING_TOKEN}" }   # or `file:/run/secrets/billing`
+    /// ```
+    SecretInFile = 701,
+    /// Credentials or tokens are sent without TLS.
+    ///
+    /// Everybody between the two machines can read and use them. Configure TLS here, or have a proxy in front that
+    /// terminates it, and name that in `trusted_proxies`.
+    ///
+    /// ```yaml
+    /// server:
+    ///   listen: 0.0.0.0:8443
+    ///   tls: { certificate: /etc/tls/tls.crt, key: /etc/tls/tls.key }
+    /// ```
+    CredentialsWithoutTls = 702,
+    /// Other machines can reach the admin API, which requires no token.
+    ///
+    /// It shows the configuration and recent calls, and reloads the process.
+    ///
+    /// ```yaml
+    /// admin: { listen: 0.0.0.0:9901, token: "${ADMIN_TOKEN}" }
+    /// ```
+    OpenAdminPort = 703,
+    /// A certificate has expired, or expires within a week.
+    ///
+    /// Clients reject a connection with an expired certificate. Replace the file; glossator reads it again by itself.
+    ExpiringCertificate = 704,
+    /// An API key has expired.
+    ExpiredKey = 705,
+    /// The client's `Authorization` is forwarded to the upstream.
+    ///
+    /// A token that was issued for this server would be sent to another one, which could use it to call this one.
+    /// The MCP specification forbids that. Use credentials of the upstream's own.
+    ///
+    /// ```yaml
+    /// upstreams:
+    ///   billing: { url: https://billing.example.com, credentials: { bearer: "${BILLING_TOKEN}" } }
+    /// ```
+    ForwardedAuthorization = 706,
+    /// `Authorization` has no effect, because `credentials` writes it.
+    OverriddenAuthorization = 707,
+    /// A secret is too long to be removed from errors and logs.
+    SecretTooLong = 708,
+}
+
+/// A place in a file, and the kind of problem that is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodedSpan {
+    pub(crate) code: Code,
+    pub(crate) span: Span,
+}
+
+impl From<Span> for CodedSpan {
+    fn from(span: Span) -> Self {
+        Code::InvalidValue.at(span)
+    }
+}
+
+impl Code {
+    /// A problem of this kind at a place.
+    pub(crate) fn at(self, span: Span) -> CodedSpan {
+        CodedSpan { code: self, span }
+    }
+
+    /// The number in `G0107`.
+    pub fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// What is wrong, in one sentence.
+    pub fn summary(self) -> &'static str {
+        self.documentation().first().copied().unwrap_or_default().trim()
+    }
+
+    /// Why it matters, and an example of a fix, as Markdown; empty where the summary says it all.
+    pub fn explanation(self) -> String {
+        let lines = self.documentation().iter().skip(1);
+        let lines: Vec<&str> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
+        lines.join("\n").trim().to_owned()
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "G{:04}", self.number())
+    }
+}
+
+/// Accepts `G0107`, in any case.
+impl FromStr for Code {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wanted = text.to_ascii_uppercase();
+        let found = Self::ALL.iter().find(|code| code.to_string() == wanted);
+        found.copied().ok_or_else(|| format!("there is no code `{text}`; a code looks like `G0107`"))
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_in_order_and_read_back() {
+        assert!(Code::ALL.is_sorted());
+        for code in Code::ALL {
+            assert_eq!(code.to_string().parse(), Ok(*code));
+        }
+        assert_eq!(Code::UnknownExtractor.to_string(), "G0107");
+        assert!("G9999".parse::<Code>().is_err());
+    }
+
+    #[test]
+    fn every_code_has_a_summary_of_one_sentence() {
+        for code in Code::ALL {
+            let summary = code.summary();
+            assert!(
+                summary.ends_with('.') && !summary[..summary.len() - 1].contains(". "),
+                "{code}: {summary}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_explanation_is_what_follows_the_summary() {
+        let explanation = Code::HedgeAfterTimeout.explanation();
+        assert_eq!(explanation, "```yaml\ntimeout: 2s\nhedge: 500ms\n```");
+        assert_eq!(Code::NotUtf8.explanation(), "");
+    }
+}
