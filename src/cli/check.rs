@@ -1,69 +1,110 @@
 //! `glossator check`: reports all problems of a configuration.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::{
     ConfigArgument, Failure, Output,
-    output::{Paint, Screen},
+    annotations::{github, sarif},
+    output::{Color, Paint, Screen},
 };
-use crate::config::{Loaded, Problem, listed};
+use crate::config::{Code, Loaded, Problem, Severity, listed};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
     #[command(flatten)]
     config: ConfigArgument,
     /// Output format
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(super) output: Output,
+    #[arg(long, value_enum, default_value_t = CheckOutput::Text)]
+    output: CheckOutput,
+    /// When to print colours
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+    /// Fail on warnings, too
+    #[arg(long)]
+    deny_warnings: bool,
+    /// Explain the code of a problem, such as `G0107`, and check nothing
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["config", "deny_warnings"])]
+    explain: Option<Code>,
+}
+
+/// Output formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CheckOutput {
+    /// For people
+    Text,
+    /// For programs: an array of objects
+    Json,
+    /// For GitHub Actions: workflow commands, which become annotations
+    Github,
+    /// For code scanning: SARIF 2.1.0
+    Sarif,
+}
+
+impl CheckArguments {
+    /// The form of its failure.
+    pub(super) fn output(&self) -> Output {
+        match self.output {
+            CheckOutput::Json => Output::Json,
+            CheckOutput::Text | CheckOutput::Github | CheckOutput::Sarif => Output::Text,
+        }
+    }
 }
 
 pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(), Failure> {
+    screen.color(arguments.color);
+    if let Some(code) = arguments.explain {
+        explain(code, arguments.output(), screen);
+        return Ok(());
+    }
     let loaded = crate::config::load(&arguments.config.sources(Vec::new())?);
-    let (problems, is_good) = match &loaded {
-        Ok(loaded) => (loaded.warnings.as_slice(), true),
-        Err(problems) => (problems.as_slice(), false),
+    let problems = match &loaded {
+        Ok(loaded) => loaded.warnings.as_slice(),
+        Err(problems) => problems.as_slice(),
     };
+    let with_notes = || problems.iter().chain(loaded.iter().flat_map(|loaded| &loaded.notes));
+    let is_good = loaded.is_ok() && !(arguments.deny_warnings && !problems.is_empty());
     match arguments.output {
-        Output::Json => {
-            let tools = loaded.iter().flat_map(without_schema);
-            let tools: Vec<_> = tools.map(|(tool, why)| json!({ "tool": tool, "why": why })).collect();
-            screen.json(&json!({ "ok": is_good, "problems": problems, "without_output_schema": tools }));
-        }
-        Output::Text => {
+        CheckOutput::Json => screen.json(&json!(with_notes().collect::<Vec<_>>())),
+        CheckOutput::Github => problems.iter().for_each(|problem| screen.line(github(problem))),
+        CheckOutput::Sarif => screen.json(&sarif(with_notes())),
+        CheckOutput::Text => {
             screen.problems(problems);
+            let path = arguments.config.path()?;
+            screen.line(summary(&path, problems, loaded.as_ref().ok().filter(|_| is_good), screen));
             if let Ok(loaded) = &loaded {
-                let (routes, upstreams) = (loaded.routes.len(), loaded.upstreams.len());
-                let mut parts = vec![count(routes, "route"), count(upstreams, "upstream")];
-                if !loaded.prompts.is_empty() {
-                    parts.insert(1, count(loaded.prompts.len(), "prompt"));
-                }
-                let good = screen.paint(Paint::Good, "good");
-                let path = arguments.config.path()?;
-                let path = path.display();
-                let last = parts.pop().unwrap_or_default();
-                screen.line(format!("{path}: {good}, {} and {last}", parts.join(", ")));
-                tell_of_schemas(loaded, screen);
-            } else {
-                screen.line(summary(problems));
+                list_without_schema(loaded, screen);
             }
         }
     }
     if is_good { Ok(()) } else { Err(Failure::Shown(1)) }
 }
 
-/// Tools without output schema, with the reason.
-fn without_schema(loaded: &Loaded) -> impl Iterator<Item = (&str, &str)> {
-    loaded.routes.iter().filter_map(|file| Some((file.name().as_str(), file.no_output_schema.as_deref()?)))
+fn explain(code: Code, output: Output, screen: &mut Screen) {
+    let (summary, explanation) = (code.summary(), code.explanation());
+    match output {
+        Output::Json => {
+            screen.json(&json!({ "code": code, "summary": summary, "explanation": explanation }));
+        }
+        Output::Text => {
+            let title = screen.paint(Paint::Strong, &code.to_string());
+            screen.line(format!("{title}: {summary}"));
+            if !explanation.is_empty() {
+                screen.line(format!("\n{explanation}"));
+            }
+        }
+    }
 }
 
-/// Lists the tools without output schema, one line per reason.
-fn tell_of_schemas(loaded: &Loaded, screen: &mut Screen) {
+/// Lists the tools that declare no output schema: one line for each reason.
+fn list_without_schema(loaded: &Loaded, screen: &mut Screen) {
     let mut by_reason = BTreeMap::<&str, Vec<&str>>::new();
-    for (tool, why) in without_schema(loaded) {
-        by_reason.entry(why).or_default().push(tool);
+    for file in loaded.routes.iter() {
+        if let Some(why) = file.no_output_schema.as_deref() {
+            by_reason.entry(why).or_default().push(file.name().as_str());
+        }
     }
     for (why, tools) in &by_reason {
         screen.line(format!("no output schema: {}, because {why}", listed(tools.iter().copied())));
@@ -78,7 +119,24 @@ pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-fn summary(problems: &[Problem]) -> String {
-    let errors = problems.iter().filter(|problem| problem.is_error()).count();
-    format!("{} found", count(errors, "problem"))
+/// The last line: how much is configured where it is good, and the number of errors and warnings.
+fn summary(path: &Path, problems: &[Problem], good: Option<&Loaded>, screen: &Screen) -> String {
+    let of = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
+    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let path = path.display();
+    let Some(loaded) = good else {
+        let bad = screen.paint(Paint::Bad, &count(errors, "error"));
+        return format!("{path}: {bad}, {}", count(warnings, "warning"));
+    };
+    let mut parts = vec![count(loaded.routes.len(), "route"), count(loaded.upstreams.len(), "upstream")];
+    if !loaded.prompts.is_empty() {
+        parts.insert(1, count(loaded.prompts.len(), "prompt"));
+    }
+    let last = parts.pop().unwrap_or_default();
+    let good = screen.paint(Paint::Good, "good");
+    let warned = match warnings {
+        0 => String::new(),
+        _ => format!("; {}, {}", count(errors, "error"), count(warnings, "warning")),
+    };
+    format!("{path}: {good}, {} and {last}{warned}", parts.join(", "))
 }

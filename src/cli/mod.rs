@@ -7,6 +7,7 @@
 //! - 2: invalid usage
 //! - 78: invalid configuration (`EX_CONFIG` of sysexits.h); a supervisor need not restart
 
+mod annotations;
 mod check;
 mod demo;
 mod explain;
@@ -222,7 +223,7 @@ impl Command {
     /// Output format of the command, also for its failures.
     fn output(&self) -> Output {
         match self {
-            Self::Check(arguments) => arguments.output,
+            Self::Check(arguments) => arguments.output(),
             Self::Migrate(arguments) => arguments.output,
             Self::Test(arguments) => arguments.output,
             Self::Explain(arguments) => arguments.output,

@@ -6,7 +6,9 @@ use std::{
     path::Path,
 };
 
+use anstream::{AutoStream, ColorChoice};
 use bytes::Bytes;
+use clap::ValueEnum;
 
 use super::Failure;
 use crate::{
@@ -15,12 +17,22 @@ use crate::{
     telemetry::log::LogFormat,
 };
 
-/// Output of a command: results to standard output, messages to standard error. Colour is used only on a
-/// terminal, and if `NO_COLOR` is not set.
+/// Output of a command: results to standard output, problems and messages to standard error. Colour is used
+/// only on a terminal, and if `NO_COLOR` is not set.
 pub(super) struct Screen {
     out: anstream::Stdout,
+    err: anstream::Stderr,
     /// Format of standard error.
     format: LogFormat,
+}
+
+/// When colours are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Color {
+    /// On a terminal, where `NO_COLOR` is not set
+    Auto,
+    Always,
+    Never,
 }
 
 /// Colours, by purpose.
@@ -33,7 +45,18 @@ pub(super) enum Paint {
 
 impl Screen {
     pub(super) fn new() -> Self {
-        Self { out: anstream::stdout(), format: LogFormat::Text }
+        Self { out: anstream::stdout(), err: anstream::stderr(), format: LogFormat::Text }
+    }
+
+    /// Prints colours from now on when the user wants them.
+    pub(super) fn color(&mut self, color: Color) {
+        let choice = match color {
+            Color::Auto => return,
+            Color::Always => ColorChoice::Always,
+            Color::Never => ColorChoice::Never,
+        };
+        self.out = AutoStream::new(io::stdout(), choice);
+        self.err = AutoStream::new(io::stderr(), choice);
     }
 
     /// Sets the format of standard error to that of the log.
@@ -69,8 +92,16 @@ impl Screen {
     /// Shows the problems of a configuration.
     pub(super) fn problems(&mut self, problems: &[Problem]) {
         for problem in problems {
-            let level = if problem.severity == Severity::Warning { "WARN" } else { "ERROR" };
-            self.to_stderr(level, &problem.to_string());
+            let level = match problem.severity {
+                Severity::Error => "ERROR",
+                Severity::Warning => "WARN",
+                Severity::Note => "INFO",
+            };
+            let text = match self.format {
+                LogFormat::Text => format!("{problem:#}"),
+                LogFormat::Json => problem.to_string(),
+            };
+            self.to_stderr(level, &text);
         }
     }
 
@@ -89,8 +120,8 @@ impl Screen {
     }
 
     /// Writes a line. Standard error may be closed; that is not an error.
-    fn to_stderr(&self, level: &str, text: &str) {
-        let _ = writeln!(io::stderr(), "{}", self.format.line(level, text));
+    fn to_stderr(&mut self, level: &str, text: &str) {
+        let _ = writeln!(self.err, "{}", self.format.line(level, text));
     }
 }
 

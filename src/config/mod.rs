@@ -77,7 +77,7 @@ use crate::{
     upstream::UpstreamSettings,
 };
 
-pub use crate::settings::code::Code;
+pub use crate::settings::code::{CODE_SUBJECTS, Code};
 pub use crate::settings::layers::Flag;
 pub use crate::settings::problem::{Problem, Problems, Severity};
 pub use crate::settings::secret::{Environment, process_variables};
@@ -166,6 +166,8 @@ pub struct Loaded {
     pub importer: Importer,
     /// What works, but not as its writer thinks.
     pub warnings: Vec<Problem>,
+    /// The tools that have no output schema, and why.
+    pub notes: Vec<Problem>,
 }
 
 /// The names only: secrets may stand in a file.
@@ -240,11 +242,22 @@ fn load_here(sources: &Sources) -> Result<Loaded, Problems> {
     let found = report.into_problems();
     match loaded {
         Some(loaded) if !refused => {
+            let notes = loaded.routes.iter().filter_map(|file| no_output_schema(&files, file)).collect();
             let importer = loaded.importer.of(files);
-            Ok(Loaded { warnings: found, named_files, importer, ..loaded })
+            Ok(Loaded { warnings: found, notes, named_files, importer, ..loaded })
         }
         _ => Err(Problems::of(found)),
     }
+}
+
+/// A note on a tool that declares no output schema.
+fn no_output_schema(files: &source::Files, file: &RouteFile) -> Option<Problem> {
+    let message =
+        format!("`{}` has no output schema, because {}", file.name(), file.no_output_schema.as_deref()?);
+    let help = "write `output`, or `fields` with types in each of its rules".to_owned();
+    let mut note = Problem::at(files, Code::NoOutputSchema.at(file.name_span), message, Some(help));
+    note.severity = Severity::Note;
+    Some(note)
 }
 
 /// The trees of the files, and of the built-in presets, which come after them.

@@ -11,8 +11,8 @@ macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $number:literal,)+) => {
         /// Kind of a problem. A number is never used again for another kind.
         ///
-        /// The first line of the documentation is a summary. The rest, where there is any, says why it matters and
-        /// shows a fix.
+        /// The first line of the documentation is a summary. The rest, where there is any, says why it
+        /// matters and shows a fix.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $($(#[doc = $doc])+ $name = $number,)+
@@ -72,8 +72,8 @@ codes! {
 
     /// The section has no such key.
     ///
-    /// glossator rejects an unknown key, because a misspelled setting would otherwise have no effect. The message
-    /// names the nearest key, or the section that has it.
+    /// glossator rejects an unknown key, because a misspelled setting would otherwise have no effect. The
+    /// message names the nearest key, or the section that has it.
     ///
     /// ```yaml
     /// routes:
@@ -84,15 +84,15 @@ codes! {
     UnknownKey = 101,
     /// A key, word or environment variable has another name now.
     ///
-    /// Old names are not accepted beside the new ones. `glossator migrate FILE` rewrites a file or folder in place
-    /// and keeps the comments; `--diff` shows the changes first.
+    /// Old names are not accepted beside the new ones. `glossator migrate FILE` rewrites a file or folder in
+    /// place and keeps the comments; `--diff` shows the changes first.
     RenamedKey = 102,
     /// A required key is missing.
     MissingKey = 103,
     /// A value is of another type than the key accepts.
     ///
-    /// YAML decides the type: `8080` is a number, `no` is a boolean, `a: b` is a map. Put a string in quotes where
-    /// it looks like something else.
+    /// YAML decides the type: `8080` is a number, `no` is a boolean, `a: b` is a map. Put a string in quotes
+    /// where it looks like something else.
     ///
     /// ```yaml
     /// headers:
@@ -107,8 +107,8 @@ codes! {
     UnknownExtractor = 107,
     /// A key is there twice: in one map, or in two files.
     ///
-    /// The files of a folder are one configuration. Each upstream, route, prompt and set of rules has its name in
-    /// one of them only.
+    /// The files of a folder are one configuration. Each upstream, route, prompt and set of rules has its
+    /// name in one of them only.
     DuplicateKey = 108,
     /// A value is not valid.
     InvalidValue = 109,
@@ -167,8 +167,8 @@ codes! {
     InvalidSchema = 220,
     /// JSON Schema has no such keyword.
     ///
-    /// A validator ignores unknown keywords, so a misspelled one has no effect. Keywords of your own begin with
-    /// `x-`.
+    /// A validator ignores unknown keywords, so a misspelled one has no effect. Keywords of your own begin
+    /// with `x-`.
     UnknownKeyword = 221,
     /// A JSON Schema refers to another document.
     ///
@@ -182,8 +182,8 @@ codes! {
     ForeignReference = 222,
     /// A pattern of a JSON Schema is not one of ECMAScript.
     ///
-    /// Clients compile the patterns of a schema with an engine for ECMAScript. One that it rejects makes the whole
-    /// tool unusable for them, although glossator itself could use it.
+    /// Clients compile the patterns of a schema with an engine for ECMAScript. One that it rejects makes the
+    /// whole tool unusable for them, although glossator itself could use it.
     ///
     /// ```yaml
     /// city: { type: string, pattern: "^[A-Za-z]+$" }   # not `(?i)^[a-z]+$`
@@ -191,8 +191,8 @@ codes! {
     ForeignPattern = 223,
     /// A JSON Schema may take more steps to check than a call has.
     ///
-    /// Each check of arguments or of a result has a limited number of steps. Beyond it, the call fails. The usual
-    /// cause is many forms under `anyOf` or `oneOf` that all inspect the same value.
+    /// Each check of arguments or of a result has a limited number of steps. Beyond it, the call fails. The
+    /// usual cause is many forms under `anyOf` or `oneOf` that all inspect the same value.
     CostlySchema = 224,
     /// The root of `input` is not an object.
     InputIsNoObject = 225,
@@ -215,7 +215,8 @@ codes! {
 
     /// No upstream has this name.
     ///
-    /// A request, `passthrough` and `admin.readiness_upstreams` name an upstream from the section `upstreams`.
+    /// A request, `passthrough` and `admin.readiness_upstreams` name an upstream from the section
+    /// `upstreams`.
     ///
     /// ```yaml
     /// upstreams: { weather: http://127.0.0.1:9000 }
@@ -295,8 +296,8 @@ codes! {
     UnusedScope = 317,
     /// `scopes` has no effect, because clients are not distinguished.
     ///
-    /// Without `clients` and `server.auth`, every client is anonymous and may use every route. The scopes would only
-    /// look like protection.
+    /// Without `clients` and `server.auth`, every client is anonymous and may use every route. The scopes
+    /// would only look like protection.
     ///
     /// ```yaml
     /// clients:
@@ -307,9 +308,9 @@ codes! {
     NoClients = 319,
     /// A client's `jwt_subjects` does not identify it.
     ///
-    /// A subject is unique only within the authorization server that issues the token. So `jwt_subjects` needs
-    /// exactly one entry under `server.auth.jwt`. With several, each of them could act as the client; use scopes in
-    /// the tokens then.
+    /// A subject is unique only within the authorization server that issues the token. So `jwt_subjects`
+    /// needs exactly one entry under `server.auth.jwt`. With several, each of them could act as the client;
+    /// use scopes in the tokens then.
     ///
     /// ```yaml
     /// server:
@@ -325,7 +326,8 @@ codes! {
 
     /// There are no routes.
     ///
-    /// Without a route, a prompt, `passthrough` or an MCP server's `tools`, there is nothing that a client can call.
+    /// Without a route, a prompt, `passthrough` or an MCP server's `tools`, there is nothing that a client
+    /// can call.
     ///
     /// ```yaml
     /// upstreams: { weather: http://127.0.0.1:9000 }
@@ -335,7 +337,8 @@ codes! {
     NoRoutes = 401,
     /// Two routes have the same name, endpoint or resource.
     ///
-    /// A request would match both. Paths conflict, too, where they differ only in the names of their arguments.
+    /// A request would match both. Paths conflict, too, where they differ only in the names of their
+    /// arguments.
     ///
     /// ```yaml
     /// routes:
@@ -348,9 +351,10 @@ codes! {
     /// An HTTP upstream has methods and paths, a command has arguments, an MCP server has tools.
     ///
     /// ```yaml
-    /// request: GET weather/forecast           # an upstream with `url`
-    /// request: RUN disk-usage --human {path}  # an upstream with `command`
-    /// request: CALL search/query              # an upstream with `mcp`
+    /// routes:
+    ///   get_forecast: { request: GET weather/forecast }          # an upstream with `url`
+    ///   get_usage: { request: "RUN disk-usage --human {path}" }  # an upstream with `command`
+    ///   search: { request: CALL search/query }                   # an upstream with `mcp`
     /// ```
     WrongUpstreamKind = 403,
     /// A request is malformed.
@@ -365,8 +369,8 @@ codes! {
     InvalidEndpoint = 408,
     /// An argument is inserted into a text without escaping.
     ///
-    /// A client can then add to the text: another parameter of a form, another element of XML, another command of
-    /// a protocol. Write the body as a map; glossator escapes its values.
+    /// A client can then add to the text: another parameter of a form, another element of XML, another
+    /// command of a protocol. Write the body as a map; glossator escapes its values.
     ///
     /// ```yaml
     /// body: { form: { city: "{{ args.city }}" } }   # not `text: "city={{ args.city }}"`
@@ -382,7 +386,8 @@ codes! {
     EscapedCdata = 411,
     /// A route or prompt has no `description`.
     ///
-    /// A model chooses a tool by its description, and a person a prompt. Without one, all that they see is the name.
+    /// A model chooses a tool by its description, and a person a prompt. Without one, all that they see is
+    /// the name.
     ///
     /// ```yaml
     /// get_forecast:
@@ -394,8 +399,8 @@ codes! {
     AnnotationsWithoutTool = 413,
     /// An input request cannot be sent at this place.
     ///
-    /// Where something is read as a resource, no person or model can be asked. A tool with `sample` is called again
-    /// by clients of the revision 2026-07-28, so its request must be safe to repeat.
+    /// Where something is read as a resource, no person or model can be asked. A tool with `sample` is called
+    /// again by clients of the revision 2026-07-28, so its request must be safe to repeat.
     ///
     /// ```yaml
     /// summarize:
@@ -415,8 +420,8 @@ codes! {
     AsyncOperationUpstream = 416,
     /// A key does not go together with `async_operation`.
     ///
-    /// A response is then only the begin of work: it can be neither cached nor shared by several calls, and the
-    /// request is not sent twice.
+    /// A response is then only the beginning of work: it can be neither cached nor shared by several calls, and
+    /// the request is not sent twice.
     ConflictsWithAsyncOperation = 417,
     /// A resource has no argument that its request needs.
     ResourceArgument = 418,
@@ -441,8 +446,8 @@ codes! {
     FailingTemplate = 423,
     /// `passthrough` does not specify which clients may use it.
     ///
-    /// With `clients`, each route specifies its scopes, and so does `passthrough`: it is access to every path of the
-    /// upstream.
+    /// With `clients`, each route specifies its scopes, and so does `passthrough`: it is access to every path
+    /// of the upstream.
     ///
     /// ```yaml
     /// passthrough: { upstream: legacy, scopes: [legacy] }   # or `scopes: []` for every known client
@@ -453,8 +458,8 @@ codes! {
 
     /// A rule never matches.
     ///
-    /// Rules apply in order, and the first that matches is used. One without `when` matches every response, so those
-    /// behind it are never reached.
+    /// Rules apply in order, and the first that matches is used. One without `when` matches every response,
+    /// so those behind it are never reached.
     ///
     /// ```yaml
     /// response:
@@ -482,8 +487,8 @@ codes! {
     InvalidRecording = 506,
     /// A rule returns a value of another shape than `output` declares.
     ///
-    /// Clients check a result against the tool's output schema and reject one that does not match. glossator compares
-    /// each rule with `output` before the first call.
+    /// Clients check a result against the tool's output schema and reject one that does not match. glossator
+    /// compares each rule with `output` before the first call.
     ///
     /// ```yaml
     /// output: { type: array, items: { type: object } }   # a rule that returns rows
@@ -510,15 +515,16 @@ codes! {
     /// output: { additionalProperties: false, properties: { load: {}, host: {} } }
     /// ```
     OutputUnknownField = 523,
-    /// A route has no output schema, because a rule of `defaults.response` may return another shape.
+    /// A tool has no output schema.
     ///
-    /// The schema follows from the `fields` of every rule. The rules of `defaults.response` apply to the route, too,
-    /// unless it has `default_rules: false`.
+    /// Clients then cannot know the shape of its results, nor check them. The schema follows from `output`,
+    /// or from the `fields` of every rule. The rules of `defaults.response` apply, too, unless the route has
+    /// `default_rules: false`.
     ///
     /// ```yaml
-    /// get_report:
-    ///   request: GET reports/today
-    ///   default_rules: false
+    /// get_status:
+    ///   request: GET legacy/status
+    ///   response: { extract: { pairs: { fields: { load: number } } } }
     /// ```
     NoOutputSchema = 524,
     /// A limit returns fewer rows than `minItems` of `output` requires.
@@ -557,8 +563,8 @@ codes! {
     LimitNeverReached = 607,
     /// A policy is only for requests that read.
     ///
-    /// A cached response, a coalesced request or a hedged one would lose or repeat a change. Set `idempotent: true`
-    /// where a request only reads although its method does not imply that.
+    /// A cached response, a coalesced request or a hedged one would lose or repeat a change. Set `idempotent:
+    /// true` where a request only reads although its method does not imply that.
     ///
     /// ```yaml
     /// search: { request: POST catalog/search, idempotent: true, cache: 1m }
@@ -573,8 +579,8 @@ codes! {
     HedgeAfterTimeout = 609,
     /// A call may take longer than the process waits at shutdown.
     ///
-    /// A restart, a deployment or an upgrade ends such a call with an error, although the upstream may have done the
-    /// work.
+    /// A restart, a deployment or an upgrade ends such a call with an error, although the upstream may have
+    /// done the work.
     ///
     /// ```yaml
     /// server: { shutdown_timeout: 1m }
@@ -616,8 +622,8 @@ codes! {
 
     /// A secret is in the configuration file itself.
     ///
-    /// Everybody who can read the file, its backups or its history can use the secret. Refer to an environment
-    /// variable or a file.
+    /// Everybody who can read the file, its backups or its history can use the secret. Refer to an
+    /// environment variable or a file.
     ///
     /// ```yaml
     /// credentials: { bearer: "${BILLING_TOKEN}" }   # or `file:/run/secrets/billing`
@@ -625,8 +631,8 @@ codes! {
     SecretInFile = 701,
     /// Credentials or tokens are sent without TLS.
     ///
-    /// Everybody between the two machines can read and use them. Configure TLS here, or have a proxy in front that
-    /// terminates it, and name that in `trusted_proxies`.
+    /// Everybody between the two machines can read and use them. Configure TLS here, or have a proxy in front
+    /// that terminates it, and name that in `trusted_proxies`.
     ///
     /// ```yaml
     /// server:
@@ -644,14 +650,15 @@ codes! {
     OpenAdminPort = 703,
     /// A certificate has expired, or expires within a week.
     ///
-    /// Clients reject a connection with an expired certificate. Replace the file; glossator reads it again by itself.
+    /// Clients reject a connection with an expired certificate. Replace the file; glossator reads it again by
+    /// itself.
     ExpiringCertificate = 704,
     /// An API key has expired.
     ExpiredKey = 705,
     /// The client's `Authorization` is forwarded to the upstream.
     ///
-    /// A token that was issued for this server would be sent to another one, which could use it to call this one.
-    /// The MCP specification forbids that. Use credentials of the upstream's own.
+    /// A token that was issued for this server would be sent to another one, which could use it to call this
+    /// one. The MCP specification forbids that. Use credentials of the upstream's own.
     ///
     /// ```yaml
     /// upstreams:
@@ -676,6 +683,18 @@ impl From<Span> for CodedSpan {
         Code::InvalidValue.at(span)
     }
 }
+
+/// The subjects of the codes: the first two digits of a number, and a title.
+pub const CODE_SUBJECTS: [(u16, &str); 8] = [
+    (0, "Files and their syntax"),
+    (1, "Keys and values"),
+    (2, "Expressions and schemas"),
+    (3, "Names across sections"),
+    (4, "Routes and requests"),
+    (5, "Rules, extractors and output"),
+    (6, "Upstreams, policies and the process"),
+    (7, "Secrets and access"),
+];
 
 impl Code {
     /// A problem of this kind at a place.

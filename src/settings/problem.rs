@@ -40,6 +40,8 @@ pub enum Severity {
     Error,
     /// The configuration works, but something in it has no effect or will surprise.
     Warning,
+    /// Nothing is wrong; it is worth knowing.
+    Note,
 }
 
 /// Everything wrong with a configuration, in the order of the files. Never empty.
@@ -106,36 +108,51 @@ impl fmt::Display for Severity {
         formatter.write_str(match self {
             Self::Error => "error",
             Self::Warning => "warning",
+            Self::Note => "note",
         })
     }
 }
 
+/// `{}` is plain text; `{:#}` has the colours of a terminal.
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.file)?;
-        if let (Some(line), Some(column)) = (self.line, self.column) {
-            write!(formatter, ":{line}:{column}")?;
-        }
-        write!(formatter, ": {}[{}]: {}", self.severity, self.code, self.message)?;
+        let is_coloured = formatter.alternate();
+        let paint = |text: String, code: &str| match is_coloured {
+            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            false => text,
+        };
+        let place = match (self.line, self.column) {
+            (Some(line), Some(column)) => format!("{}:{line}:{column}", self.file),
+            _ => self.file.clone(),
+        };
+        let colour = match self.severity {
+            Severity::Error => RED,
+            Severity::Warning => YELLOW,
+            Severity::Note => BLUE,
+        };
+        let label = paint(format!("{}[{}]", self.severity, self.code), colour);
+        write!(formatter, "{}: {label}: {}", paint(place, BOLD), self.message)?;
+        let help = self.help.as_ref().map(|help| format!("{} {help}", paint("help:".to_owned(), CYAN)));
         match (&self.excerpt, self.line) {
             (Some(excerpt), Some(line)) => {
                 let number = line.to_string();
                 let margin = " ".repeat(number.len());
                 let indent = " ".repeat(excerpt.caret_cell);
-                let carets = "^".repeat(excerpt.caret_width);
+                let carets = paint("^".repeat(excerpt.caret_width), colour);
                 write!(formatter, "\n{number} | {}\n{margin} | {indent}{carets}", excerpt.text)?;
-                if let Some(help) = &self.help {
-                    write!(formatter, " help: {help}")?;
-                }
-                Ok(())
+                help.map_or(Ok(()), |help| write!(formatter, " {help}"))
             }
-            _ => match &self.help {
-                Some(help) => write!(formatter, "\n  help: {help}"),
-                None => Ok(()),
-            },
+            _ => help.map_or(Ok(()), |help| write!(formatter, "\n  {help}")),
         }
     }
 }
+
+/// Codes of colours (ECMA-48, "SGR").
+const BOLD: &str = "1";
+const RED: &str = "1;31";
+const YELLOW: &str = "1;33";
+const BLUE: &str = "1;34";
+const CYAN: &str = "36";
 
 impl Serialize for Problem {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -8,13 +8,14 @@
 
 use std::{
     collections::BTreeSet,
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
 use glossator::{
-    config::{self, Problem, Sources},
+    config::{self, Code, Problem, Sources},
     model::{Fault, Shapes, UpstreamResponse, write_result},
     translate::{self, CallInput, Trace, translate},
 };
@@ -27,7 +28,9 @@ fn every_page_shows_what_happens() {
     let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
     // The first page shows whole files, not rules.
     let is_page = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("README.md")
+        path.extension().is_some_and(|extension| extension == "md")
+            && !path.ends_with("README.md")
+            && !path.ends_with("diagnostics.md")
     };
     let mut pages: Vec<_> = paths.filter(is_page).collect();
     pages.sort();
@@ -101,6 +104,102 @@ fn the_files_that_pages_show_are_right() {
         }
     }
     assert!(files > 0, "no page shows a file");
+}
+
+/// The page of the codes has what `glossator check --explain` prints. `UPDATE_GOLDEN=1` writes it.
+#[test]
+fn the_page_of_the_codes_has_every_code() {
+    const BEGIN: &str = "<!-- codes -->\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/diagnostics.md");
+    let written = fs::read_to_string(&path).unwrap();
+    let (intro, _) = written.split_once(BEGIN).unwrap();
+    let mut expected = format!("{intro}{BEGIN}");
+    for (subject, title) in config::CODE_SUBJECTS {
+        write!(expected, "\n## G{subject:02}xx: {title}\n").unwrap();
+        for code in Code::ALL.iter().filter(|code| code.number() / 100 == subject) {
+            write!(expected, "\n### {code}\n\n{}\n", code.summary()).unwrap();
+            let explanation = code.explanation();
+            if !explanation.is_empty() {
+                write!(expected, "\n{explanation}\n").unwrap();
+            }
+        }
+    }
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &expected).unwrap();
+        return;
+    }
+    assert!(
+        written == expected,
+        "config/diagnostics.md is behind the table of codes: run with UPDATE_GOLDEN=1"
+    );
+}
+
+/// The examples of fixes have keys that exist, and values of their types. A fragment is a part of a route.
+#[test]
+fn the_examples_of_the_codes_are_right() {
+    let schema = config::schema();
+    let has = |keys: &Value, key: &str| keys["properties"].get(key).is_some();
+    let mut checked = 0;
+    for code in Code::ALL {
+        let explanation = code.explanation();
+        let blocks = explanation.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        for block in blocks {
+            let key = block.split(':').next().unwrap();
+            let file = if has(&schema, key) {
+                block.to_owned()
+            } else if has(&schema["$defs"]["route"], key) {
+                format!("routes:\n  example:\n    {}", block.trim_end().replace('\n', "\n    "))
+            } else if block.contains(" request: ") {
+                format!("routes:\n  {}", block.trim_end().replace('\n', "\n  "))
+            } else {
+                continue;
+            };
+            checked += 1;
+            let wrong = match config::load(&Sources::of_text("example.yaml", &file)) {
+                Ok(_) => continue,
+                Err(problems) => problems.as_slice().to_vec(),
+            };
+            let is_about_keys = |problem: &&Problem| {
+                let codes = [
+                    Code::InvalidYaml,
+                    Code::UnknownKey,
+                    Code::RenamedKey,
+                    Code::WrongType,
+                    Code::DuplicateKey,
+                ];
+                codes.contains(&problem.code)
+            };
+            let wrong: Vec<_> = wrong.iter().filter(is_about_keys).map(ToString::to_string).collect();
+            assert!(wrong.is_empty(), "{code}\n{file}\n{}", wrong.join("\n"));
+        }
+    }
+    assert!(checked > 20, "examples are not found any more: {checked}");
+}
+
+/// A code that nothing reports would be found by nobody.
+#[test]
+fn every_code_is_reported_somewhere() {
+    fn add(folder: &Path, sources: &mut String) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                add(&path, sources);
+            } else if path.extension().is_some_and(|extension| extension == "rs")
+                && !path.ends_with("settings/code.rs")
+            {
+                sources.push_str(&fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut sources = String::new();
+    add(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
+    let unused: Vec<_> = Code::ALL
+        .iter()
+        .map(|code| code.name())
+        .filter(|name| !sources.contains(&format!("Code::{name}")))
+        .filter(|name| *name != "InvalidValue")
+        .collect();
+    assert!(unused.is_empty(), "nothing reports {unused:?}");
 }
 
 /// Extractors that a file may name, in order.

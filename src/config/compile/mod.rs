@@ -200,6 +200,7 @@ pub(in crate::config) fn compile(
         named_files: Vec::new(),
         certificates,
         warnings: Vec::new(),
+        notes: Vec::new(),
     })
 }
 

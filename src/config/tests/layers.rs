@@ -43,14 +43,15 @@ fn a_later_layer_wins() {
 #[test]
 fn a_problem_names_the_variable_or_the_flag() {
     let problems = layered("server: {}", &[("GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT", "30")], &[]).unwrap_err();
-    let expected = "GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT: the value is not what `server.shutdown_timeout` takes: duration, `0ms` to `1h`";
+    let expected = "GLOSSATOR__SERVER__SHUTDOWN_TIMEOUT: error[G0110]: the value is not what `server.shutdown_timeout` takes: duration, `0ms` to `1h`";
     assert!(problems.starts_with(expected), "{problems}");
     let problems = layered("server: {}", &[("GLOSSATOR__SERVER__LISTNE", "x")], &[]).unwrap_err();
     assert!(problems.contains("did you mean `GLOSSATOR__SERVER__LISTEN`?"), "{problems}");
     let flag = Flag { name: "--listen".into(), setting: "server.listen".into(), value: "8080".into() };
     let problems = layered("server: {}", &[], &[flag]).unwrap_err();
     assert!(
-        problems.starts_with("--listen: expected an address") && problems.contains("127.0.0.1:8080"),
+        problems.starts_with("--listen: error[G0109]: expected an address")
+            && problems.contains("127.0.0.1:8080"),
         "{problems}"
     );
 }
@@ -93,9 +94,9 @@ fn sections_in_sections_and_those_that_are_a_text_have_variables() {
     ];
     let problems = layered("server: {}", &variables, &[]).unwrap_err();
     for words in [
-        "GLOSSATOR__SERVER__TLS__CERTIFICATE: expected certificates in PEM",
-        "GLOSSATOR__TELEMETRY__RATIO: this variable is called `GLOSSATOR__TELEMETRY__SAMPLING_RATIO` now",
-        "GLOSSATOR__SERVER__AUTH__JWT: this variable sets nothing",
+        "GLOSSATOR__SERVER__TLS__CERTIFICATE: error[G0109]: expected certificates in PEM",
+        "GLOSSATOR__TELEMETRY__RATIO: error[G0102]: this variable is called `GLOSSATOR__TELEMETRY__SAMPLING_RATIO` now",
+        "GLOSSATOR__SERVER__AUTH__JWT: error[G0114]: this variable sets nothing",
     ] {
         assert!(problems.contains(words) && !problems.contains("s3cr3t"), "{problems}");
     }
