@@ -1,17 +1,8 @@
 //! `clients`, `auth` of `server` and every `scopes`, held against one another: who may call, and what.
 
-use std::collections::HashSet;
-
-use super::{
-    code::Code,
-    node::{Kind, Node},
-    report::Report,
-    section::Section,
-    source::Span,
-};
+use super::{code::Code, lint, section::Section};
 use crate::{
     auth::{AccessSettings, ClientSettings, ResourceServer},
-    config::ListenerSettings,
     route::Scopes,
     settings::{
         section::{Context, Cursor, Setting},
@@ -29,7 +20,7 @@ pub(super) struct Clients {
     /// `None` where something is wrong with them, or everybody may call.
     pub(super) access: Option<AccessSettings>,
     /// Whether somebody outside of the file says what callers are allowed.
-    lets_others_say: bool,
+    pub(super) lets_others_say: bool,
 }
 
 /// Reads `scopes` of a section. `None` where nothing is written, or something is wrong with it.
@@ -69,7 +60,7 @@ pub(super) fn read(
         report.error(Code::NoClients.at(entry.key.span), "no client can call: `clients` is empty", help);
     }
     if let Some(auth) = &auth {
-        check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());
+        lint::clients::check_subjects(report, entries.iter().map(|entry| &entry.value), auth.as_ref());
     }
     let (tokens, resource) = auth.clone().flatten().map(ResourceServer::described).unwrap_or_default();
     let are_told_apart = entry.is_some() || has_auth;
@@ -82,85 +73,4 @@ pub(super) fn read(
         scopes: default_scopes.clone(),
     });
     Clients { are_told_apart, access, lets_others_say }
-}
-
-/// `jwt_subjects` name a client only where one server gives tokens.
-fn check_subjects<'n>(
-    report: &Report<'_>,
-    clients: impl Iterator<Item = &'n Node>,
-    auth: Option<&ResourceServer>,
-) {
-    let issuers = auth.map_or(0, |auth| auth.jwt.0.len());
-    let subjects = clients.filter_map(|client| client.get("jwt_subjects"));
-    for node in subjects.filter(|_| issuers != 1) {
-        let (message, help) = match issuers {
-            0 => (
-                "`jwt_subjects` has no effect: no tokens are taken",
-                "say whose tokens are taken, with `auth` under `server`, or leave it out",
-            ),
-            _ => (
-                "several servers give tokens, and each could call a client of its own so",
-                "give the client its scopes in its tokens",
-            ),
-        };
-        report.error(Code::AmbiguousSubject.at(node.span), message, help);
-    }
-}
-
-impl Clients {
-    /// Holds every `scopes` of the file against who may call.
-    pub(super) fn check(&self, report: &Report<'_>, places: &[&Node]) {
-        // What could not be read may be what holds them.
-        if report.errors() > 0 {
-            return;
-        }
-        let items = places.iter().flat_map(|node| match &node.kind {
-            Kind::List(items) => items.as_slice(),
-            _ => &[],
-        });
-        let Some(access) = &self.access else {
-            for node in places {
-                let help = "say who may call, under `clients`, or leave it out: everybody may";
-                report.error(
-                    Code::ScopesWithoutClients.at(node.span),
-                    "`scopes` has no effect: callers are not told apart",
-                    help,
-                );
-            }
-            return;
-        };
-        if self.lets_others_say {
-            return;
-        }
-        let mut told = HashSet::new();
-        for item in items {
-            let Some(name) = item.as_text() else { continue };
-            let Ok(scope) = Scopes::new([name]) else { continue };
-            let is_held = access.clients.iter().any(|client| client.scopes.hold(&scope));
-            if !is_held && told.insert(name) {
-                let help = "give it to a client, under `clients`, or leave it out";
-                report.warning(
-                    Code::UnusedScope.at(item.span),
-                    format!("no client has the scope `{name}`"),
-                    help,
-                );
-            }
-        }
-    }
-
-    /// Says that what clients show can be read on its way.
-    pub(super) fn warn_of_open_port(
-        &self,
-        report: &Report<'_>,
-        place: Span,
-        listener: &ListenerSettings,
-        is_behind: bool,
-    ) {
-        if self.are_told_apart && !is_behind && !listener.listen.ip().is_loopback() {
-            let message =
-                "keys and tokens come in the clear: other machines can connect, and there is no TLS";
-            let help = "write `tls` under `server`; where a proxy of yours speaks TLS, name it under `trusted_proxies`";
-            report.warning(Code::CredentialsWithoutTls.at(place), message, help);
-        }
-    }
 }

@@ -4,10 +4,9 @@ use serde_json::{Map, Value};
 
 use super::{
     code::Code,
-    mcp_param_headers,
+    lint::{mcp_param_headers, schema_keywords, schema_patterns},
     node::{Entry, Kind, Node},
     report::Report,
-    schema_keywords, schema_patterns,
     source::Span,
     suggest,
 };

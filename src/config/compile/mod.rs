@@ -1,31 +1,30 @@
 //! All trees to one configuration: sections merged, every part read, the parts held against each other.
 //!
 //! In reading order: [`compile`] reads every part of what `merge` makes of the files; `passthrough` is who
-//! gets the rest, and `together` what can be told only when all parts are known.
+//! gets the rest. Checks that need several parts are in `lint`.
 
 mod merge;
 mod passthrough;
-mod cross_checks;
 
 use std::cell::RefCell;
 
-use self::cross_checks::{
-    check_needs, read_unused, refuse_conflicts, warn_of_calls_cut_off, warn_of_directions, warn_unused,
-};
 pub(in crate::config) use self::merge::merge;
 use super::{
     AdminSettings, Loaded, certificates, clients,
     code::Code,
     import::{self, Importer},
     keys::{DEFAULTS, FILE},
+    lint,
     node::{Entry, Node},
     problem::Problem,
     prompts::{self, PromptFile},
     renamed::{self, renamed_variable, report_word},
     report::Report,
+    response,
     route_calls::Routes,
     routes::{self, RouteDefaults, RouteFile, Surroundings},
     rules::RuleSets,
+    schemas::Asked,
     secret::Environment,
     section::{Section, report_unknown_key},
     server::ServerSettings,
@@ -89,12 +88,9 @@ pub(in crate::config) fn compile(
         .map(|entry| read_section::<StoreSettings>(context, Some(entry), root.span, "`shared_state`"))
         .transpose();
     match (shared_entry, mcp) {
-        (None, _) => warn_of_directions(report, &root),
+        (None, _) => lint::shared_state::warn_of_on_store_failure(report, &root),
         (Some(entry), Some(McpSettings { secret_key: None, .. })) if shared.is_ok() => {
-            let message =
-                "`shared_state` needs `server.secret_key`: what is stored there is encrypted with it";
-            let help = "write `server: { secret_key: … }`, the same on every replica: `openssl rand -base64 32` makes one";
-            report.error(Code::SharedStateWithoutSecretKey.at(entry.key.span), message, help);
+            lint::shared_state::report_missing_secret_key(report, entry);
         }
         // Where the settings of the server have a mistake, whether there is a secret is not known.
         (Some(_), _) => {}
@@ -151,8 +147,8 @@ pub(in crate::config) fn compile(
         report.error(Code::NoRoutes.at(place), "there are no routes", help);
     }
     read_unused(report, &rules, default_response.filter(|_| written.is_empty()));
-    warn_unused(report, &names, &upstreams, &routes, through.upstream.as_ref());
-    refuse_conflicts(report, &routes);
+    lint::upstreams::warn_of_unused(report, &names, &upstreams, &routes, through.upstream.as_ref());
+    lint::conflicts::check(report, &routes);
     let body_timeout = server.as_ref().map(|server| server.filter.body_timeout);
     let passthrough = through.upstream.map(|name| {
         let upstream = upstreams.iter().find(|file| *file.settings.name() == name);
@@ -165,20 +161,36 @@ pub(in crate::config) fn compile(
         };
         (name, settings)
     });
-    clients.check(report, &all_scopes(&file, default_section.as_ref(), &[written, prompt_entries], entries));
+    lint::clients::check_scopes(
+        &clients,
+        report,
+        &all_scopes(&file, default_section.as_ref(), &[written, prompt_entries], entries),
+    );
     let (server, admin, log, telemetry) = (server.ok()?, admin.ok()?, log.ok()?, telemetry.ok()?);
     let shared = shared.ok()?;
     let ServerSettings { listener, filter, mcp, tls, .. } = server;
     let place = node_at("server", "listen").or_else(|| file.get("clients"));
     let is_behind = tls.is_some() || !filter.trusted_proxies.is_empty();
-    clients.warn_of_open_port(report, place.map_or(root.span, |node| node.span), &listener, is_behind);
+    lint::clients::warn_of_open_port(
+        &clients,
+        report,
+        place.map_or(root.span, |node| node.span),
+        &listener,
+        is_behind,
+    );
     let shutdown_timeout = node_at("server", "shutdown_timeout");
     let default_timeout = default_section.as_ref().and_then(|section| section.get("timeout"));
     let elsewhere = default_timeout.or(shutdown_timeout).map_or(root.span, |node| node.span);
-    warn_of_calls_cut_off(report, listener.shutdown_timeout, &routes, (written, entries), elsewhere);
+    lint::shutdown::warn_of_long_timeouts(
+        report,
+        listener.shutdown_timeout,
+        &routes,
+        (written, entries),
+        elsewhere,
+    );
     let certificates = certificates::read(report, &root);
     let needs_place = node_at("admin", "readiness_upstreams").map(|node| node.span);
-    check_needs(report, &names, &admin.readiness_upstreams, needs_place);
+    lint::upstreams::check_readiness(report, &names, &admin.readiness_upstreams, needs_place);
     (report.errors() == 0).then(|| Loaded {
         importer: Importer::new(&upstreams),
         listener,
@@ -252,6 +264,22 @@ fn route_defaults(section: &Section<'_, '_>) -> RouteDefaults {
         forward_headers: routes::headers(section, "forward_headers"),
         scopes: clients::scopes(section).unwrap_or_default(),
     }
+}
+
+/// Reads rules that no route uses, so that their problems are reported, too.
+fn read_unused(report: &Report<'_>, rules: &RuleSets<'_>, default_response: Option<&Entry>) {
+    // What could not be read may be what uses them.
+    if report.errors() > 0 {
+        return;
+    }
+    if let Some(written) =
+        default_response.and_then(|entry| rules.expand(report, "`defaults.response`", entry))
+    {
+        response::read(report, written, &mut Asked::default());
+    }
+    rules.check_unused(report, |report, written| {
+        response::read(report, written, &mut Asked::default());
+    });
 }
 
 /// Adds problems that were found before there was a report.

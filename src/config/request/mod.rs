@@ -1,13 +1,11 @@
 //! `request` and `rest`: what the upstream is asked, and where REST clients find the tool.
 //!
 //! A request by HTTP is read here, of `values` with arguments and templates in them; what a `command` is
-//! asked there, and of an MCP server a `tool`. `unescaped` are arguments that are put into a text as they
-//! are.
+//! asked there, and of an MCP server a `tool`.
 
 mod command;
 mod rest;
 mod tool;
-mod unescaped;
 mod values;
 
 use http::Method;
@@ -27,7 +25,6 @@ use super::{
 use crate::route::{HttpTemplate, JsonTemplate, RequestTemplate, UpstreamName};
 
 pub(super) use rest::rest;
-pub(super) use unescaped::warn as warn_of_unescaped;
 
 /// Names that the templates of a request may use.
 const NAMES: [&str; 2] = ["args", "input_responses"];

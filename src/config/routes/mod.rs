@@ -1,11 +1,9 @@
 //! `routes`: one tool each, put together from its parts.
 //!
 //! `defaults` is what they take where nothing is said, `replies` what its rules make of replies and promise
-//! of them, `shared` the keys that it has in common with `defaults`, `idle` what is written and has no
-//! effect.
+//! of them, `shared` the keys that it has in common with `defaults`.
 
 mod defaults;
-mod no_effect;
 mod responses;
 mod shared;
 
@@ -19,6 +17,7 @@ use super::{
     completions, input_requests,
     keys::{ANNOTATIONS, ROUTE},
     limit,
+    lint::{no_effect, unescaped},
     node::Entry,
     notifications,
     report::Report,
@@ -232,7 +231,7 @@ pub(super) fn read(report: &Report<'_>, around: &Surroundings<'_>, entry: &Entry
         questions_of_task(report, entry, job, &asking)?;
     }
     if let Some(node) = section.get("request") {
-        request::warn_of_unescaped(report, node, input.document());
+        unescaped::warn(report, node, input.document());
     }
     no_effect::warn_of_impossible_examples(report, &section, &input, &tests);
     let mut request = request?;

@@ -4,13 +4,12 @@ use super::Surroundings;
 use crate::{
     config::{
         code::Code,
+        lint::{min_items, output_schema},
         node::{Entry, Kind, Node},
-        output_schema,
         report::Report,
         response::{self, Compiled},
         schemas::{self, Asked},
         section::Section,
-        short_lists,
     },
     route::Sampled,
     translate::{Action, Otherwise, OutputSchema, Rule, Wrap},
@@ -129,6 +128,6 @@ pub(super) fn output(
     };
     let Some(written) = written else { return Output::default() };
     output_schema::compare(report, &written, &entry.value, rules);
-    short_lists::warn(report, &written, &entry.value, rules);
+    min_items::warn(report, &written, &entry.value, rules);
     Output { schema: Some(written), why_none: None }
 }

@@ -1,7 +1,7 @@
 //! Words in a schema that JSON Schema does not have. They mean nothing to a validator, so a slip of the pen would
 //! switch a check off without a word.
 
-use super::{
+use crate::config::{
     code::Code,
     node::{Entry, Kind, Node},
     report::Report,
@@ -96,7 +96,7 @@ const SCHEMAS: [&str; 10] = [
 ];
 
 /// Reports every word of a schema that is no keyword.
-pub(super) fn check(report: &Report<'_>, schema: &Node) {
+pub(in crate::config) fn check(report: &Report<'_>, schema: &Node) {
     for entry in schema.as_map().unwrap_or_default() {
         let name = entry.key.text.as_str();
         if MAPS.contains(&name) {

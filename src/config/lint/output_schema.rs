@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
+use crate::config::{
     code::Code, node::Node, report::Report, response::Compiled, section::Section, source::Span, suggest,
 };
 use crate::{
@@ -17,7 +17,11 @@ type Schema = Map<String, Value>;
 /// # Errors
 ///
 /// Why there is none: some success may be of another shape, and what can't be held is not promised.
-pub(super) fn derived(rules: &[Compiled], otherwise: Otherwise, wrap: Wrap) -> Result<OutputSchema, String> {
+pub(in crate::config) fn derived(
+    rules: &[Compiled],
+    otherwise: Otherwise,
+    wrap: Wrap,
+) -> Result<OutputSchema, String> {
     let successes = rules.iter().enumerate().filter_map(|(index, compiled)| match &compiled.rule.action {
         Action::Error(_) => None,
         Action::Success(rule) => Some((index + 1, rule)),
@@ -59,7 +63,7 @@ fn shape_of(rule: &SuccessRule) -> Result<Schema, String> {
 }
 
 /// Says that rules of `defaults.response` keep a route from promising what its own rules would.
-pub(super) fn warn_of_defaults(
+pub(in crate::config) fn warn_of_defaults(
     report: &Report<'_>,
     route: &Section<'_, '_>,
     own: &[Compiled],
@@ -75,7 +79,7 @@ pub(super) fn warn_of_defaults(
 }
 
 /// What is certain of a rule's value; `None` when that is nothing, or jq reshapes it.
-pub(super) fn schema_of(rule: &SuccessRule) -> Option<Schema> {
+pub(in crate::config) fn schema_of(rule: &SuccessRule) -> Option<Schema> {
     if rule.structured.is_some() {
         return None;
     }
@@ -129,7 +133,12 @@ fn join(left: &Map<String, Value>, right: &Map<String, Value>) -> Map<String, Va
 }
 
 /// Holds the fields of every rule against the written schema.
-pub(super) fn compare(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[Compiled]) {
+pub(in crate::config) fn compare(
+    report: &Report<'_>,
+    output: &OutputSchema,
+    node: &Node,
+    rules: &[Compiled],
+) {
     for compiled in rules {
         report.within(compiled.via.as_ref().map(|via| via.context.clone()), || {
             compare_rule(report, output, node, compiled);
@@ -329,7 +338,7 @@ fn of(place: &str) -> String {
 /// The first name on a template's way through a rule's value that the value never has, and the names that there are.
 ///
 /// `None` where the way leads to what may be anything.
-pub(super) fn missing_on_the_way(schema: &Schema, path: &[&str]) -> Option<(String, Vec<String>)> {
+pub(in crate::config) fn missing_on_the_way(schema: &Schema, path: &[&str]) -> Option<(String, Vec<String>)> {
     let (name, rest) = path.split_first()?;
     if kinds_of(schema) != ["object"] || schema.contains_key("additionalProperties") {
         return None;

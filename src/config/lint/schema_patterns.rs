@@ -7,7 +7,7 @@ use std::{iter::Peekable, str::Chars};
 /// One pattern that `new RegExp(pattern, "u")` refuses takes the whole list of tools away from clients of the
 /// TypeScript SDK, so what that refuses is refused here. The pattern has passed our own engine already, which
 /// counts the brackets.
-pub(super) fn refused_by_clients(pattern: &str) -> Option<String> {
+pub(in crate::config) fn refused_by_clients(pattern: &str) -> Option<String> {
     let mut rest = pattern.chars().peekable();
     let mut in_class = false;
     let mut after_quantifier = false;

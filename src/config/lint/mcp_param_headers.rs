@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{
+use crate::config::{
     code::Code,
     node::{Entry, Kind, Node},
     report::Report,
@@ -26,7 +26,7 @@ enum Place {
 }
 
 /// Reports every `x-mcp-header` that a client would refuse the tool for.
-pub(super) fn check(report: &Report<'_>, input: &Node) {
+pub(in crate::config) fn check(report: &Report<'_>, input: &Node) {
     check_schema(report, input, Place::Root, &mut HashMap::new());
 }
 

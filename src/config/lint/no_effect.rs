@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A call of a tool has no other end to wait for.
-pub(super) fn refuse_job(section: &Section<'_, '_>) -> Option<()> {
+pub(in crate::config) fn refuse_job(section: &Section<'_, '_>) -> Option<()> {
     let Some(entry) = section.entry("async_operation") else { return Some(()) };
     let help = "leave it out: a call of a tool lasts as long as the work does";
     section.report.error(
@@ -29,7 +29,7 @@ pub(super) fn refuse_job(section: &Section<'_, '_>) -> Option<()> {
 }
 
 /// Without rules there is none that could fail to fit.
-pub(super) fn warn_of_otherwise(section: &Section<'_, '_>) {
+pub(in crate::config) fn warn_of_otherwise(section: &Section<'_, '_>) {
     if let Some(entry) = section.entry("on_no_match") {
         section.report.warning(
             Code::RequiresKey.at(entry.key.span),
@@ -40,7 +40,10 @@ pub(super) fn warn_of_otherwise(section: &Section<'_, '_>) {
 }
 
 /// Who gives an argument, in a path or a URI, expects it to matter.
-pub(super) fn warn_of_lost_arguments<'a>(report: &Report<'_>, lost: impl Iterator<Item = &'a AskedArgument>) {
+pub(in crate::config) fn warn_of_lost_arguments<'a>(
+    report: &Report<'_>,
+    lost: impl Iterator<Item = &'a AskedArgument>,
+) {
     for argument in lost {
         let name = &argument.name;
         report.warning(
@@ -52,7 +55,7 @@ pub(super) fn warn_of_lost_arguments<'a>(report: &Report<'_>, lost: impl Iterato
 }
 
 /// A command has no headers to put anything into.
-pub(super) fn refuse_headers(section: &Section<'_, '_>) {
+pub(in crate::config) fn refuse_headers(section: &Section<'_, '_>) {
     for entry in
         ["forward_headers", "propagate_trace_context"].into_iter().filter_map(|name| section.entry(name))
     {
@@ -62,7 +65,7 @@ pub(super) fn refuse_headers(section: &Section<'_, '_>) {
 }
 
 /// Credentials that the upstream of a route has or is given, and that nobody gets to see.
-pub(super) fn warn_of_credentials(
+pub(in crate::config) fn warn_of_credentials(
     section: &Section<'_, '_>,
     entry: &Entry,
     request: &RequestTemplate,
@@ -80,7 +83,7 @@ pub(super) fn warn_of_credentials(
 }
 
 /// An example with arguments that no call can have shows nothing.
-pub(super) fn warn_of_impossible_examples(
+pub(in crate::config) fn warn_of_impossible_examples(
     report: &Report<'_>,
     section: &Section<'_, '_>,
     input: &InputSchema,

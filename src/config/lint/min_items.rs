@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{code::Code, node::Node, report::Report, response::Compiled};
+use crate::config::{code::Code, node::Node, report::Report, response::Compiled};
 use crate::translate::{Action, Limit, ListPath, OutputSchema};
 
 /// Warns of such rules: every longer list is a tool error.
-pub(super) fn warn(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[Compiled]) {
+pub(in crate::config) fn warn(report: &Report<'_>, output: &OutputSchema, node: &Node, rules: &[Compiled]) {
     for compiled in rules {
         let Action::Success(rule) = &compiled.rule.action else { continue };
         let Some(limit) = &rule.limit else { continue };

@@ -1,0 +1,95 @@
+//! `clients` against `server.auth`, the listener and every `scopes`.
+
+use std::collections::HashSet;
+
+use crate::{
+    auth::ResourceServer,
+    config::{
+        ListenerSettings,
+        clients::Clients,
+        code::Code,
+        node::{Kind, Node},
+        report::Report,
+        source::Span,
+    },
+    route::Scopes,
+};
+
+/// Checks that `jwt_subjects` identify clients, which is so with exactly one authorization server.
+pub(in crate::config) fn check_subjects<'n>(
+    report: &Report<'_>,
+    clients: impl Iterator<Item = &'n Node>,
+    auth: Option<&ResourceServer>,
+) {
+    let issuers = auth.map_or(0, |auth| auth.jwt.0.len());
+    let subjects = clients.filter_map(|client| client.get("jwt_subjects"));
+    for node in subjects.filter(|_| issuers != 1) {
+        let (message, help) = match issuers {
+            0 => (
+                "`jwt_subjects` has no effect: no tokens are taken",
+                "say whose tokens are taken, with `auth` under `server`, or leave it out",
+            ),
+            _ => (
+                "several servers give tokens, and each could call a client of its own so",
+                "give the client its scopes in its tokens",
+            ),
+        };
+        report.error(Code::AmbiguousSubject.at(node.span), message, help);
+    }
+}
+
+/// Checks every `scopes` of the file against the clients.
+pub(in crate::config) fn check_scopes(clients: &Clients, report: &Report<'_>, places: &[&Node]) {
+    // A client that could not be read may have the scope.
+    if report.errors() > 0 {
+        return;
+    }
+    let items = places.iter().flat_map(|node| match &node.kind {
+        Kind::List(items) => items.as_slice(),
+        _ => &[],
+    });
+    let Some(access) = &clients.access else {
+        for node in places {
+            let help = "say who may call, under `clients`, or leave it out: everybody may";
+            report.error(
+                Code::ScopesWithoutClients.at(node.span),
+                "`scopes` has no effect: callers are not told apart",
+                help,
+            );
+        }
+        return;
+    };
+    if clients.lets_others_say {
+        return;
+    }
+    let mut told = HashSet::new();
+    for item in items {
+        let Some(name) = item.as_text() else { continue };
+        let Ok(scope) = Scopes::new([name]) else { continue };
+        let is_held = access.clients.iter().any(|client| client.scopes.hold(&scope));
+        if !is_held && told.insert(name) {
+            let help = "give it to a client, under `clients`, or leave it out";
+            report.warning(
+                Code::UnusedScope.at(item.span),
+                format!("no client has the scope `{name}`"),
+                help,
+            );
+        }
+    }
+}
+
+/// Warns of credentials of clients that are sent without TLS.
+pub(in crate::config) fn warn_of_open_port(
+    clients: &Clients,
+    report: &Report<'_>,
+    place: Span,
+    listener: &ListenerSettings,
+    is_behind: bool,
+) {
+    if clients.are_told_apart && !is_behind && !listener.listen.ip().is_loopback() {
+        let message = "keys and tokens come in the clear: other machines can connect, and there is no TLS";
+        let help =
+            "write `tls` under `server`; where a proxy of yours speaks TLS, name it under `trusted_proxies`";
+        report.warning(Code::CredentialsWithoutTls.at(place), message, help);
+    }
+}

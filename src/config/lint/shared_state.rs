@@ -1,0 +1,46 @@
+//! `shared_state` against the settings that need it, or that it needs.
+
+use crate::config::{
+    code::Code,
+    node::{Entry, Node},
+    report::Report,
+};
+
+/// Reports that the data in the store could not be encrypted.
+pub(in crate::config) fn report_missing_secret_key(report: &Report<'_>, shared_state: &Entry) {
+    let message = "`shared_state` needs `server.secret_key`: what is stored there is encrypted with it";
+    let help =
+        "write `server: { secret_key: … }`, the same on every replica: `openssl rand -base64 32` makes one";
+    report.error(Code::SharedStateWithoutSecretKey.at(shared_state.key.span), message, help);
+}
+
+/// Warns of `on_store_failure` where there is no store.
+pub(in crate::config) fn warn_of_on_store_failure(report: &Report<'_>, root: &Node) {
+    let Some(entries) = root.as_map() else { return };
+    for entry in entries {
+        if matches!(entry.key.text.as_str(), "rate_limit" | "rate_limit_per_client")
+            && let Some(limit) = entry.value.as_map()
+            && let Some(direction) = limit.iter().find(|key| key.key.text == "on_store_failure")
+        {
+            let message =
+                "`on_store_failure` has no effect without `shared_state`: every process counts for itself";
+            report.warning(
+                Code::OnStoreFailureWithoutStore.at(direction.key.span),
+                message,
+                "write `shared_state: redis://…`, or leave it out",
+            );
+        }
+    }
+    for section in ["defaults", "upstreams", "routes"] {
+        let Some(named) = root.get(section) else { continue };
+        if section == "defaults" {
+            warn_of_on_store_failure(report, named);
+        } else {
+            named
+                .as_map()
+                .unwrap_or_default()
+                .iter()
+                .for_each(|entry| warn_of_on_store_failure(report, &entry.value));
+        }
+    }
+}

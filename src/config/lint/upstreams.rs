@@ -1,0 +1,62 @@
+//! Upstreams by name: those that readiness needs exist, and each is used.
+
+use crate::{
+    config::{
+        code::Code, problem::Problem, report::Report, routes::RouteFile, source::Span, suggest,
+        upstreams::UpstreamFile,
+    },
+    route::UpstreamName,
+};
+
+/// Checks that each upstream in `admin.readiness_upstreams` exists, whether it comes from a file, a variable
+/// or a flag.
+pub(in crate::config) fn check_readiness(
+    report: &Report<'_>,
+    known: &[(UpstreamName, Span)],
+    needs: &[String],
+    place: Option<Span>,
+) {
+    for name in needs.iter().filter(|name| *name != "*") {
+        if known.iter().any(|(known, _)| known.as_str() == name) {
+            continue;
+        }
+        let message = format!("unknown upstream `{name}`");
+        let help = suggest::help(name, "known upstreams", known.iter().map(|(name, _)| name.as_str()));
+        match place {
+            Some(span) => report.error(Code::UnknownUpstream.at(span), message, help),
+            None => report.add(Problem::of_whole(
+                Code::UnknownUpstream,
+                "admin.readiness_upstreams",
+                message,
+                help,
+            )),
+        }
+    }
+}
+
+/// Warns of upstreams that nothing uses.
+pub(in crate::config) fn warn_of_unused(
+    report: &Report<'_>,
+    names: &[(UpstreamName, Span)],
+    upstreams: &[UpstreamFile],
+    routes: &[RouteFile],
+    passthrough: Option<&UpstreamName>,
+) {
+    // What could not be read may be what uses it.
+    if report.errors() > 0 {
+        return;
+    }
+    for (name, span) in names {
+        let lists_tools = upstreams.iter().any(|file| file.settings.name() == name && file.tools.is_some());
+        if passthrough != Some(name)
+            && !lists_tools
+            && !routes.iter().any(|file| &file.route.upstream == name)
+        {
+            report.warning(
+                Code::UnusedUpstream.at(*span),
+                format!("the upstream `{name}` is used by no route"),
+                "remove it, or write a route for it",
+            );
+        }
+    }
+}
