@@ -118,7 +118,8 @@ fn takes(kind: Takes, definitions: &mut Definitions) -> Map<String, Value> {
             let kinds: Vec<_> = kinds.iter().map(|kind| takes(*kind, definitions)).collect();
             json!({ "anyOf": kinds })
         }
-        Takes::JsonSchema => json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }),
+        // Not the meta-schema by its URL: without a network, an editor would complete and check nothing.
+        Takes::JsonSchema => json!({ "type": ["object", "boolean"] }),
         Takes::Anything => json!({}),
         Takes::Nothing => json!({ "type": "null" }),
     };

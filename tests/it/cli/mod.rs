@@ -467,6 +467,24 @@ fn schema_admits_a_good_file_and_refuses_a_wrong_one() {
     }
 }
 
+/// An editor without access to the network would complete and check nothing.
+#[test]
+fn schema_refers_to_no_other_document() {
+    fn check(value: &Value) {
+        match value {
+            Value::Object(members) => {
+                if let Some(Value::String(reference)) = members.get("$ref") {
+                    assert!(reference.starts_with("#/$defs/"), "{reference}");
+                }
+                members.values().for_each(check);
+            }
+            Value::Array(items) => items.iter().for_each(check),
+            _ => {}
+        }
+    }
+    check(&serde_json::from_str(&succeeds(&["schema"])).unwrap());
+}
+
 /// The demo, its seven tools, and Ctrl-C.
 #[test]
 fn the_demo_serves_until_ctrl_c() {
