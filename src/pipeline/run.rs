@@ -38,17 +38,15 @@ pub enum CallOutcome {
 impl Snapshot {
     /// Calls a tool. Every failure is a tool result. Dropping the future cancels the upstream request. The
     /// timeout does not include the time of input requests to the client.
-    pub fn call<'a>(
-        &'a self,
-        route: &'a Arc<BoundRoute>,
-        call: Call<'a>,
-        elicitor: &'a mut dyn Elicitor,
-    ) -> impl Future<Output = ToolResult> + Send + 'a {
+    pub async fn call(
+        &self,
+        route: &Arc<BoundRoute>,
+        call: Call<'_>,
+        elicitor: &mut dyn Elicitor,
+    ) -> ToolResult {
         let mut run = Run::new(self, route, call, elicitor);
-        async move {
-            let result = run.result().await;
-            run.finish(result)
-        }
+        let result = run.result().await;
+        run.finish(result)
     }
 
     /// Calls a tool for a client that supports tasks. An asynchronous operation that takes longer than its

@@ -59,11 +59,13 @@ impl ClientApis {
         let path = request.uri().path();
         // Clients may be configured with a slash at the end of the URL.
         let is_mcp = MCP_PATHS.contains(&path.strip_suffix('/').unwrap_or(path));
-        // A future for each API: one for both would have the size of the larger one, and is copied when it is
-        // boxed.
         match is_mcp {
-            true => Box::pin(async move { observed.end(self.mcp.handle(request).await, &self.meters) }),
-            false => Box::pin(async move { observed.end(self.rest.handle(request).await, &self.meters) }),
+            true => {
+                pin_in_box!(async move { observed.end(self.mcp.handle(request).await, &self.meters) })
+            }
+            false => {
+                pin_in_box!(async move { observed.end(self.rest.handle(request).await, &self.meters) })
+            }
         }
     }
 }

@@ -119,32 +119,30 @@ impl Mcp {
     /// Responds to one HTTP request, on any path.
     ///
     /// Dropping the future, or the body of the response, cancels the call and its upstream request.
-    pub fn handle(&self, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send {
+    pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        async move {
-            let mut arrival = Arrival::take(&mut head, ApiKind::Mcp);
-            let page = match self.filter.admit(&mut head, &mut arrival) {
-                Ok(page) => page,
-                Err(rejection) => return response::rejected(arrival.logged(&head), &rejection),
-            };
-            // Preflight requests have no credentials.
-            let mut response = if head.method == Method::OPTIONS {
-                page.options(&head.headers, METHODS)
-            } else {
-                match self.identify(&mut head, &arrival, body).await {
-                    Ok((identity, body)) => {
-                        let context = RequestContext { arrival, identity };
-                        match head.method {
-                            Method::POST => self.post(context, head, body).await,
-                            _ => self.respond_without_message(MessageContext::http(&context, &head)).await,
-                        }
+        let mut arrival = Arrival::take(&mut head, ApiKind::Mcp);
+        let page = match self.filter.admit(&mut head, &mut arrival) {
+            Ok(page) => page,
+            Err(rejection) => return response::rejected(arrival.logged(&head), &rejection),
+        };
+        // Preflight requests have no credentials.
+        let mut response = if head.method == Method::OPTIONS {
+            page.options(&head.headers, METHODS)
+        } else {
+            match self.identify(&mut head, &arrival, body).await {
+                Ok((identity, body)) => {
+                    let context = RequestContext { arrival, identity };
+                    match head.method {
+                        Method::POST => self.post(context, head, body).await,
+                        _ => self.respond_without_message(MessageContext::http(&context, &head)).await,
                     }
-                    Err(response) => *response,
                 }
-            };
-            page.allow_read(response.headers_mut());
-            response
-        }
+                Err(response) => *response,
+            }
+        };
+        page.allow_read(response.headers_mut());
+        response
     }
 
     /// Identifies the client of a request by its own credential, or by the signed identity from another
@@ -277,8 +275,8 @@ impl Mcp {
             }
         };
         let mut answering: PendingResponse =
-            Box::pin(
-                async move { protocol.take(MessageContext::http(&context, &head), &body, &outbox).await },
+            pin_in_box!(
+                async move { protocol.take(MessageContext::http(&context, &head), &body, &outbox).await }
             );
         let Some(mut mailbox) = mailbox else { return answered(answering.await, form) };
         tokio::select! {

@@ -89,59 +89,57 @@ impl Rest {
     }
 
     /// Responds to one request. Dropping the future cancels its upstream request.
-    pub fn handle(&self, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send {
+    pub async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        async move {
-            let mut arrival = Arrival::take(&mut head, ApiKind::Rest);
-            let snapshot = self.gateway.snapshot();
-            let target = self.find(&snapshot, &head);
-            if matches!(target, Target::Health) {
-                return match self.filter.admit_probe(&head) {
-                    Ok(()) => response::value(StatusCode::OK, &json!({ "status": "ok" })),
-                    Err(rejection) => rejected(arrival.logged(&head), &rejection),
-                };
-            }
-            let page = match self.filter.admit(&mut head, &mut arrival) {
-                Ok(page) => page,
-                Err(rejection) => return rejected(arrival.logged(&head), &rejection),
+        let mut arrival = Arrival::take(&mut head, ApiKind::Rest);
+        let snapshot = self.gateway.snapshot();
+        let target = self.find(&snapshot, &head);
+        if matches!(target, Target::Health) {
+            return match self.filter.admit_probe(&head) {
+                Ok(()) => response::value(StatusCode::OK, &json!({ "status": "ok" })),
+                Err(rejection) => rejected(arrival.logged(&head), &rejection),
             };
-            let guard = &self.filter.guard;
-            let mut response = if head.method == Method::OPTIONS && guard.is_shown_nothing(&head, &arrival) {
-                // Preflight requests have no credentials. Every path has the same response, or it would reveal
-                // which tools exist.
-                page.options(&head.headers, METHODS)
-            } else if page.has_link() && matches!(target, Target::Tool { .. }) {
-                rejected(arrival.logged(&head), &Port::Clients.foreign_page())
-            } else if let Target::Metadata(metadata) = &target {
-                // Clients that request it have no token yet.
-                response::value(StatusCode::OK, metadata)
-            } else {
-                let ending = arrival.connection.ending.clone();
-                let identified = ending.unless_overdue(pin!(guard.identify(&mut head, &arrival))).await;
-                match identified.unwrap_or_else(|| Err(Rejection::shutting_down())) {
-                    Err(rejection) => rejected(arrival.logged(&head), &rejection),
-                    Ok(identity) => {
-                        let context = RequestContext { arrival, identity };
-                        // The upstream itself decides which pages may read its responses.
-                        let target = as_seen(&snapshot, target, &context, &head);
-                        let is_passed = matches!(target, Target::Passthrough(_));
-                        let responded = {
-                            let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
-                            ending.unless_overdue(pin!(respond)).await
-                        };
-                        let responded = responded.unwrap_or_else(|| Err(Rejection::shutting_down()));
-                        let response = responded
-                            .unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
-                        if is_passed {
-                            return response;
-                        }
-                        response
-                    }
-                }
-            };
-            page.allow_read(response.headers_mut());
-            response
         }
+        let page = match self.filter.admit(&mut head, &mut arrival) {
+            Ok(page) => page,
+            Err(rejection) => return rejected(arrival.logged(&head), &rejection),
+        };
+        let guard = &self.filter.guard;
+        let mut response = if head.method == Method::OPTIONS && guard.is_shown_nothing(&head, &arrival) {
+            // Preflight requests have no credentials. Every path has the same response, or it would reveal
+            // which tools exist.
+            page.options(&head.headers, METHODS)
+        } else if page.has_link() && matches!(target, Target::Tool { .. }) {
+            rejected(arrival.logged(&head), &Port::Clients.foreign_page())
+        } else if let Target::Metadata(metadata) = &target {
+            // Clients that request it have no token yet.
+            response::value(StatusCode::OK, metadata)
+        } else {
+            let ending = arrival.connection.ending.clone();
+            let identified = ending.unless_overdue(pin!(guard.identify(&mut head, &arrival))).await;
+            match identified.unwrap_or_else(|| Err(Rejection::shutting_down())) {
+                Err(rejection) => rejected(arrival.logged(&head), &rejection),
+                Ok(identity) => {
+                    let context = RequestContext { arrival, identity };
+                    // The upstream itself decides which pages may read its responses.
+                    let target = as_seen(&snapshot, target, &context, &head);
+                    let is_passed = matches!(target, Target::Passthrough(_));
+                    let responded = {
+                        let respond = self.respond(&snapshot, target, &page, &context, &mut head, body);
+                        ending.unless_overdue(pin!(respond)).await
+                    };
+                    let responded = responded.unwrap_or_else(|| Err(Rejection::shutting_down()));
+                    let response = responded
+                        .unwrap_or_else(|rejection| rejected(context.logged(Some(&head)), &rejection));
+                    if is_passed {
+                        return response;
+                    }
+                    response
+                }
+            }
+        };
+        page.allow_read(response.headers_mut());
+        response
     }
 
     /// Responds to a request whose client is identified.
