@@ -7,6 +7,7 @@
 
 mod addresses;
 mod attacks;
+mod book;
 mod cancellation;
 #[cfg(unix)]
 mod cgi;

@@ -4,7 +4,10 @@ mod layers;
 mod presets;
 mod reference;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

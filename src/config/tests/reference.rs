@@ -110,3 +110,72 @@ fn the_files_beside_the_reference_load() {
         }
     }
 }
+
+/// Where each section is documented: a name for it, and the link from the index of keys.
+fn places_of_sections() -> BTreeMap<String, (String, String)> {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/config"));
+    let mut places = BTreeMap::new();
+    for page in reference() {
+        let written = std::fs::read_to_string(&page).unwrap();
+        let name = format!("../../{}", page.strip_prefix(&folder).unwrap().display());
+        let (mut heading, mut named, mut is_code) = (String::new(), String::new(), false);
+        let page = page.file_stem().unwrap().to_str().unwrap();
+        for line in written.lines() {
+            is_code ^= line.starts_with("```");
+            if let Some(id) = line.strip_prefix("<!-- keys ").and_then(|rest| rest.strip_suffix(" -->")) {
+                let is_kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+                let anchor: String = heading.to_lowercase().chars().filter(is_kept).collect();
+                let link = format!("{name}#{}", anchor.replace(' ', "-"));
+                places.insert(id.to_owned(), (named.clone(), link));
+            } else if !is_code && line.starts_with('#') {
+                heading = line.trim_start_matches('#').trim().to_owned();
+                // The heading alone on the first page, whose headings are sections.
+                let plain = heading.replace('`', "");
+                named = match (page, line.starts_with("# ")) {
+                    ("README", _) => plain,
+                    (page, true) => page.to_owned(),
+                    (page, false) => format!("{page}: {plain}"),
+                };
+            }
+        }
+    }
+    places
+}
+
+/// All keys from A to Z, each with the sections that have it.
+fn index_of_keys() -> String {
+    let places = places_of_sections();
+    let mut keys = BTreeMap::<_, BTreeSet<(String, String)>>::new();
+    for section in all_sections() {
+        for key in section.keys() {
+            keys.entry(key.name).or_default().insert(places[section.id].clone());
+        }
+    }
+    let mut index = String::from(
+        "# Keys from A to Z\n\nEvery key of the configuration, and where it is documented. This page is generated.\n",
+    );
+    let mut letter = None;
+    for (key, sections) in keys {
+        let first = key.chars().find(|c| c.is_alphabetic()).map(|c| c.to_ascii_uppercase());
+        if first != letter {
+            letter = first;
+            index.push_str(&format!("\n## {}\n\n| key | in |\n|---|---|\n", first.unwrap_or('#')));
+        }
+        let links: Vec<_> = sections.iter().map(|(name, link)| format!("[{name}]({link})")).collect();
+        index.push_str(&format!("| `{key}` | {} |\n", links.join(", ")));
+    }
+    index
+}
+
+#[test]
+fn the_index_has_every_key() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/config/book/reference/keys.md");
+    let expected = index_of_keys();
+    #[expect(clippy::disallowed_methods, reason = "a switch for whoever runs the tests")]
+    if std::env::var("UPDATE_GOLDEN").is_ok() {
+        std::fs::write(page, &expected).unwrap();
+        return;
+    }
+    let written = std::fs::read_to_string(page).unwrap_or_default();
+    assert!(written == expected, "{page} is behind the keys: run with UPDATE_GOLDEN=1");
+}
