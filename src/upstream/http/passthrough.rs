@@ -70,7 +70,7 @@ impl HttpUpstream {
                     remove_hop_by_hop(response.headers_mut());
                     return Ok(response.map(|body| error_after_flush(body, load)));
                 }
-                (Err(_), Some(unsent)) if fails_over => request = unsent,
+                (Err(_), Some(unsent)) if fails_over => request = *unsent,
                 (Err(error), _) => return Err(error),
             }
         }

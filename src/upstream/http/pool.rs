@@ -95,7 +95,7 @@ enum Connection {
 }
 
 /// The response to a request, or the error and the request if certainly none of it was sent.
-pub(super) type SendResult<E> = Result<Response<ResponseBody>, (E, Option<Request<RequestBody>>)>;
+pub(super) type SendResult<E> = Result<Response<ResponseBody>, (E, Option<Box<Request<RequestBody>>>)>;
 
 impl ConnectionPool {
     /// Creates an empty pool.
@@ -122,7 +122,7 @@ impl ConnectionPool {
                 Some(connection) => connection,
                 None => match Box::pin(self.connect()).await {
                     Ok(connection) => connection,
-                    Err(error) => return Err((error, Some(request))),
+                    Err(error) => return Err((error, Some(Box::new(request)))),
                 },
             };
             let (sent, is_reused) = match connection {
