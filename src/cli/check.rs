@@ -65,7 +65,7 @@ pub(super) fn check(arguments: &CheckArguments, screen: &mut Screen) -> Result<(
         Err(problems) => problems.as_slice(),
     };
     let with_notes = || problems.iter().chain(loaded.iter().flat_map(|loaded| &loaded.notes));
-    let is_good = loaded.is_ok() && !(arguments.deny_warnings && !problems.is_empty());
+    let is_good = loaded.is_ok() && (problems.is_empty() || !arguments.deny_warnings);
     match arguments.output {
         CheckOutput::Json => screen.json(&json!(with_notes().collect::<Vec<_>>())),
         CheckOutput::Github => problems.iter().for_each(|problem| screen.line(github(problem))),

@@ -101,13 +101,13 @@ impl Screen {
                 LogFormat::Text => format!("{problem:#}"),
                 LogFormat::Json => problem.to_string(),
             };
-            self.to_stderr(level, &text);
+            self.write_stderr(level, &text);
         }
     }
 
     /// Shows a remark besides the result.
     pub(super) fn remark(&mut self, text: &str) {
-        self.to_stderr("INFO", text);
+        self.write_stderr("INFO", text);
     }
 
     /// Shows the error of a command that failed.
@@ -116,11 +116,11 @@ impl Screen {
             LogFormat::Text => format!("glossator: {text}"),
             LogFormat::Json => text.to_owned(),
         };
-        self.to_stderr("ERROR", &text);
+        self.write_stderr("ERROR", &text);
     }
 
     /// Writes a line. Standard error may be closed; that is not an error.
-    fn to_stderr(&mut self, level: &str, text: &str) {
+    fn write_stderr(&mut self, level: &str, text: &str) {
         let _ = writeln!(self.err, "{}", self.format.line(level, text));
     }
 }
